@@ -1,6 +1,6 @@
--- What Turnstile's scripts share. It stands before each script's own text and
--- writes nothing. Callers use the names; they are locals, so a script that
--- does not use one pays only for its definition.
+-- The functions that all scripts of Turnstile share. This text stands before each script's own text
+-- and writes nothing. The functions are locals: a script that does not use one pays only for its
+-- definition.
 
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
@@ -13,13 +13,13 @@ local function int(number)
   return string.format('%d', number)
 end
 
--- The fence that follows the stored one (text, false or nil where none is).
--- The clock keeps it rising when the stored one was lost.
+-- The fencing token that follows the stored one: a text, or false or nil if there is none. It is at
+-- least the clock's time, so it rises even if the stored one was lost.
 local function next_fence(stored, now)
   return math.max((tonumber(stored or 0) or 0) + 1, now)
 end
 
--- Whether the sentinel is up and is this token's.
+-- Whether the sentinel exists and has this token.
 local function owns(sentinel_key, token)
   return redis.call('GET', sentinel_key) == token
 end

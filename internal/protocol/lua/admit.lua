@@ -1,11 +1,11 @@
--- admit: whether one more message may wait in all sessions together, as far as that is known: by the workers'
--- last count (Trim). Where no worker has counted for a minute, and so nothing is run either, the messages
--- that are let in here are added to that.
+-- admit: returns whether one more message may wait in all sessions together, by the workers' last
+-- count (Trim). If no worker has counted for a minute, none runs turns either: then each message
+-- that is let in here is added to the count.
 --
 -- KEYS waiting
---   what waits: count, and when it was counted, ms
+--   count: messages that wait; at: when they were counted, ms
 -- ARGS
---   most number      how many may
+--   most number      how many may wait
 -- RETURNS
 --   result: may      1: it may
 

@@ -1,18 +1,18 @@
--- answer: the user's decision on the question of the turn that runs. The owner learns of it at once, or
--- by its next renewal.
+-- answer: stores the user's decision on a question of the running turn. The owner learns it at
+-- once, or by its next renewal.
 --
 -- KEYS sentinel run
 -- ARGS
 --   number           of the question; '': the one that the user sees
 --   decision         'allow', 'always' or 'deny'
---   name             of this call, so that a repetition is known
+--   name             of this call, by which a repetition is known
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number question
---   'none'                      nothing is asked
---   'other' number question     that is what is asked
---   'new' number question       so it is, but the user may not have seen it yet
---   'answered'                  somebody was faster
+--   'none'                      there is no question
+--   'other' number question     the open question is another one
+--   'new' number question       the open question, which the user may not have seen yet
+--   'answered'                  another decision came first
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
@@ -24,7 +24,7 @@ if number == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question} end
 end
--- A full Redis refuses a script until its first write, so that one frees.
+-- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.run, '')
 if decided then
   if by ~= name then return answered{} end

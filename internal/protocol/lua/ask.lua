@@ -1,5 +1,5 @@
--- ask: the turn's agent asks the user for a permission, or does not any more. Numbers of questions rise
--- over the session's life: a decision that comes late fits no later question.
+-- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
+-- session's life, so a late decision fits no later question.
 --
 -- KEYS sentinel run
 -- ARGS
@@ -9,15 +9,15 @@
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
 -- RETURNS
---   'ok' decision number     decision: the user's on that question already, or ''; number: the
---     question's, 0: it was never asked
+--   'ok' decision number     decision: the user's, if there is one already, or ''; number: the
+--     question's, or 0 if it was never asked
 --   'lost'
 
 local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered')
 if not owned(s, run) then return lost{} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
 -- Workers of an older version count from 1 in each turn, and leave no last number.
--- (In brackets, as the embedded server's match returns no value instead of nil.)
+-- (In parentheses, as the embedded server's match returns no value instead of nil.)
 last = math.max(tonumber(last) or 0, tonumber((string.match(run.question or '', '^%d+ (%d+) '))) or 0)
 asked = of == s.fence and tonumber(asked) or 0
 local number = 0

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// value is how the word at an index of ARGV is read.
+// value is the Lua expression that reads the argument from a word of ARGV.
 func (a Arg) value(word string) string {
 	switch a.Kind {
 	case Number:
@@ -16,8 +16,8 @@ func (a Arg) value(word string) string {
 	return word
 }
 
-// session declares the session's locals, before the library's functions that use them. Of
-// several sessions they are set for one after the other.
+// session declares the session's locals, which the library's functions use. On a fast path these
+// are the arguments that all sessions share: eachSession sets the others.
 func (h Header) session(fast bool) string {
 	var names, values []string
 	var out strings.Builder
@@ -51,8 +51,8 @@ func assignment(local string, names, values []string) string {
 	return local + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
 }
 
-// bindings name the arguments that are not the session's. The words of ARGV before them
-// are so many.
+// bindings declares the other arguments as locals. before is how many words of ARGV stand before
+// them.
 func bindings(args []Arg, before int) string {
 	var names, values []string
 	var lists strings.Builder
@@ -72,7 +72,7 @@ func bindings(args []Arg, before int) string {
 	return assignment("local ", names, values) + lists.String()
 }
 
-// eachSession carries out body for one session after the other.
+// eachSession runs body for each session, one after the other.
 func (h Header) eachSession(both, body string) string {
 	var out strings.Builder
 	out.WriteString(bindings(h.Args, 0))
@@ -101,7 +101,7 @@ func (h Header) eachSession(both, body string) string {
 			converted += fmt.Sprintf("  %s = %s\n", name, arg.value(name))
 		}
 	}
-	// In one call, which costs less than an index each.
+	// One call for all words costs less than an index for each.
 	fmt.Fprintf(&out, "  local %s = unpack(ARGV, a + 1, a + %d)\n%s", strings.Join(names, ", "), len(names), converted)
 	fmt.Fprintf(&out, "%send\nlocal results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  results[#results + 1] = one(k, a) or {'special'}\n"+
 		"  k, a = k + %d, a + %s\nend\nreturn results\n", body, len(h.Args), len(h.Keys), size)

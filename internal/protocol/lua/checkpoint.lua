@@ -1,4 +1,4 @@
--- checkpoint: what the running turn has done so far, should it be interrupted.
+-- checkpoint: stores what the running turn has done so far, in case it is interrupted.
 --
 -- KEYS sentinel run record partial
 -- ARGS
@@ -15,7 +15,7 @@ local run = fields(s.run, 'token', 'fence', 'seq')
 if not owned(s, run) then return lost{} end
 call('PEXPIRE', s.sentinel, ttl)
 call('HSET', s.run, 'special', '1')
-confirm_claim(s, run) -- else a crash would leave this without a mark
+confirm_claim(s, run) -- else a crash would set no resume mark for this
 call('SET', s.partial, content, 'PX', partial_ttl)
 pcall('HSET', s.record, 'updated_at', int(now_ms()))
 return ok{}

@@ -1,9 +1,10 @@
--- claim: the sentinel, and the next message with it, or several that are collected into one turn.
+-- claim: takes the sentinel, and with it the next message, or several that are collected into one
+-- turn.
 --
--- The fast path takes the claims of many sessions, of which there is nothing but messages that
--- wait, and whose last owners have released them. Most claims are so, and it does no more than
--- they need. A head of the line that is not plain it puts back. Tasks that a stock asynq.Server
--- is to try again are left to the turn's end.
+-- The fast path is for the common case: there is nothing but messages that wait, and the last owner
+-- has released the session. It claims many sessions in one call, and does no more than these need.
+-- If the head of the line is no ordinary message, it moves it back. It skips tasks that a stock
+-- asynq.Server is to retry: they wait for the end of the turn.
 --
 -- KEYS fast: sentinel run followups resume partial paused scheduled active record pending
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
@@ -11,7 +12,7 @@
 -- ARGS
 --   ttl              the sentinel's, ms
 --   worker
---   phase            to begin with
+--   phase            of the new turn
 --   mode             this worker's busy mode
 --   cap              its cap of follow-ups
 --   drop             its drop policy
@@ -36,27 +37,27 @@
 -- RETURNS
 --   'turn' now fence sid entries dropped messages reset resume mark_age
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark, mark_age: how old that is, ms. The fast path leaves the last three out
+--     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
 --   'held' left          ms
 --   'paused'
 --   'wait' at            ms
 --   'empty'
---   'again'              claim again: a batch of what a /stop has put aside, or of those at the
---     head of the line that are too long to be read, is archived, or of ids without a task has
---     left the line
+--   'again'              claim again: this call has archived a batch of the messages that a /stop
+--     found waiting, or of messages at the head of the line that are too long to be read, or it
+--     has removed ids without a task from the line
 --   'special'            the fast path has done nothing
 --   message: id msg age redelivered unique
 --     age: ms; the last two may be left out: 0
 --
--- Under its own token it repeats its result. The full path begins with SET, but where a batch is
--- archived: a full Redis starts no new turn.
+-- A repetition under the same token returns the same result. The full path begins with SET, unless
+-- it archives a batch: in a full Redis no new turn starts.
 
 local now = now_ms()
 
--- begin(s, first, last, sid, ids, entries, known): the turn begins in the run record and the
--- session's record. first: there is no run record yet; last: the last fence; known: there is a
--- session's record. Returns its fence. The records of a session's first turn are short: a field that
--- is not there has its default.
+-- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
+-- record and the session's record, and returns its fence. first: there is no run record yet; last:
+-- the last fence; known: there is a session's record. The records of a session's first turn are
+-- short: a missing field has its default.
 local function begin(s, first, last, sid, ids, entries, known)
   local fence, at = int(next_fence(last, now)), int(now)
   if first and drop == 'new' and warm == '0' then
@@ -80,7 +81,7 @@ if run.fence == nil or record.fence == nil or (run.phase or 'idle') ~= 'idle' or
   or (run.reset or '') ~= '' or (run.resume or '') ~= '' or (run.special or '') ~= '' or (record.dropped or '') ~= '' then
   return false
 end
--- A session that nobody has owned has none of the keys that only an owner leaves.
+-- A session that nobody has owned has none of the keys that only owners write.
 if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.partial) ~= 0
   or not (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active) ~= 0 then
   return false
@@ -99,7 +100,7 @@ local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, record.created_at)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
-local MOST = 100 -- that are too long, of one call
+local MOST = 100 -- messages that are too long, archived by one call
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
@@ -113,11 +114,11 @@ if owner == s.token and run.token == s.token then
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
--- In most claims there is none of these.
+-- Most claims find none of these.
 local special = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.stopped) > 0
 local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 if special and call('EXISTS', s.paused) == 1 then return paused{} end
--- A /stop whose sender has died: nothing else is done before that is done.
+-- A /stop whose sender has died is finished first.
 if special and call('EXISTS', s.stopped) == 1 then
   local batch, more = stopped_batch(s, s.stopped, stop_batch)
   call('ZCARD', s.archived)
@@ -126,9 +127,9 @@ if special and call('EXISTS', s.stopped) == 1 then
   return again{}
 end
 
--- How a dead owner's turn ends: it is requeued, unless somebody had requested its end, or its
--- message was there too often when a worker died. An owner that was never heard of after its
--- claim may not know of it, for the reply may be lost: that is no death, and no interruption.
+-- How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
+-- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
+-- because the reply may be lost: that counts neither as a death nor as an interruption.
 local mark = special and load_mark(s) or {reason = '', interruptions = 0}
 local rotated = (run.rotated or '') ~= ''
 local confirmed = dead and string.match(run.seq or '', '^(%d+) ') == run.fence
@@ -147,8 +148,8 @@ elseif confirmed and run.phase == 'running' then
   end
 end
 
--- What is in active goes back to the head of the line. Somebody else's live lease means that a
--- stock asynq.Server is at work on this queue: wait for it.
+-- Messages in active go back to the head of the line. If one has somebody else's live lease, a
+-- stock asynq.Server works on this queue: wait for it.
 local in_active = special and call('LRANGE', s.active, 0, -1) or {} -- newest first
 local ours, in_turn, back, ending, lost = {}, {}, {}, {}, {}
 if dead then
@@ -161,8 +162,8 @@ for _, id in ipairs(in_active) do
   if theirs then return wait{at = theirs} end
   local died = confirmed and ours[id] and (tonumber(call('HGET', s.task .. id, 'deaths')) or 0) + 1 or 0
   local ends = ours[id] and verdict
-  -- Before its agent has started a turn is not interrupted, but it may still be what kills the
-  -- workers.
+  -- A turn whose agent has not started is not interrupted, but its message may still be what kills
+  -- the workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
     ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
   end
@@ -175,16 +176,16 @@ for _, id in ipairs(in_active) do
     back[#back + 1] = {id = id, died = died}
   end
 end
-local partial_entries = {} -- what an interrupted turn had done, in this run or in one before
+local partial_entries = {} -- what an interrupted turn had done, in this run or an earlier one
 if #ending > 0 and verdict and not verdict.archive then
-  -- What is longer than this would hold up Redis.
+  -- To decode a longer one would block Redis for too long.
   local stored = call('STRLEN', s.partial) <= 4 * 1024 * 1024 and call('GET', s.partial)
   local ok, p = try(cjson.decode, stored or '')
   if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(s, in_turn[1] or '')
     and type(p.entries) == 'table' then
     partial_entries = p.entries
   end
-  -- Without that the transcript would know nothing of the message: let it be seen.
+  -- Without entries the message would be in no transcript, so it becomes a dead letter.
   if #partial_entries == 0 then verdict.archive = true end
 end
 
@@ -198,7 +199,7 @@ else
 end
 local group = {}
 if first and first.too_long then
-  -- What a dead owner has left, and what is due, is settled first.
+  -- A dead owner's turn and due messages come first.
   if #in_active == 0 and #due == 0 and not dead and gone == 0 then
     local ids, batch = call('LRANGE', s.pending, -MOST, -1), {}
     for i = #ids, 1, -1 do
@@ -224,7 +225,7 @@ if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone =
   if waits then return wait{at = waits} end
   return empty{}
 end
-if #in_active > 0 or #due > 0 then -- the keys of what follows, before the first write
+if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
   call('ZCARD', s.archived)
   call('ZCARD', s.completed)
   call('LLEN', s.pending)
@@ -232,14 +233,14 @@ end
 
 if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left = tonumber(ttl)} end
 
--- A turn that died before it could say that it had started is announced now.
+-- If the turn died before its start was in the stream, write it now.
 if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
   append_event(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end
-for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as they stand
+for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do
   local id, seconds, ends = e.id, math.floor(now / 1000), e.ends
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
@@ -267,7 +268,7 @@ end
 if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict then call('DEL', s.partial) end
 if dead and rotated then leave_conversation(s) end
--- What an agent has kept of a turn that is rolled back is void, as after an undo.
+-- The count voids what agents remember of a turn that is rolled back, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed then store_interruption(s, mark) end
@@ -284,7 +285,7 @@ if not first or waits then
   return empty{}
 end
 
--- A suspended session begins anew: another transcript, the same queue and lock. Where a crash alone
+-- A suspended session begins a new transcript, under the same queue and lock. If a crash alone
 -- suspended it, its interruptions are still counted: the message may be what kills the workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record.dropped
 if mark.suspended or crashed and crash_suspends then

@@ -1,23 +1,22 @@
-// Package lua has the scripts of the session protocol: a file for each move, and in lib
-// the functions that they share. Compose makes a script of them.
+// Package lua has the scripts of the session protocol: a file for each move, and in lib the
+// functions that they share. Compose makes a script of them.
 //
-// A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. In
-// its text
+// A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. In its text
 //
-//   - s is the session: a table of its keys, and of those arguments that are declared
-//     as s.NAME. Other arguments are locals;
-//   - fields(key, 'a', 'b') reads fields of a hash, as a table with these names. A field
-//     that is not there is false; all are nil where the key is of a wrong type;
+//   - s is the session: a table of its keys, and of the arguments that are declared as s.NAME.
+//     Other arguments are locals;
+//   - fields(key, 'a', 'b') reads fields of a hash into a table with these names. A missing field
+//     is false. All are nil if the key has a wrong type;
 //   - turn{now = now, fence = fence} is the result 'turn', in the order of RETURNS;
-//   - a function or a constant of the library needs no declaration: a script has those
-//     that it uses, and no other, for each costs time in every call. One that only returns
-//     an expression stands where it is called;
-//   - a move may have two paths, each a script: what stands below -- FAST is the one for the
-//     usual case, carried out for many sessions in one call, and below -- FULL the one for
-//     every case. Functions above are of both.
+//   - a function or a constant of the library needs no declaration. A script has only those
+//     that it uses, because each costs time in every call. A function that only returns an
+//     expression is inlined;
+//   - a move may have two paths, each a script: below -- FAST stands the fast path for the common
+//     case, which serves many sessions in one call, and below -- FULL the full path for every
+//     case. The functions above belong to both.
 //
-// What a script pays for names is paid here: its text has locals in place of the session's
-// table and of records, and lists in place of results.
+// Names cost a script nothing: Compose replaces the session's table and records by locals, and
+// results by lists.
 package lua
 
 import (
@@ -31,7 +30,7 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Files are the sources.
+// Files returns the Lua files.
 func Files() fs.FS { return files }
 
 // Script is a composed script.
@@ -48,8 +47,7 @@ var composed sync.Map // Script by name
 
 var embedded = sync.OnceValues(func() (*library, error) { return load(files) })
 
-// Compose makes a script of the embedded files. A name that ends with FastSuffix is that of
-// a move's fast path.
+// Compose returns the script of a move, or of its fast path if the name ends with FastSuffix.
 func Compose(name string) (Script, error) {
 	l, err := embedded()
 	if err != nil {
@@ -65,7 +63,7 @@ func Compose(name string) (Script, error) {
 	return s, err
 }
 
-// Sources are the scripts of some files, by name.
+// Sources returns the scripts of the files, by name.
 func Sources(files fs.FS) (map[string]Script, error) {
 	l, err := load(files)
 	if err != nil {
@@ -95,7 +93,7 @@ func Sources(files fs.FS) (map[string]Script, error) {
 	return all, nil
 }
 
-// compose puts a script together.
+// compose makes a script of a move's file and the library.
 func (l *library) compose(name string) (s Script, err error) {
 	defer func() {
 		if err != nil {
@@ -129,11 +127,11 @@ func (l *library) compose(name string) (s Script, err error) {
 	return Script{p.header, name, p.source(fast)}, nil
 }
 
-// parts are a script while it is put together.
+// parts is a script while it is composed.
 type parts struct {
 	header    Header
 	functions []definition // of the library, then the move's own
-	own       int          // so many of them
+	own       int          // how many of them are the move's own
 	body      string
 	read      string // the functions that read fields
 }
@@ -149,14 +147,14 @@ func (p *parts) each(change func(code string) (string, error)) (err error) {
 	return err
 }
 
-// source is the whole script.
+// source returns the text that is sent to Redis.
 func (p *parts) source(fast bool) string {
 	var out, own strings.Builder
 	if fast {
-		// An error of one session's keys must not end the script: others' calls are in it.
+		// An error in the keys of one session must not end the script: it serves other sessions, too.
 		out.WriteString("local call, pcall, try = redis.pcall, redis.pcall, pcall\n")
 	} else {
-		// Of redis' pcall an error is the result: a table with err. Lua's own is try.
+		// redis.pcall returns an error as a table with err. Lua's own pcall is try.
 		out.WriteString("local call, pcall, try = redis.call, redis.pcall, pcall\n")
 		p.header.Args, p.header.Each = append(p.header.Args, p.header.Each...), nil
 	}
@@ -183,8 +181,8 @@ func (p *parts) source(fast bool) string {
 
 const fastMark = "\n-- FAST\n"
 
-// sections are a move's text for one path: what stands below -- FAST or -- FULL is that
-// path's. What stands above are functions of both.
+// sections returns the functions of both paths, which stand above -- FAST, and the text of one
+// path, which stands below -- FAST or -- FULL.
 func sections(body, path string) (both, own string) {
 	var texts [2]strings.Builder
 	here, at := true, 0

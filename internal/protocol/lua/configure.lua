@@ -1,8 +1,8 @@
--- configure: how the session treats messages that find it busy.
+-- configure: stores how the session treats messages that find it busy.
 --
 -- KEYS record
 -- ARGS
---   settings     JSON; '': those of its worker
+--   settings     JSON; '': delete them, so that its worker's settings apply
 -- RETURNS
 --   'ok'
 

@@ -1,4 +1,5 @@
--- discard: dead letters that are named are deleted. What is none any more stays.
+-- discard: deletes the dead letters that are named. A message that is no dead letter any more
+-- stays.
 --
 -- KEYS archived
 -- ARGS

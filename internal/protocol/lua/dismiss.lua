@@ -1,5 +1,5 @@
--- dismiss: one of several messages of a turn is not to be run: it becomes a dead letter, and the turn goes
--- on without it.
+-- dismiss: archives one of several messages of a turn, which is not to be run. The turn continues
+-- without it.
 --
 -- KEYS sentinel run followups events active lease processed processed_day archived failed failed_day
 -- ARGS

@@ -1,4 +1,4 @@
--- emit: the next events of a turn. A batch that was written is not written again.
+-- emit: writes the next events of a turn. A batch that was written is not written again.
 --
 -- KEYS sentinel run events
 -- ARGS

@@ -1,6 +1,6 @@
--- erase: a conversation leaves nothing behind. Not while somebody owns it. Messages are erased a batch
--- at a time, what has ended first and what waits last, the newest first; the call that finds less
--- than a batch erases the rest.
+-- erase: removes everything of a conversation, unless somebody owns it. Messages are erased a batch
+-- at a time: first those that have ended, last those that wait, the newest first. The call that
+-- finds less than a batch erases the rest.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day stopped state others...
@@ -8,12 +8,12 @@
 --   s.task           prefix of the session's task hashes
 --   fence            of the last turn when the keys were looked up, '': none
 --   size number     how many tasks a batch has
---   last flag        of its keys none is left but these; else this erases at most a batch
+--   last flag        these are all its keys; else this call erases at most a batch
 -- RETURNS
 --   'gone'
 --   'held'
 --   'changed'        a turn has run since the keys were looked up, and may have made others
---   'batch' n        so many are erased: call again
+--   'batch' n        how many messages are erased: call again
 
 if call('EXISTS', s.sentinel) == 1 then return held{} end
 if (call('HGET', s.run, 'fence') or '') ~= fence then return changed{} end
@@ -35,8 +35,8 @@ end
 for _, id in ipairs(ids) do call('UNLINK', s.task .. id) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
 for _, key in ipairs(others) do call('UNLINK', key) end
--- Behind this a fence is Redis' clock again: the last one has to lie in the past. Turns of less than
--- a ms run a little ahead of it; what lies further ahead is no fence of ours.
+-- After this, fences begin with Redis' clock again, so the last one must be in the past. Turns of
+-- less than a ms run a little ahead of the clock. A fence further ahead is none of ours.
 local ahead = (tonumber(fence) or 0) - now_ms()
 if #ids < size and last and (ahead < 0 or ahead > 1000) then
   for i = 1, #KEYS - #others do call('UNLINK', KEYS[i]) end
@@ -49,6 +49,6 @@ for _, p in ipairs(parts) do
     call('ZREMRANGEBYRANK', p.key, 0, p.n - 1)
   end
 end
--- Of a /stop whose messages are gone no claim is to archive any.
+-- A claim is not to archive messages of a /stop if none are left.
 if call('EXISTS', s.stopped) == 0 and call('HGET', s.run, 'stopping') == '1' then call('HSET', s.run, 'stopping', '') end
 return batch{n = #ids}

@@ -1,12 +1,12 @@
--- events_page: a page of a session's events. Reads only.
+-- events_page: returns a page of a session's events. Writes nothing.
 --
 -- KEYS events
 -- ARGS
 --   after           id of the event before the first
---   room number     how many bytes a page has. Its last event may exceed that: each page has one, however
---     long. 0: no event, only whether there is one
+--   room number     how many bytes a page has. Its last event may exceed that: a page has at least one,
+--     however long. 0: no event, only whether there is one
 -- RETURNS
---   result: more    1 if there may be more; behind it the events as XRANGE returns them
+--   result: more    1 if there may be more; behind it the events, as XRANGE returns them
 
 local MOST = 1000 -- events of a page
 if room == 0 then return result{more = #call('XRANGE', s.events, '(' .. after, '+', 'COUNT', 1)} end
@@ -20,7 +20,7 @@ repeat
     for _, text in ipairs(event[2]) do total = total + #text end
   end
   if #some < n then return page end
-  -- As many more as would fit if they were as long as these: any may be longer.
+  -- As many more as would fit if they were as long as these, but at most 64: any may be longer.
   n = math.floor((room - total) / (total / (#page - 1)))
   n = math.max(math.min(n, 64, MOST - #page + 1), 1)
 until total >= room or #page > MOST

@@ -8,8 +8,8 @@ import (
 
 var fieldsCall = regexp.MustCompile(`\bfields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
 
-// readers gives each list of fields that is read a function of its own, which makes the
-// table with its names.
+// readers replaces each call of fields by a function for its list of names, which returns a table
+// with these names.
 func (p *parts) readers() error {
 	var out strings.Builder
 	known := map[string]string{}
@@ -35,8 +35,8 @@ func (p *parts) readers() error {
 
 var readOnce = regexp.MustCompile(`(?m)^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
 
-// scalars has a script pay nothing for the table of a hash that is read by fields only: they
-// are locals. In a function that reads one hash, and for run and record of a move.
+// scalars replaces the table of a hash by locals, which cost less, if the code uses only the
+// table's fields. It does so in functions that read one hash, and for run and record of a move.
 func (p *parts) scalars() error {
 	for i, f := range p.functions {
 		if strings.Count(f.text, "= fields(") == 1 {

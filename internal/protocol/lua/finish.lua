@@ -1,10 +1,11 @@
--- finish: a turn has ended. Its messages are acked or archived, its entries appended, its reply is
--- announced; then the next message is taken under the same sentinel and a new fence, or the sentinel
--- is released. All or nothing.
+-- finish: ends a turn. It acks or archives the turn's messages, appends its entries and publishes
+-- its reply. Then it takes the next message under the same sentinel with a new fence, or releases
+-- the session. It does all of this or nothing.
 --
--- The fast path takes the ends of many turns, of one message each, which is done, where there is
--- nothing out of the ordinary about the session. Most turns are so, and it does no more than they
--- need. What it meets that is not plain it puts back, and the full path is sent.
+-- The fast path is for the common case: a turn of one message, which is done, in a session without
+-- anything out of the ordinary. It ends the turns of many sessions in one call, and does no more
+-- than these need. If it finds anything else, it undoes what it has done, and the worker sends the
+-- full path.
 --
 -- KEYS fast: sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
@@ -25,45 +26,46 @@
 --   s.token
 --   s.fence
 --   outcome                    JSON: the event and the tasks' result
---   start                      the turn's start, JSON, if it was not announced, or ''
+--   start                      the turn's start, JSON, if the stream does not have it yet, or ''
 --   bounds                     of the transcript, see bound_transcript, if it is to be bounded now, else ''
 -- EACH fast
 --   id                         of the task
 --   msg                        its message, completed
---   following_fence            of the next turn; '': take none
---   now                        Redis' clock, ms, as far as the worker can tell
+--   following_fence            of the next turn; '': take no next message
+--   now                        Redis' clock, ms, as the worker estimates it
 --   score                      of a completed task, seconds
 --   total                      entries of the transcript with these
 --   done                       ended messages that are not counted yet, with this
 -- EACH full
 --   s.prefix                   of turn ids
---   release flag               take no other
+--   release flag               take no next message
 --   why                        the reason, if the messages are archived, else ''
---   well flag                  a finished turn: clears mark and interruptions
+--   well flag                  the turn is done: clear mark and interruptions
 --   sid                        the turn's session id
---   noted flag                 it was told of dropped messages at its beginning, or was to be
---   told_ids number                of how many ids it has told its agent, of those that were dropped
---   omitted number             the record's omitted when it was told of them
---   short_outcome              JSON, of a turn of many messages: what those behind the first one get
---     as their result, in place of the outcome; '' for the outcome
+--   noted flag                 the turn began with notes of dropped messages
+--   told_ids number            how many ids of dropped messages it has told its agent
+--   omitted number             the record's omitted when the turn got the notes
+--   short_outcome              JSON, of a turn of many messages: the result of all but the first
+--     one; '': the outcome
 --   ending list                ids of the messages that end
 --   untaken list               ids of steered messages that go back to their places in the line, or
---     are archived if a /stop was meant for this turn
+--     are archived if a stop of this turn was requested
 -- EACH
 --   entries range              JSON
 -- RETURNS
 --   'next' now fence sid entries dropped messages    as in claim
 --   'released' at now                                at: when it can be claimed again, ms; 0: never
---   'following' id msg age redelivered unique       of the fast path, whose caller knows the rest
+--   'following' id msg age redelivered unique       the fast path's 'next': its caller knows the rest
 --   'lost'
 --   'special'                                        the fast path has done nothing
 --   message: id msg age redelivered unique           as in claim
 --
--- A repetition returns the same, or on the fast path that it is special. Fast ends write statistics
--- every few turns; until then run counts them, and a dead owner's are written by the next claim.
+-- A repetition returns the same, or 'special' on the fast path. The fast path writes statistics
+-- every ten turns and with a release. Until then the run record counts these turns, and the next
+-- claim writes those of a dead owner.
 
--- follow(now, id, msg, seen, redelivered, unique_key): what told returns, as a result: a table within a
--- table costs as much as all its fields.
+-- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a result of its own,
+-- because a table within a table costs as much as all its fields.
 local function follow(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then
@@ -158,12 +160,12 @@ for i, id in ipairs(ending) do
   end
 end
 
--- In most turns there is none of these.
+-- Most turns find none of these.
 local special = noted or call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial) > 0
 local due = special and due_tasks(s, now) or {}
 local first, gone, group, dropped = false, 0, {}, ''
 local back = false -- see places
-local stopped_too = {} -- the turn has ended before it heard of the /stop, but these have not begun
+local stopped_too = {} -- the /stop came too late for the turn, but these have not begun
 if #untaken > 0 and run.stop == s.fence then
   for _, id in ipairs(untaken) do
     local msg, unique = load_msg(s, id)
@@ -176,7 +178,7 @@ if #untaken > 0 then
   back = places(s, untaken)
   if back.head and not release and call('EXISTS', s.paused) == 0 then
     first = load_task(s, back.head)
-    -- What is collected is gathered when all are back: by the next claim.
+    -- The next claim gathers collected messages, when all are back.
     if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
     group[1] = first
   end
@@ -192,10 +194,10 @@ else
   end
 end
 if special then dropped = call('HGET', s.record, 'dropped') or '' end
-local remaining, omitted_told = false, 0 -- what stays of them for later turns
+local remaining, omitted_told = false, 0 -- the notes that stay for later turns
 if told_ids > 0 and dropped ~= '' then remaining, omitted_told = remaining_notes(s, dropped, told_ids, omitted) end
 
--- The first writes free; those that a wrong type may still fail are undone.
+-- The first writes free memory. Writes that may fail on a key of a wrong type are undone.
 local bin, score = s.completed, int(seconds + retention)
 if archives then bin, score = s.archived, int(seconds) end
 local done, broken = {}, false
@@ -252,7 +254,7 @@ if special then
   call('DEL', s.partial)
   if well then
     call('DEL', s.resume)
-  elseif rotated then -- the mark was the old conversation's
+  elseif rotated then -- the mark is the old conversation's
     call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
   end
   if remaining then
@@ -266,8 +268,7 @@ if bounds ~= '' then bound_transcript(s, len, count, bounds) end
 if count > 0 and (len == count or not first) then call('PEXPIRE', s.transcript, transcript_ttl) end
 forward(s, due, now)
 
--- The count is that of the session id which the next turn has: a rotation in mid-turn takes effect
--- now.
+-- A rotation during the turn takes effect now: the count is that of the next turn's session id.
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 

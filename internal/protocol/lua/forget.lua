@@ -1,5 +1,5 @@
--- forget: a session that nobody has used for long leaves no record behind, and none of asynq's counters that
--- have no TTL. Not while it holds a task or an owner.
+-- forget: deletes the keys of a session that nobody has used for long, and its counters of asynq
+-- that have no TTL. It skips a session that has a task or an owner.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease scheduled retry completed
 -- KEYS processed archived failed stopped state

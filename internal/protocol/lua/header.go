@@ -15,8 +15,7 @@ type Header struct {
 	Args []Arg    // of a call, or shared by the calls of a command
 	Each []Arg    // of each session, where several calls share a command
 
-	// Results are the tables that the script returns, by the name of their
-	// constructor: their fields, in order.
+	// Results are the tables that the script returns, by the name of their constructor.
 	Results map[string]Result
 }
 
@@ -27,10 +26,10 @@ type Arg struct {
 	Field bool // of the session's table, else a local
 }
 
-// Kind is what an argument is to the script.
+// Kind is how a script reads an argument.
 type Kind string
 
-// The kinds. A text goes on to Redis as it came.
+// The kinds of arguments. A script uses a text as it is.
 const (
 	Text   Kind = "text"
 	Number Kind = "number"
@@ -45,7 +44,7 @@ type Result struct {
 	Fields []string
 }
 
-// Key is the key of that name in a call's KEYS, of its first session.
+// Key returns the key of that name in the KEYS of a call, for the call's first session.
 func (h Header) Key(keys []string, name string) string {
 	if i := slices.Index(h.Keys, name); i >= 0 && i < len(keys) {
 		return keys[i]
@@ -53,7 +52,7 @@ func (h Header) Key(keys []string, name string) string {
 	return ""
 }
 
-// Word is the argument of that name in a call's ARGV, of its first session.
+// Word returns the argument of that name in the ARGV of a call, for the call's first session.
 func (h Header) Word(argv []string, name string) string {
 	at := 0
 	for _, arg := range slices.Concat(h.Args, h.Each) {
@@ -78,8 +77,8 @@ var (
 	recordLine = regexp.MustCompile(`^--   ([a-z_]+):((?: [a-z_]+)*)(?:  .*)?$`)
 )
 
-// parseMove reads the comment at the beginning of a move: what it says of all paths and of
-// this one. In a block, lines that are indented by more than three blanks are prose.
+// parseMove reads the header of a move for one path, and returns the text below it. In a block,
+// lines that are indented by more than three blanks are prose.
 func parseMove(text, path string) (h Header, body string, err error) {
 	h.Results = map[string]Result{}
 	block := ""
@@ -106,7 +105,7 @@ func parseMove(text, path string) (h Header, body string, err error) {
 	return h, "", fmt.Errorf("there is a comment only")
 }
 
-// declare reads a line of a block.
+// declare reads a line of a block. It returns false if the line declares nothing.
 func (h *Header) declare(block, line string) bool {
 	switch block {
 	case "ARGS", "EACH":

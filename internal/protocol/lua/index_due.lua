@@ -1,4 +1,4 @@
--- index_due: the members of an index whose time has come. Reads only.
+-- index_due: returns the members of an index whose time has come. Writes nothing.
 --
 -- KEYS index
 -- ARGS

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// expression is a function that only returns an expression, in which each of its
-// parameters stands once, except the session.
+// expression is a function that only returns an expression, in which each parameter but the session
+// occurs once.
 type expression struct {
 	params []string
 	of     []string // the expression's text, divided at its parameters
-	param  []int    // which parameter stands behind each part but the last
+	param  []int    // the parameter behind each part but the last
 	call   bool     // it is a call, and needs no parentheses
 }
 
@@ -20,7 +20,7 @@ const rest = "rest__"
 
 var returning = regexp.MustCompile(`^local function ([a-z_]+)\(([^)]*)\)\s+return ([^\n]+?)\s+end\n$`)
 
-// inline puts such functions where they are called: a script makes its functions anew in
+// inline replaces calls of such functions by their expressions. A script creates its functions in
 // every call, which costs more than most of them do.
 func (p *parts) inline() error {
 	known := map[string]expression{}
@@ -80,8 +80,8 @@ func parseExpression(params, text string) (e expression, ok bool) {
 	return e, true
 }
 
-// inlined is code in which the functions are where they were called. Where a local has the
-// name of something that the expression uses, the call stays.
+// inlined returns code with the known functions inlined. A call stays if a local of the code hides
+// a name that the expression uses.
 func inlined(code string, known map[string]expression) string {
 	var out strings.Builder
 	from := 0
@@ -138,8 +138,8 @@ func (e expression) with(args []string, known map[string]expression) string {
 	return "(" + out.String() + ")"
 }
 
-// parenthesized is how long the text is that begins with a parenthesis, to the one that
-// closes it.
+// parenthesized returns the length of the text from the parenthesis at its beginning to the one
+// that closes it.
 func parenthesized(code string) int {
 	depth := 0
 	for i := 0; i < len(code); i++ {
@@ -157,7 +157,7 @@ func parenthesized(code string) int {
 	return len(code)
 }
 
-// arguments divides a list of arguments at its commas.
+// arguments splits a list of arguments at its commas.
 func arguments(list string) (args []string) {
 	from, depth := 0, 0
 	for i := 0; i < len(list); i++ {

@@ -1,11 +1,11 @@
--- keep: what the turn's agent wants to find again in the session's next turns.
+-- keep: stores the agent state for the session's next turns.
 --
 -- KEYS sentinel run state
 -- ARGS
 --   s.token
 --   s.fence
 --   ttl           the sentinel's, ms
---   content       the state, JSON; '': there is none any more
+--   content       the state, JSON; '': delete it
 --   state_ttl     ms
 -- RETURNS
 --   'ok'

@@ -12,7 +12,7 @@ import (
 	"turnstile/internal/script"
 )
 
-// library is the functions and constants of lib, by name.
+// library has the functions and constants of lib, by name.
 type library struct {
 	files   fs.FS
 	defined map[string]definition
@@ -47,8 +47,8 @@ func load(files fs.FS) (*library, error) {
 	return l, nil
 }
 
-// used is what code uses of the library, directly or not: what uses another comes behind
-// that.
+// used returns the definitions that code uses, directly or not. Each comes after those that it uses
+// itself.
 func (l *library) used(code string) (list []definition) {
 	done := map[string]bool{}
 	var need func(name string)
@@ -69,8 +69,8 @@ func (l *library) used(code string) (list []definition) {
 	return list
 }
 
-// names are the identifiers that a text uses, without those in comments and strings and
-// those of fields.
+// names returns the identifiers of a text, without those in comments and strings, and without names
+// of fields.
 func names(code string) map[string]bool {
 	found := map[string]bool{}
 	for _, name := range identifiers(code) {
@@ -79,7 +79,7 @@ func names(code string) map[string]bool {
 	return found
 }
 
-// identifiers are the places of those identifiers, and what stands there.
+// identifiers returns the same with their places.
 func identifiers(code string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for i := 0; i < len(code); i++ {
@@ -106,7 +106,7 @@ func word(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// comment is how long the comment is that a text begins with.
+// comment returns the length of the comment at the beginning of a text.
 func comment(code string) int {
 	if end := strings.IndexByte(code, '\n'); end >= 0 {
 		return end
@@ -114,7 +114,7 @@ func comment(code string) int {
 	return len(code)
 }
 
-// quoted is how long the string is that a text begins with.
+// quoted returns the length of the string at the beginning of a text.
 func quoted(code string) int {
 	for i := 1; i < len(code); i++ {
 		switch code[i] {
@@ -127,7 +127,7 @@ func quoted(code string) int {
 	return len(code)
 }
 
-// bare is code without comments, and with empty strings.
+// bare returns code without comments and with empty strings.
 func bare(code string) string {
 	var out strings.Builder
 	for i := 0; i < len(code); i++ {
@@ -152,8 +152,8 @@ type definition struct {
 
 var defined = regexp.MustCompile(`^local (?:function )?([A-Za-z_]\w*)`)
 
-// definitions splits a file of the library: each begins in the first column, and ends in
-// its line, or with an end or a brace there.
+// definitions splits a file of the library. A definition begins in the first column. It ends in the
+// same line, or with an end or a brace in the first column.
 func definitions(text string) (all []definition, err error) {
 	var open *definition
 	for line := range strings.Lines(text) {

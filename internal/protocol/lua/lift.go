@@ -13,8 +13,8 @@ var (
 	sessionCall  = regexp.MustCompile(`\b([a-z_]+)\(s(, |\))`)
 )
 
-// lift has a script pay nothing for the session's table: its fields are locals, and a
-// function that takes it is given those fields that it needs.
+// lift replaces the session's table by locals, which cost nothing. A function that takes the
+// session gets the fields that it needs.
 func (p *parts) lift() error {
 	needs, calls := map[string]map[string]bool{}, map[string][]string{}
 	for _, f := range p.functions {

@@ -1,4 +1,4 @@
--- look: may this session be claimed? Reads only.
+-- look: returns whether a session can be claimed. Writes nothing.
 --
 -- KEYS sentinel run pending active lease paused scheduled retry stopped
 -- ARGS
@@ -21,7 +21,7 @@ if call('EXISTS', s.active) == 1 then
   return result{now = now, state = 'ready', n = 1}
 end
 local at = next_at(s, call('HGET', s.run, 'hold'), now)
-if not at and call('EXISTS', s.stopped) == 1 then at = now end -- whatever became of run's stopping
+if not at and call('EXISTS', s.stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return result{now = now, state = 'empty', n = 0} end
 if at > now then return result{now = now, state = 'wait', n = at} end
 return result{now = now, state = 'ready', n = 0}

@@ -1,6 +1,6 @@
--- look_after: reap is to look at sessions no later than in a while, because they are about to be claimed, or
--- are held. One that it is to look at sooner stays as it is; but a score whose time has come may be what
--- reap has just read and takes out, so that session gets another.
+-- look_after: makes reap check sessions after a while at the latest, because they are about to be
+-- claimed or are owned. A session that reap is to check sooner keeps its score. A score whose time
+-- has come is replaced: reap may have just read it and be about to remove the session.
 --
 -- KEYS index
 --   the owned index

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// scripts are all of them, with the library that they are made of.
+// scripts returns all scripts, and the library that they are made of.
 func scripts(t *testing.T) (*library, map[string]Script) {
 	t.Helper()
 	l, err := embedded()
@@ -25,7 +25,7 @@ func scripts(t *testing.T) (*library, map[string]Script) {
 	return l, all
 }
 
-// parsed is a script's own text, and what it uses of the library.
+// parsed returns a script's own text, and what it uses of the library.
 func parsed(t *testing.T, l *library, name string) (code string) {
 	t.Helper()
 	file, fast := strings.CutSuffix(name, FastSuffix)
@@ -103,8 +103,8 @@ func TestScriptsDeclareWhatTheyUse(t *testing.T) {
 	}
 }
 
-// A script reads the fields of the run record that it, or a function that it uses, looks
-// at: what was not read would be nil.
+// A script reads those fields of the run record that it, or a function that it uses, looks at.
+// Other fields would be nil.
 func TestScriptsReadTheFieldsTheyUse(t *testing.T) {
 	t.Parallel()
 	l, all := scripts(t)
@@ -123,8 +123,7 @@ func TestScriptsReadTheFieldsTheyUse(t *testing.T) {
 	}
 }
 
-// Keys, arguments and results have names. What stands by its place is a key that is erased
-// with the others, and an entry.
+// Keys, arguments and results have names. Only erase, for its other keys, and entries use places.
 func TestScriptsHaveNoNumbers(t *testing.T) {
 	t.Parallel()
 	placed := regexp.MustCompile(`\b(?:KEYS|ARGV)\[(\w+)\]`)
@@ -162,7 +161,7 @@ func TestLibraryIsUsed(t *testing.T) {
 	}
 }
 
-// A function that only returns an expression stands where it is called.
+// A function that only returns an expression is inlined.
 func TestExpressionsStandWhereTheyAreCalled(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

@@ -1,6 +1,6 @@
--- mark: a drain's time is up, the turn is about to be interrupted. One that runs is marked to be resumed,
--- before it is interrupted; one that has no agent yet is kept from starting and needs no mark; nor
--- does one whose end was requested, which is not requeued.
+-- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
+-- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
+-- one, and needs no mark. Nor does one whose end was requested: it is not requeued.
 --
 -- KEYS sentinel run resume
 -- ARGS
@@ -11,9 +11,9 @@
 --   stuck_limit number     interruptions in a row that suspend the session
 -- RETURNS
 --   'marked'
---   'suspended'            it was already
+--   'suspended'            the session was suspended before
 --   'starting'
---   'requested'            its end
+--   'requested'            the turn's end was requested
 --   'lost'
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')

@@ -1,6 +1,6 @@
--- notify: the sender tells of a message that it has just enqueued, or finds again under its id.
--- Safe to repeat. From a line that is too full it drops at most 100 messages or about 4 MiB: what
--- is still too much, the next ones drop.
+-- notify: notifies workers of a message that the sender has just enqueued, or has found under its
+-- id. Safe to repeat. One call drops at most 100 messages or about 4 MiB from a line that is too
+-- long. Later calls drop the rest.
 --
 -- KEYS sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day call
 -- ARGS
@@ -15,12 +15,12 @@
 --   nonce                 of this sender
 --   followup              JSON object
 --   mode                  busy mode, or '' for the session's
---   found flag            a task with its id was there before
+--   found flag            a task with its id existed before
 --   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
 -- RETURNS
 --   result: now status n mine
 --     mine: 1 if the task is this sender's own. status:
---     'queued'     behind a turn; n = its position, the running turn counted
+--     'queued'     behind a turn; n = its position, which counts the running turn
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived', 'gone'
@@ -28,25 +28,25 @@
 --     'full'       refused, n = the cap of follow-ups; the task is removed
 --     'line'       refused, n = line_cap; the task is removed
 --
--- Only the task that carries the sender's own nonce is ever removed.
+-- Only a task that carries the sender's own nonce is ever removed.
 
 local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
-local NEWEST = 1000 -- how far from the line's end a message is looked for
+local NEWEST = 1000 -- ids at the end of the line among which a message is searched
 local now, own = now_ms(), own_id(s, id)
 
--- What this sender has just put in is not too long; what it has found may be.
+-- A message that this sender has just enqueued is not too long. One that it has found may be.
 local t = fields(s.task .. id, 'state', 'seen', 'seq')
 local msg = not (found and too_long(s, id)) and call('HGET', s.task .. id, 'msg')
 local state = t.state
 if not state then
-  local refused, most = string.match(call('GET', s.call) or '', '^(%S+) (%d+)$') -- earlier
+  local refused, most = string.match(call('GET', s.call) or '', '^(%S+) (%d+)$') -- by an earlier call
   if refused then return result{now = now, status = refused, n = tonumber(most), mine = 1} end
   return result{now = now, status = 'gone', n = 0, mine = 0}
 end
 local known, of_another = call('HGET', s.followups, own), false
 if known then
   of_another = not was_notified(t.seen, t.seq)
-  -- It may be a refusal, which senders of an older version keep here.
+  -- Senders of an older version store refusals here.
   if of_another or string.sub(known, 1, 11) == '{"refused":' then known = false end
 end
 local mine = msg and string.find(msg, nonce, 1, true) and 1 or 0
@@ -55,16 +55,16 @@ local record = fields(s.record, 'created_at', 'queue')
 local ok, set = try(cjson.decode, record.queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
--- within(n, least, most): a setting as a whole number; false: it says nothing, as all that cannot
--- be read, or that only a newer version knows.
+-- within(n, least, most) returns a setting as a whole number. It returns false, as for no setting,
+-- if that cannot be read, or is one that only a newer version knows.
 local function within(n, least, most)
   n = tonumber(n)
   return n and n >= least and n <= most and math.floor(n)
 end
 local policies = {new = 'new', old = 'old', summarize = 'summarize'}
 
--- mark_seen(at): the session's record begins with its first message; a message has its place among
--- others and its age from here on.
+-- mark_seen(at) gives the message its place among others and its age. The session's first message
+-- begins the session's record.
 local function mark_seen(at)
   if of_another then call('HDEL', s.followups, own) end
   if not record.created_at then call('HSET', s.record, 'v', '1', 'created_at', int(now)) end
@@ -102,19 +102,19 @@ local busy = owner and owner == run.token
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
--- What is collected waits for more, also behind others that already wait for more.
+-- A collected message waits for more, also behind others that already wait for more.
 local collected = mode == 'collect' and not known and (busy or waiting > 1)
 local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(run.debounce) or 0)) .. ' ' .. int(math.max(cap, 1))
 
--- Delayed messages are counted only where they matter: they have a half at most.
+-- Delayed messages are counted only where they matter: they may be half of the line.
 local over = waiting > line_cap or waiting > line_cap - delayed_cap and waiting + call('ZCARD', s.scheduled) > line_cap
 
--- Its place, from the end of the line. False: so many have come behind it that it stays there,
--- whatever it wants, or a /stop has put it aside.
+-- Its place, from the end of the line. False: so many have come behind it that it stays there in
+-- any mode, or a /stop has taken it out of the line.
 local place = 0
 if (busy or over) and call('LINDEX', s.pending, 0) ~= id then place = call('LPOS', s.pending, id, 'MAXLEN', NEWEST) end
 
--- What takes the running turn's place makes room itself.
+-- A message that takes the running turn's place makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and run.phase == 'running' and place
 local full = waiting > cap and not urgent
@@ -156,8 +156,8 @@ if mode == 'steer' and busy and not known then call('HSET', s.task .. id, 'steer
 if not busy then
   local at = next_at(s, run.hold, now) or now
   if collected and waiting >= cap then at = now end -- as many wait no longer
-  -- The last owner may have kept the session's agent: it hears of the message a little before the
-  -- others do, who do not wait for it.
+  -- The last owner may have a warm agent of the session: it gets the message's signal a little
+  -- before the other workers, which do not wait for it.
   if run.warm == '1' and not owner and at <= now then
     call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}')
   end

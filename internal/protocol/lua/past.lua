@@ -1,12 +1,12 @@
--- past: a page of a transcript, from its end towards its beginning. Reads only.
+-- past: returns a page of a transcript, from its end towards its beginning. Writes nothing.
 --
 -- KEYS transcript
 -- ARGS
 --   oldest number     how many of the oldest entries are meant; '': all
---   room number       how many bytes a page has. Its last entry may exceed that: each page has one, however
---     long
+--   room number       how many bytes a page has. Its last entry may exceed that: a page has at least one,
+--     however long
 -- RETURNS
---   result: left      how many older ones are left; behind it the entries, the newest first
+--   result: left      how many older entries are left; behind it the entries, newest first
 
 local MOST = 2000 -- entries of a page
 local left = oldest or call('LLEN', s.transcript)
@@ -19,7 +19,7 @@ while left > 0 and total < room and #page <= MOST do
     page[#page + 1] = some[i]
     total, left = total + #some[i], left - 1
   end
-  -- As many more as would fit if they were as long as these: any may be longer.
+  -- As many more as would fit if they were as long as these, but at most 64: any may be longer.
   n = math.floor((room - total) / (total / (#page - 1)))
   n = math.max(math.min(n, 64, MOST - #page + 1), 1)
 end

@@ -1,4 +1,4 @@
--- promote: from starting to running, before the agent is started.
+-- promote: takes a turn from starting to running, before its agent is started.
 --
 -- KEYS sentinel run
 -- ARGS

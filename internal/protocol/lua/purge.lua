@@ -1,5 +1,5 @@
--- purge: completed tasks whose retention is over and archived ones that are too old are deleted, a batch at
--- a time.
+-- purge: deletes completed tasks whose retention is over and dead letters that are too old, a batch
+-- at a time.
 --
 -- KEYS pending active scheduled retry completed archived stopped
 -- ARGS

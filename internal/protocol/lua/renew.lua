@@ -1,5 +1,5 @@
--- renew: the sentinel and asynq's lease of the whole turn. Needs the token only: the owner may have gone
--- on to the next turn meanwhile.
+-- renew: extends the sentinel and asynq's leases of the whole turn. It needs only the token: the
+-- owner may have begun the next turn meanwhile.
 --
 -- KEYS sentinel run pending lease
 -- ARGS
@@ -8,15 +8,15 @@
 --   ttl number       the sentinel's, ms
 -- RETURNS
 --   'ok' fence request waiting steer question decision now
---     of the turn that runs: its fence, what is requested of it, messages waiting, 1 if one of them is to
---     be steered in, number of the last question that was answered, the decision
+--     of the running turn: its fence, what is requested of it, how many messages wait, 1 if one of them
+--     is to be steered in, the number of the last question that has a decision, the decision
 --   'lost'
 
 local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt', 'steer', 'answered', 'seq')
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local now, ids = now_ms(), cjson.decode(run.ids)
 local ends, waiting = lease_end(now, ttl), call('LLEN', s.pending)
-local confirmed = s.fence == run.fence -- else it knows of the turn before
+local confirmed = s.fence == run.fence -- else the owner knows only the turn before
 local of, question, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
 if of ~= run.fence then question, decision = 0, '' end
 

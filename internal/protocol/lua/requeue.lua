@@ -1,5 +1,5 @@
--- requeue: a turn goes back to the head of the line and the sentinel is released: for another try after a
--- while, or because its worker drains.
+-- requeue: puts a turn back at the head of the line and releases the session: for another try after
+-- a while, or because its worker drains.
 --
 -- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
 -- ARGS
@@ -14,16 +14,17 @@
 --   attempts               so far, for asynq's retried; '': none was spent
 --   why                    the error, if an attempt was spent
 --   event                  JSON
---   start                  the turn's start, JSON, if it was not announced yet, or ''
---   content                what the next run is to resume from, JSON: the partial; '': what is stored
---     already, but nothing of an attempt that failed
+--   start                  the turn's start, JSON, if the stream does not have it yet, or ''
+--   content                the partial from which the next run is to resume, JSON; '': the stored one,
+--     unless it is of an attempt that failed
 --   partial_ttl            ms
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at now      at: when it can be claimed again, ms; 0: never
---   'requested' request    'stop', 'interrupt' or 'rollback': end the turn so instead; nothing is written
+--   'requested' request    'stop', 'interrupt' or 'rollback': end the turn that way instead;
+--     nothing is written
 --   'lost'
 
 local now = now_ms()
@@ -39,22 +40,22 @@ if request ~= '' then return requested{request = request} end
 local failed = attempts ~= ''
 local back, gone = {}, {}
 for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
-  local msg = failed and call('HGET', s.task .. ids[i], 'msg') -- of a failed attempt it changes
+  local msg = failed and call('HGET', s.task .. ids[i], 'msg') -- a failed attempt changes it
   if msg or not failed and call('HEXISTS', s.task .. ids[i], 'msg') == 1 then
     back[#back + 1] = {id = ids[i], msg = msg}
   else
     gone[#gone + 1] = ids[i]
   end
 end
-local rotated = run.rotated and run.rotated ~= '' -- the message goes on in another conversation
+local rotated = run.rotated and run.rotated ~= '' -- the next run is in another conversation
 local stored = false
 if failed and content == '' then
-  local begins = pcall('GETRANGE', s.partial, 0, 63) -- Partial.Encode begins so
+  local begins = pcall('GETRANGE', s.partial, 0, 63) -- the beginning of Partial.Encode's
   stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s.fence
 end
 local mark = load_mark(s)
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s.fence, reason, rotated, now, stuck_limit) -- else it is marked already
+  and interrupt(mark, s.fence, reason, rotated, now, stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
 call('LLEN', s.pending)
 

@@ -1,13 +1,13 @@
--- rerun: dead letters that are named go back to the end of the line, in the order in which they are
--- named, if they are still the ones that their caller has seen.
+-- rerun: puts dead letters that are named back at the end of the line, in the order of their names,
+-- if they have not changed since the caller read them.
 --
 -- KEYS pending archived call
 -- ARGS
 --   s.task              prefix of the session's task hashes
---   statuses            the ends that are meant, with blanks between
+--   statuses            the outcomes that are meant, separated by blanks
 --   line_cap number     how many messages may wait: what has no room stays a dead letter
 --   ids list            of the tasks
---   arrived list        of each its arrived, '' if it has none: another one's, and it has been run
+--   arrived list        of each, '' if it has none. Another one shows that the message has been run
 --     and has failed since
 -- RETURNS
 --   result: moved now

@@ -1,11 +1,11 @@
--- rescore: members of an index get another score or leave it, unless somebody has given them another one
--- meanwhile.
+-- rescore: gives members of an index another score, or removes them, unless their score has changed
+-- since it was read.
 --
 -- KEYS index
 -- ARGS
 --   members list     at most 1,000
 --   were list        the score that was read of each
---   to list          the one that each gets, or '' to leave
+--   to list          the new score of each, or '' to remove it
 -- RETURNS
 --   result: changed  how many
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// construct puts the elements of results in their order.
+// construct replaces the named fields of results by lists in the order of RETURNS.
 func (p *parts) construct() error { return p.each(p.header.construct) }
 
 func (h Header) construct(code string) (string, error) {
@@ -48,8 +48,7 @@ var (
 	fieldName   = regexp.MustCompile(`^[a-z_]+$`)
 )
 
-// elements are the name = value pairs of the table that opens at code[open], and where it
-// ends.
+// elements returns the name = value pairs of the table that opens at code[open], and where it ends.
 func elements(code string, open int) (list map[string]string, end int, err error) {
 	list = map[string]string{}
 	depth, from := 0, open+1
@@ -91,7 +90,7 @@ func elements(code string, open int) (list map[string]string, end int, err error
 	return nil, 0, errors.New("a table has no end")
 }
 
-// table is a result as Lua writes it. Fields at its end may be missing.
+// table returns a result as Lua text. Fields at its end may be missing.
 func (r Result) table(list map[string]string) (string, error) {
 	var values []string
 	if r.Status != "" {

@@ -1,6 +1,6 @@
--- rotate: the next message begins another transcript under the same key, queue and lock. A turn that
--- is running finishes into the old one. What was known of turns that were interrupted goes with the
--- old one, except how many in a row: one of the messages that wait may be what kills the workers.
+-- rotate: begins another transcript with the next message, under the same key, queue and lock. A
+-- running turn ends in the old one. What is stored of interrupted turns is deleted, except how many
+-- there were in a row: one of the waiting messages may be what kills the workers.
 --
 -- KEYS sentinel run record resume partial
 -- ARGS
@@ -9,7 +9,8 @@
 --   deadline number     do nothing after this ms: the sender has given up
 -- RETURNS
 --   result: sid changed
---     sid: the session id now; changed: 1. {'', -1}: it is too late
+--     sid: the session id now; changed: 1 if this call or an earlier one has set it, 0 if the
+--     session id was not sid, -1 if it is too late
 
 local record = fields(s.record, 'session_id', 'created_at')
 if record.session_id == fresh_sid then return result{sid = fresh_sid, changed = 1} end

@@ -1,6 +1,6 @@
--- steer: waiting messages that are to be steered into the running turn become a part of it: they are acked
--- or redelivered with it. It looks for them near either end of the line: one in the midst of a longer
--- line, or beyond what a turn holds, waits and becomes a turn of its own.
+-- steer: makes waiting messages that are to be steered in a part of the running turn: they are
+-- acked or redelivered with it. It searches near either end of the line. A message in the middle of
+-- a longer line, or one for which the turn has no room, waits and becomes a turn of its own.
 --
 -- KEYS sentinel run followups pending active
 -- ARGS
@@ -14,8 +14,8 @@
 --   room number          bytes of their tasks
 --   known list           ids of the turn's tasks that the owner knows of
 -- RETURNS
---   'ok' messages more     those that the owner does not know of, or whose earlier reply was lost; more:
---     1 if there may be more
+--   'ok' messages more     messages: those that the owner does not know of, as they are new or an
+--     earlier reply was lost; more: 1 if there may be more
 --   'lost'
 --   message: id msg age redelivered unique     as in claim
 
@@ -27,12 +27,12 @@ for _, id in ipairs(known) do knows[id] = true end
 
 local steered, waiting = {}, call('LLEN', s.pending)
 
--- look(id, from_end): whether the turn has room for more; a message that is to be steered becomes one of
--- steered. from_end tells LREM where it is near to: 1 the newest, -1 the oldest.
+-- consider(id, from_end) returns whether the turn has room for more. It adds a message that is to
+-- be steered in to steered. from_end tells LREM the nearer end: 1 the newest, -1 the oldest.
 local function consider(id, from_end)
   local t, own = fields(s.task .. id, 'state', 'steer', 'seen', 'seq'), own_id(s, id)
   if t.state ~= 'pending' or not was_notified(t.seen, t.seq) then return true end
-  -- A sender of an earlier version tells it by the follow-up only, which has the text.
+  -- A sender of an earlier version writes this only into the follow-up, which contains the text.
   local len = not t.steer and call('HSTRLEN', s.followups, own) or 0
   if not t.steer and (len == 0 or len > OLD) then return true end
   local e = call('HGET', s.followups, own)
@@ -47,7 +47,7 @@ local function consider(id, from_end)
   return true
 end
 
--- A turn that is to end takes no more: a message that came after /stop is not what that stop meant.
+-- A turn that is to end takes no more messages: a /stop does not apply to those that came after it.
 if requested(run, s.fence) == '' and #ids < most then
   for _, id in ipairs(ids) do room = room - call('HSTRLEN', s.task .. id, 'msg') end
   local fits = room > 0
@@ -65,7 +65,7 @@ if requested(run, s.fence) == '' and #ids < most then
 else
   waiting = 0
 end
--- What is steered leaves its place to others, at which nobody has looked yet.
+-- Steered messages leave their places to others, which were not searched yet.
 local more = #steered > 0 and waiting > 2 * NEAR
 call('LLEN', s.active)
 

@@ -1,5 +1,5 @@
--- stop: the turn that runs now is to end, and what waits behind it is put aside in one go, and
--- archived a batch a call. It names the turn that it found.
+-- stop: requests the end of the running turn, and moves what waits behind it to a list of its own
+-- in one go. Each call archives a batch of that list. The request names the turn that it found.
 --
 -- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped call
 -- ARGS
@@ -11,20 +11,20 @@
 --   s.longest number     how many bytes a task's msg may have
 --   batch_limits         "messages bytes" that a call archives
 --   number number        this call's: 1, 2 ...
---   deadline number      do nothing after this ms: the sender has given up, and what came since is
---     not what it meant
+--   deadline number      do nothing after this ms: the sender has given up, and does not mean
+--     messages that came since
 -- RETURNS
 --   result: phase fence meant more
---     phase: 'idle', 'starting' or 'running'; meant: how many messages; more: 1 if more is to be
---     archived: call again with the next number
---   'earlier'            nothing of this stop, but a batch of one before it: call again with the
+--     phase: 'idle', 'starting' or 'running'; meant: how many messages it applies to; more:
+--     1 if more are to be archived: call again with the next number
+--   'earlier'            this call has archived a batch of an earlier stop: call again with the
 --     same number
 --   'late'
 
 local now = now_ms()
 
--- Others may archive of it as well, a claim or another stop: so what it means is counted when it
--- is put aside, less ids without a task as they are met.
+-- A claim or another stop may archive some of these as well. So the messages are counted when they
+-- are moved to the list, and ids without a task are subtracted when they are found.
 local of, phase, fence, meant, rest = string.match(call('GET', s.call) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
 if of and tonumber(of) >= number then return result{phase = phase, fence = tonumber(fence), meant = tonumber(meant), more = tonumber(rest)} end
 local first = not of and number == 1
@@ -38,14 +38,14 @@ if requests then -- also of a dead owner: the next claim reads it
   phase, fence, meant = run.phase or 'idle', run.fence or '0', call('LLEN', s.pending)
 end
 local batch, more = stopped_batch(s, requests and s.pending or s.stopped, batch_limits)
-if not requests and not of then -- the kept result's time is over
+if not requests and not of then -- the stored result has expired
   phase, fence, meant = 'idle', '0', #batch
 end
 call('ZCARD', s.archived)
 call('HLEN', s.followups)
 call('HLEN', s.record)
 
--- A full Redis refuses a script until its first write, so that one frees.
+-- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.followups, '')
 if requests and #batch > 0 then call('RENAMENX', s.pending, s.stopped) end
 if requests then forget_notes(s) end

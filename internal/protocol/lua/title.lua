@@ -1,14 +1,13 @@
--- title: names the session's transcript. What a user says is never overwritten by what an agent
--- proposes.
+-- title: names the session's transcript. An agent's title never replaces the user's.
 --
 -- KEYS sentinel run record
 -- ARGS
---   s.token     of the agent's turn, or '' of a user
+--   s.token     of the agent's turn, or '' for the user
 --   s.fence     the same
---   title       '': none
+--   title       '': delete it
 -- RETURNS
 --   'ok'
---   'kept'      the user's
+--   'kept'      the user's title stays
 --   'lost'
 
 local users = s.token == ''

@@ -1,6 +1,6 @@
--- trim: what waits in a line beyond its cap is archived, the newest first, and delayed messages beyond it as
--- well, the last to be due first. These are of producers that know no cap. A call archives at most 100
--- messages or about 4 MiB.
+-- trim: archives what waits in a line beyond its cap, the newest first, then delayed messages
+-- beyond it, the last to be due first. These are of producers that know no cap. A call archives at
+-- most 100 messages or about 4 MiB.
 --
 -- KEYS run followups events pending scheduled processed processed_day archived failed failed_day
 -- ARGS

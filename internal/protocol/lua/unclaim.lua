@@ -1,7 +1,7 @@
--- unclaim: a claim whose reply was lost is taken back, under its token: nobody knows what it took. Its
--- messages go back to the head of the line as they were, for they were in no turn. If somebody has
--- requested that turn's end meanwhile, nothing goes back: the next claim ends it, as any whose owner
--- has died.
+-- unclaim: takes back a claim whose reply was lost, by its token: nobody knows what it took. Its
+-- messages go back to the head of the line as they were, because no agent got them. If the end of
+-- that turn was requested meanwhile, nothing goes back: the next claim ends the turn like one whose
+-- owner has died.
 --
 -- KEYS sentinel run followups resume pending active lease scheduled retry
 -- ARGS
@@ -10,7 +10,7 @@
 --   s.token      of the claim
 -- RETURNS
 --   'released' at now     at: when it can be claimed again, ms; 0: never
---   'lost'                it was not carried out, or its sentinel has ended
+--   'lost'                the claim was not carried out, or its sentinel has expired
 
 local now = now_ms()
 local run = fields(s.run, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'stop', 'rollback', 'interrupt')
@@ -28,7 +28,7 @@ local carried = call('HGET', s.resume, 'interruptions')
 
 call('DEL', s.sentinel)
 for _, id in ipairs(back) do requeue_message(s, id, true) end
-if run.reset == 'suspended' then -- the turn that begins anew is still to come
+if run.reset == 'suspended' then -- the turn that begins a new transcript is still to come
   call('HSET', s.run, 'special', '1')
   call('HSET', s.resume, 'suspended', '1')
   if carried then call('HSET', s.resume, 'carried', carried) end

@@ -1,26 +1,27 @@
--- undo: the last turn's entries leave the transcript; to try again, the same words become a message
--- at the head of the line. Refused while somebody owns the session. Its caller has read the
--- transcript's end, and nobody has written to it since.
+-- undo: removes the last turn's entries from the transcript. To try again, the same words become a
+-- message at the head of the line. It is refused while somebody owns the session, or if the
+-- transcript was changed since the caller read its end.
 --
 -- KEYS sentinel run record transcript pending call
 -- ARGS
 --   s.task             prefix of the session's task hashes
---   turn               that is meant; call is named after it
---   id                 of the task to put in, or ''
---   msg                its
+--   turn               to undo; the key call is named after it
+--   id                 of the task to enqueue, or ''
+--   msg                of the task
 --   sid                the transcript's session id
 --   entries number     how many the turn has, at most 10,000
 --   length number      how many the transcript had when it was read, and
---   written number     how many were written to it by then (run's entries; 0: of another session id)
+--   written number     how many were written to it by then: run's entries,
+--     or 0 if these are of another session id
 -- RETURNS
 --   'ok' removed now
 --   'held'
---   'changed'          look again: nothing is written
+--   'changed'          read the transcript again: nothing is written
 
 local now, again = now_ms(), id ~= ''
--- Of a turn that is out already it is "entries task": a repetition, or another's who meant the same
--- turn. Its message is put in if nobody has done so. A sender of the version before leaves and reads
--- "entries turn task" of the last one, in the record.
+-- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
+-- has undone the same turn. The message is enqueued if nobody has done so. A sender of the previous
+-- version writes and reads "entries turn task" of the last undo in the record.
 local record = fields(s.record, 'session_id', 'undone')
 local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
 if not n then

@@ -1,11 +1,11 @@
--- Counts the work of a script: the commands that it calls, and the elements and bytes
--- that these touch. It stands before the script, whose text follows as the body of a
--- function, and answers {calls, elements, bytes, by command, touched, reply}.
+-- Counts the work of a script: the commands that it calls, and the elements and bytes that these
+-- touch. This text stands before the script, whose text follows as the body of a function. It
+-- returns {calls, elements, bytes, by command, touched, reply}.
 --
--- What a command touches is its arguments and its reply, and what it passes by on its
--- way there: a list's elements from the end at which the search begins, a deleted
--- key's, a trimmed stream's nodes. Commands that only look for that are no part of the
--- script's work; they are told apart as probes.
+-- A command touches its arguments, its reply, and what it passes on its way: a list's elements from
+-- the end at which the search begins, the elements of a deleted key, the nodes of a trimmed stream.
+-- Commands that only find these out are not part of the script's work. They are counted apart, as
+-- probes.
 
 local server, lua_pcall = redis, pcall
 local counts, by_command, touched, probes = {0, 0, 0}, {}, {}, {}
@@ -25,8 +25,8 @@ local function length(key)
   return counting[kind] and probe(counting[kind], key) or 1
 end
 
--- from_end(key, index): how far an index is from the nearer end of a list, in nodes of
--- some 32 elements, which Redis skips.
+-- from_end(key, index) returns how far an index is from the nearer end of a list, in nodes of about
+-- 32 elements, which Redis skips.
 local function from_end(key, index)
   local len = number(probe('LLEN', key))
   index = tonumber(index)
@@ -34,8 +34,8 @@ local function from_end(key, index)
   return math.max(math.ceil(math.min(index, len - 1 - index) / 32), 0)
 end
 
--- walked(key, v, n): elements that a search for n occurrences passes by, from the tail
--- where n is negative.
+-- walked(key, v, n) returns how many elements a search for n occurrences passes, from the tail if n
+-- is negative.
 local function walked(key, v, n)
   local len = number(probe('LLEN', key))
   if n == 0 then return len end
@@ -50,8 +50,8 @@ local function deleted(...)
   return n
 end
 
--- The commands that pass elements by which are neither arguments nor reply. The second
--- table's are known from the reply.
+-- Commands that pass elements which are neither arguments nor reply. What those of the second table
+-- pass is known from the reply.
 local before = {
   COPY = length,
   DEL = deleted,
@@ -73,7 +73,7 @@ local before = {
     first, last = tonumber(first), tonumber(last)
     if first < 0 then first = math.max(len + first, 0) end
     if last < 0 then last = len + last end
-    -- In nodes, as from_end: Redis frees them whole.
+    -- In nodes, as in from_end: Redis frees them whole.
     return math.ceil(math.min(len, len - math.max(math.min(last, len - 1) - first + 1, 0)) / 32)
   end,
 }
@@ -83,7 +83,7 @@ local after = {
   XTRIM = function(trimmed) return math.ceil(number(trimmed) / 100) end,
 }
 
--- The others' work is their arguments and their reply.
+-- The work of all others is their arguments and their reply.
 local small = {}
 for name in string.gmatch([[APPEND DECR EXISTS EXPIRE EXPIREAT GET GETDEL GETEX GETRANGE HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET
   HMSET HRANDFIELD HSCAN HSET HSETNX HSTRLEN HVALS INCR INCRBY LLEN LMOVE LPOP LPUSH LPUSHX PERSIST PEXPIRE PEXPIREAT PTTL

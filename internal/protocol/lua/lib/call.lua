@@ -1,8 +1,8 @@
--- What a call has returned is kept for its repetition, in a key of its own: no other call
+-- The result of a call, which is stored for its repetition under a key of its own, so no other call
 -- overwrites it.
 
--- keep_result(s, ...): words that the repetition finds in s.call for five minutes. go-redis gives
--- up far sooner.
+-- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
+-- go-redis gives up much sooner.
 local function keep_result(s, ...)
   call('SET', s.call, table.concat({...}, ' '), 'PX', '300000')
 end

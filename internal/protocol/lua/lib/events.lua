@@ -1,14 +1,14 @@
 -- The session's event stream.
 
--- append_event(s, event, start): an event joins the stream, with its turn's start where that was not
--- announced before. The stream keeps about s.events_cap entries. Events of more than s.short bytes are
--- large, and have s.large_bytes together; with s.large_bytes 0 nothing is counted. Short events are bounded
--- by their number.
+-- append_event(s, event, start) writes an event into the stream, with its turn's start if the
+-- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
+-- s.short bytes are large: together they may have s.large_bytes. If s.large_bytes is 0, nothing is
+-- counted. Short events are bounded by their number.
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
--- of the younger one, its first id". When the younger one has half of the limit it becomes
--- the older one, and what was before it goes. Only an event that alone is longer than the
--- limit stays in spite of it, until the next large one.
+-- of the younger one, its first id". If the next event takes the younger one past half of the
+-- limit, the younger one becomes the older one, the event begins a new one, and everything before
+-- them is deleted. An event that alone is longer than the limit stays until the next large one.
 local function append_event(s, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -21,7 +21,7 @@ local function append_event(s, event, start)
   if type(was) == 'table' then return end
   local older, younger, from = string.match(was or '', '^(%d+) (%d+) (%S+)$')
   older, younger, from = tonumber(older) or 0, tonumber(younger) or 0, from or '0'
-  local first, most = false, tonumber(s.large_bytes) -- first: that stays
+  local first, most = false, tonumber(s.large_bytes) -- first: id of the first event that stays
   if younger + size > most / 2 then
     first, older, younger, from = from, younger, 0, id
   end

@@ -1,16 +1,17 @@
--- asynq's leases, which asynqmon shows: a task in active with one that is over counts as orphaned.
+-- asynq's leases, which asynqmon shows. It counts an active task as orphaned when its lease is
+-- over.
 
--- lease_end(now, ttl): the score of a lease: the sentinel's end, in whole seconds.
+-- lease_end(now, ttl) returns the score of a lease: the end of the sentinel, in whole seconds.
 local function lease_end(now, ttl) return int(math.floor((now + ttl) / 1000)) end
 
--- leased(s, id, now): until when (ms) a stock asynq.Server works on an active task; false: none
--- does. asynq's dequeue deletes pending_since, ours leaves it. A task never has it that
--- asynqmon's Run put in line; but our own lease on one is over when the sentinel is, unless
--- somebody deletes that by hand.
+-- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
+-- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
+-- somebody deletes the sentinel by hand.
 local function leased(s, id, now)
   local score = call('ZSCORE', s.lease, id)
   score = score and tonumber(score) * 1000
-  -- An earlier version tells its leases by their half second.
+  -- Leases of an earlier version of Turnstile end at a half second.
   if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s.task .. id, 'pending_since') == 1 then return false end
   return math.min(score, now + 1000)
 end

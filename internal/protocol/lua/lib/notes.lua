@@ -1,12 +1,14 @@
--- Of which dropped messages the next turn is told. The session record's dropped has the ids of
--- the newest 50. omitted counts those that have left it without being told, and omitted_told how
--- many of these are not to be counted any more. All three are needed: while a turn tells of some,
--- others may come, push them out, or be forgotten with the conversation. Senders and workers of
--- an older version know only dropped, and it has no bound.
+-- Notes of dropped messages, which the next turn gives to its agent. Of the session's record,
+-- dropped has the ids of the newest 50, omitted counts the ids that left it without a note, and
+-- omitted_told says how many of these need no note any more. All three are needed: while a turn
+-- runs whose agent has some of the notes, other messages may be dropped, push these out, or have
+-- their notes deleted with the conversation. Senders and workers of an older version know only
+-- dropped, and do not bound it.
 
 local NOTES = 50
 
--- noted_ids(dropped): as an array, whatever the record has there.
+-- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
+-- array is empty.
 local function noted_ids(dropped)
   local ok, ids = try(cjson.decode, dropped or '')
   if ok and type(ids) == 'table' then return ids end
@@ -15,7 +17,7 @@ end
 
 local function count_of(n) return tonumber(n) or 0 end
 
--- note_dropped(s, drops): drops, each with its id, are to be told.
+-- note_dropped(s, drops) adds dropped messages, each with its id, to the notes.
 local function note_dropped(s, drops)
   local n, newest = fields(s.record, 'dropped', 'omitted'), {}
   local ids = noted_ids(n.dropped)
@@ -25,7 +27,7 @@ local function note_dropped(s, drops)
   call('HSET', s.record, 'dropped', cjson.encode(newest), 'omitted', int(count_of(n.omitted) + over))
 end
 
--- forget_notes(s): they were of a conversation that is left.
+-- forget_notes(s) deletes the notes: their conversation is over.
 local function forget_notes(s)
   local n = fields(s.record, 'dropped', 'omitted', 'omitted_told')
   local gone = count_of(n.omitted) + #noted_ids(n.dropped)
@@ -33,15 +35,16 @@ local function forget_notes(s)
   call('HSET', s.record, 'dropped', '', 'omitted', int(gone), 'omitted_told', int(gone))
 end
 
--- notes_record(s, dropped): what a worker gets: 'omitted omitted_told ids', or ''.
+-- notes_record(s, dropped) returns the notes for a worker: 'omitted omitted_told ids', or ''.
 local function notes_record(s, dropped)
   if not dropped or dropped == '' then return '' end
   local n = fields(s.record, 'omitted', 'omitted_told')
   return int(count_of(n.omitted)) .. ' ' .. int(count_of(n.omitted_told)) .. ' ' .. dropped
 end
 
--- remaining_notes(s, dropped, told, before): what stays of the record's dropped and of omitted_told
--- when a turn has told of the first so many ids that dropped had when omitted was before.
+-- remaining_notes(s, dropped, reported, before) returns what stays of the record's dropped and of
+-- omitted_told after a turn. Its agent got the first ids that dropped had when omitted was before:
+-- reported says how many.
 local function remaining_notes(s, dropped, reported, before)
   local n, rest = fields(s.record, 'omitted', 'omitted_told'), {}
   local pushed_out = math.min(math.max(count_of(n.omitted) - before, 0), reported) -- of these, meanwhile

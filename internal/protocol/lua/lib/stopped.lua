@@ -1,12 +1,12 @@
--- What a /stop has found waiting is a list of its own until all of it is archived, a batch a
--- call: by the sender who sent the /stop, or by the next claim if that sender has died. So it
--- matters neither what comes meanwhile nor what becomes of any one id.
+-- The list of messages that a /stop has found waiting. Each call archives a batch of it: by the
+-- sender of the /stop, or by the next claim if that sender has died. As it is a list of its own,
+-- messages that come later do not matter, nor does what becomes of any one id.
 
 local WHY_STOPPED = 'stopped by user'
 
--- stopped_batch(s, list, limits): the oldest of a list, {id, msg, unique} each, and whether there
--- are more. limits: "messages bytes", how many at most, and of how much text, or one. A msg
--- that is too long is replaced by its tombstone.
+-- stopped_batch(s, list, limits) returns the oldest messages of a list, {id, msg, unique} each, and
+-- whether there are more. limits is "messages bytes": how many messages at most, and how many bytes
+-- of text. The first message may exceed that. A tombstone replaces a msg that is too long.
 local function stopped_batch(s, list, limits)
   local most, bytes = string.match(limits, '^(%d+) (%d+)$')
   local batch, size = {}, 0
@@ -20,8 +20,8 @@ local function stopped_batch(s, list, limits)
   return batch, call('LLEN', list) > #batch
 end
 
--- archive_as_stopped(s, t, now): t, {id, msg, unique}, was in no turn of its own, and is archived
--- because of a /stop. Returns how many messages that were: the task may be gone.
+-- archive_as_stopped(s, t, now) archives t, {id, msg, unique}, because of a /stop. It was in no
+-- turn of its own. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s, t, now)
   local own = own_id(s, t.id)
   pcall('HDEL', s.followups, own)
@@ -33,8 +33,8 @@ local function archive_as_stopped(s, t, now)
   return 1
 end
 
--- archive_stopped(s, batch, now): the batch, now the oldest of stopped, goes to the archive.
--- Returns how many messages these were.
+-- archive_stopped(s, batch, now) archives the batch, which is the oldest part of s.stopped by now.
+-- Returns how many messages that were.
 local function archive_stopped(s, batch, now)
   local n = 0
   for _, t in ipairs(batch) do
@@ -44,8 +44,8 @@ local function archive_stopped(s, batch, now)
   return n
 end
 
--- mark_stopping(s, more): run tells the scripts that do not get stopped's key whether that
--- still has messages, which the next claim is to archive.
+-- mark_stopping(s, more) writes into the run record whether s.stopped still has messages, which the
+-- next claim archives. Scripts that do not get that key read it there.
 local function mark_stopping(s, more)
   if more then
     call('HSET', s.run, 'stopping', '1', 'special', '1')

@@ -1,35 +1,35 @@
 -- A session's tasks, which are its messages.
 
--- held_lock(id, unique): the task's unique key if the task still holds that lock, or false.
+-- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
 local function held_lock(id, unique)
   return unique and unique ~= '' and call('GET', unique) == id and unique
 end
 
--- lock_of(s, id): the unique lock that a task holds, or false. Its msg is not read.
+-- lock_of(s, id) returns the unique lock that a task holds, or false. It does not read the msg.
 local function lock_of(s, id) return held_lock(id, call('HGET', s.task .. id, 'unique_key')) end
 
--- load_msg(s, id): the task's msg (false: the task is gone) and its unique lock, or false.
+-- load_msg(s, id) returns the task's msg, false if the task is gone, and its unique lock, or false.
 local function load_msg(s, id)
   local t = fields(s.task .. id, 'msg', 'unique_key')
   return t.msg, held_lock(id, t.unique_key)
 end
 
--- too_long(s, id): how many bytes a task's msg has, if these are more than s.longest; else
+-- too_long(s, id) returns how many bytes a task's msg has, if these are more than s.longest, or
 -- false. Such a msg is not read: it may have tens of megabytes.
 local function too_long(s, id)
   local bytes = call('HSTRLEN', s.task .. id, 'msg')
   return bytes > s.longest and bytes
 end
 
--- load_short(s, id): as load_msg, with the tombstone of a msg that is too long.
+-- load_short(s, id) is load_msg, with a tombstone in place of a msg that is too long.
 local function load_short(s, id)
   local bytes = too_long(s, id)
   if bytes then return tombstone(s, id, bytes), lock_of(s, id) end
   return load_msg(s, id)
 end
 
--- load_task(s, id): a task as a claim needs it. msg is false if the task is gone. A msg that is too long
--- is '', and too_long tells its bytes.
+-- load_task(s, id) returns a task with the fields that a claim needs. msg is false if the task is
+-- gone. If the msg is too long, msg is '' and too_long is its size in bytes.
 local function load_task(s, id)
   local bytes = too_long(s, id)
   if bytes then return {id = id, msg = '', too_long = bytes} end
@@ -38,7 +38,8 @@ local function load_task(s, id)
   return t
 end
 
--- message_record(now, id, msg, seen, redelivered, unique_key): what the worker gets of a task that it takes.
+-- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- the worker that takes it.
 local function message_record(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then
@@ -47,7 +48,7 @@ local function message_record(now, id, msg, seen, redelivered, unique_key)
   return message{id = id, msg = msg, age = age}
 end
 
--- message_records(s, ids, now): the same of tasks that were taken before.
+-- message_records(s, ids, now) returns the records of messages that were taken before.
 local function message_records(s, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
@@ -57,8 +58,8 @@ local function message_records(s, ids, now)
   return list
 end
 
--- activate(s, id, seen, at): a task is in active now. seen is its field, at the time if that is not
--- there.
+-- activate(s, id, seen, at) writes that a task is in active. seen is its field, or false: then it
+-- becomes at.
 local function activate(s, id, seen, at)
   if seen then
     call('HSET', s.task .. id, 'state', 'active')
@@ -67,22 +68,22 @@ local function activate(s, id, seen, at)
   end
 end
 
--- own_id(s, id): the id by which a task's sender knows it.
+-- own_id(s, id) returns the id by which a task's sender knows it.
 local function own_id(s, id)
   if string.sub(id, 1, #s.prefix) == s.prefix then return string.sub(id, #s.prefix + 1) end
   return id
 end
 
--- was_notified(seen, seq): whether a sender has notified of the task with these fields.
--- Else a follow-up with its id is of a task before it, which an operator has deleted.
+-- was_notified(seen, seq) returns whether a sender has notified workers of the task with these
+-- fields. If not, a follow-up with its id is of an earlier task, which an operator has deleted.
 local function was_notified(seen, seq) return seen or seq end
 
--- goes_first(s, own, t): whether a message interrupts or rolls back, and so goes to the front
+-- goes_first(s, own, t) returns whether a message interrupts or rolls back, and so goes to the head
 -- of the line; and how many bytes were read for that. t has first, seen and seq.
 local function goes_first(s, own, t)
   if t.first then return call('HEXISTS', s.followups, own) == 1, 0 end
   if not was_notified(t.seen, t.seq) then return false, 0 end
-  -- Senders of an older version say so only in the follow-up, which has the text.
+  -- Senders of an older version write this only into the follow-up, which contains the text.
   local e = call('HGET', s.followups, own) or ''
   local found = string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true)
   return found ~= nil, #e

@@ -1,12 +1,12 @@
--- Texts that scripts write: JSON, and protobuf as asynq's TaskMessage is.
+-- Texts that scripts write: JSON, and protobuf for asynq's TaskMessage.
 
--- quote(text): a JSON string.
+-- quote(text) returns a JSON string.
 local function quote(text)
   if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
   return cjson.encode(text)
 end
 
--- varint(n): n as protobuf writes it.
+-- varint(n) returns n as protobuf writes it.
 local function varint(n)
   local text = ''
   while n >= 128 do
@@ -16,7 +16,8 @@ local function varint(n)
   return text .. string.char(n)
 end
 
--- varint_at(msg, at): the number at that place, and where it ends; false: there is none.
+-- varint_at(msg, at) returns the number at that place, and where it ends; or false if there is
+-- none.
 local function varint_at(msg, at)
   local n, factor = 0, 1
   for i = at, at + 9 do
@@ -29,8 +30,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers): a TaskMessage without the fields of these numbers. What is behind
--- its first thousand fields, or cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
+-- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -56,21 +57,21 @@ local function without(msg, numbers)
   return table.concat(kept) .. string.sub(msg, from)
 end
 
--- with_completion(msg, retention, seconds): a TaskMessage after a good end, kept for so many
--- seconds. The last one of a repeated field counts, so a change is an append: 12 retention,
--- 13 completed_at.
+-- with_completion(msg, retention, seconds) returns the TaskMessage of a message that was completed
+-- at seconds and is kept for retention seconds. The last one of a repeated field counts, so a
+-- change is an append: 12 retention, 13 completed_at.
 local function with_completion(msg, retention, seconds)
   return msg .. '\96' .. varint(retention) .. '\104' .. varint(seconds)
 end
 
--- with_error(msg, why, seconds): a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. Those of earlier failures go, or the task would grow with each.
+-- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
+-- last_failed_at. It removes those of earlier failures, or the task would grow with each.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
--- tombstone(s, id, bytes): the TaskMessage that takes the place of one that is too long to
--- be read. 1 type, 2 payload, 3 id, 4 queue; Limits.DecodePayload reads too_long.
+-- tombstone(s, id, bytes) returns the TaskMessage that replaces one that is too long to be read. 1
+-- type, 2 payload, 3 id, 4 queue; Limits.DecodePayload reads too_long.
 local function tombstone(s, id, bytes)
   local payload, queue = '{"v":1,"text":"","too_long":' .. int(bytes) .. '}', string.match(s.task, '{(.*)}')
   return '\10' .. varint(17) .. 'turnstile:message' .. '\18' .. varint(#payload) .. payload ..

@@ -1,17 +1,17 @@
--- Transcripts, for the scripts that append to them.
+-- The bounds of transcripts, for the scripts that append to them.
 
--- One call frees about so many bytes more than what its turn has written, which takes up
--- to twice its size.
+-- One call frees about FREED bytes more than its turn has written. What a turn writes takes up to
+-- twice its size.
 local FREED = 16 * 1024 * 1024
 
--- bound_transcript(s, len, count, bounds): a turn has appended count entries to a transcript that
--- has len of them now. bounds: "entries bytes size". It keeps the newest entries, and the oldest go
--- for as long as it takes more than these bytes of Redis' memory, a sixteenth at a time. size is that
--- of the turn's entries, in bytes; 0: the memory need not be measured. What is left then, after a
--- limit was lowered, is the next turn's.
+-- bound_transcript(s, len, count, bounds) bounds a transcript of len entries, after a turn has
+-- appended count. bounds is "entries bytes size". It keeps the newest entries. While these take
+-- more memory in Redis than bytes, it removes the oldest, a sixteenth at a time. size is how many
+-- bytes the turn's entries have; 0: the memory need not be measured. If a limit was lowered, the
+-- next turns remove the rest.
 --
--- It is measured, and not counted: whoever else has written to it, or taken out of it, may
--- know of no count.
+-- The memory is measured, not counted: other programs that change the transcript may know of no
+-- count.
 local function bound_transcript(s, len, count, bounds)
   local cap, most, size = string.match(bounds, '^(%d+) (%d+) (%d+)$')
   cap, most, size = tonumber(cap), tonumber(most), tonumber(size)
@@ -23,7 +23,7 @@ local function bound_transcript(s, len, count, bounds)
   local first, freed = false, FREED + 2 * size
   for _ = 1, 64 do
     local bytes = pcall('MEMORY', 'USAGE', s.transcript, 'SAMPLES', '0')
-    if type(bytes) ~= 'number' then bytes = pcall('MEMORY', 'USAGE', s.transcript) end -- the embedded server samples nothing
+    if type(bytes) ~= 'number' then bytes = pcall('MEMORY', 'USAGE', s.transcript) end -- the embedded server knows no SAMPLES
     first = first or bytes
     if type(bytes) ~= 'number' or bytes <= most or len <= 1 or first - bytes >= freed then return end
     local out = math.max(math.floor(len / 16), 1)

@@ -1,8 +1,8 @@
--- Steered messages that the agent has not taken, which go back to their places in the line.
+-- Steered messages that the agent has not taken. They go back to their places in the line.
 
--- places(s, ids): their places, by the order of arrival; and head, the id at the head of
--- the line when they are back, if there is any. A message whose place is in the
--- midst of a long line goes ahead, behind so many at its head as are looked at.
+-- places(s, ids) returns the places of these messages, by the order of arrival. Its head is the id
+-- that stands at the head of the line once they are back, if there is one. A message whose place is
+-- in the middle of a long line goes further ahead, behind the NEAR ids at the head.
 local function places(s, ids)
   local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
   local oldest = call('LRANGE', s.pending, -NEAR, -1) -- newest first
@@ -10,7 +10,7 @@ local function places(s, ids)
   local newest = others > 0 and call('LRANGE', s.pending, 0, others - 1) or {}
   local tasks, ahead = {}, {} -- by id
 
-  -- later(id, seq): whether it came after, and is none that goes to the front.
+  -- later(id, seq) returns whether a message arrived later and does not go to the head of the line.
   local function later(id, seq)
     local t = tasks[id] or fields(s.task .. id, 'seq', 'first', 'seen')
     tasks[id] = t
@@ -24,10 +24,10 @@ local function places(s, ids)
     return not ahead[id]
   end
 
-  -- Of each its id, and how many of the oldest stand before it or how many of the newest
-  -- behind it.
+  -- Each has its id, and before: how many of the oldest ids stand before it, or behind: how many of
+  -- the newest stand behind it.
   local back = {oldest = oldest, newest = newest}
-  local before, last_seq = 0, 0 -- they come in the order of arrival, as a rule
+  local before, last_seq = 0, 0 -- ids are usually in the order of arrival
   for _, id in ipairs(ids) do
     local t = fields(s.task .. id, 'seq', 'state')
     local seq, behind = tonumber(t.seq) or 0, false
@@ -40,15 +40,15 @@ local function places(s, ids)
       if behind == #newest then behind = false end
     end
     back[#back + 1] = {id = id, before = not behind and before, behind = behind}
-    -- One that asynq or an operator has taken out of the turn does not come back.
+    -- A message that asynq or an operator has taken out of the turn does not come back.
     if before == 0 and not back.head and t.state == 'active' then back.head = id end
   end
   back.head = back.head or oldest[#oldest]
   return back
 end
 
--- return_untaken(s, back): they leave the turn for their places. Of those with
--- the same place the first is nearer to the head.
+-- return_untaken(s, back) moves the messages from the turn to their places. If several have the
+-- same place, the first one is nearest to the head.
 local function return_untaken(s, back)
   local ahead, behind, nahead, nbehind = {}, {}, 0, 0
   for i = #back, 1, -1 do -- newest first, as they stand in active
