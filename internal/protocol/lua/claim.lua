@@ -1,9 +1,9 @@
 -- claim: takes the sentinel, and with it the next message, or several that are collected into one
 -- turn.
 --
--- The fast path is for the common case: there is nothing but messages that wait, and the last owner
--- has released the session. It claims many sessions in one call, and does no more than these need.
--- If the head of the line is no ordinary message, it moves it back. It skips tasks that a stock
+-- The fast path is for the common case: nothing but messages waits, and the last owner has released
+-- the session. It claims many sessions in one call, and does no more than these need. If the head
+-- of the line is no ordinary message, it moves the head back. It skips tasks that a stock
 -- asynq.Server is to retry: they wait for the end of the turn.
 --
 -- KEYS fast: sentinel run followups resume partial paused scheduled active record pending
@@ -268,7 +268,7 @@ end
 if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict then call('DEL', s.partial) end
 if dead and rotated then leave_conversation(s) end
--- The count voids what agents remember of a turn that is rolled back, as after an undo.
+-- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed then store_interruption(s, mark) end

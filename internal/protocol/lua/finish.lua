@@ -2,8 +2,8 @@
 -- its reply. Then it takes the next message under the same sentinel with a new fence, or releases
 -- the session. It does all of this or nothing.
 --
--- The fast path is for the common case: a turn of one message, which is done, in a session without
--- anything out of the ordinary. It ends the turns of many sessions in one call, and does no more
+-- The fast path is for the common case: the turn had one message and is done, and nothing is out of
+-- the ordinary in its session. It ends the turns of many sessions in one call, and does no more
 -- than these need. If it finds anything else, it undoes what it has done, and the worker sends the
 -- full path.
 --

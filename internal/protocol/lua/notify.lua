@@ -140,7 +140,7 @@ if busy and mine == 1 and not known and place then
     call('ZCARD', s.archived)
   end
 end
--- Whoever drops others makes room itself.
+-- A message that drops others makes room itself.
 if over and fresh and place and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 
 mark_seen(now)
@@ -155,7 +155,7 @@ if collected then call('HSET', s.task .. id, 'quiet', quiet) end
 if mode == 'steer' and busy and not known then call('HSET', s.task .. id, 'steer', '1') end -- for steer.lua
 if not busy then
   local at = next_at(s, run.hold, now) or now
-  if collected and waiting >= cap then at = now end -- as many wait no longer
+  if collected and waiting >= cap then at = now end -- with so many messages the wait is over
   -- The last owner may have a warm agent of the session: it gets the message's signal a little
   -- before the other workers, which do not wait for it.
   if run.warm == '1' and not owner and at <= now then
@@ -177,7 +177,7 @@ count_archived(s, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
 waiting = waiting - #drops
 
--- signal(kind): requests something of the turn that runs now, and of no other.
+-- signal(kind) requests this of the turn that runs now, and of no other.
 local function signal(kind)
   call('HSET', s.run, kind, run.fence)
   call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')

@@ -23,8 +23,8 @@
 
 local now = now_ms()
 
--- A claim or another stop may archive some of these as well. So the messages are counted when they
--- are moved to the list, and ids without a task are subtracted when they are found.
+-- A claim or another stop may archive some of these as well. So they are counted when they are
+-- moved to the list. Ids without a task are subtracted when they are found.
 local of, phase, fence, meant, rest = string.match(call('GET', s.call) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
 if of and tonumber(of) >= number then return result{phase = phase, fence = tonumber(fence), meant = tonumber(meant), more = tonumber(rest)} end
 local first = not of and number == 1

@@ -1,8 +1,8 @@
--- Notes of dropped messages, which the next turn gives to its agent. Of the session's record,
--- dropped has the ids of the newest 50, omitted counts the ids that left it without a note, and
--- omitted_told says how many of these need no note any more. All three are needed: while a turn
--- runs whose agent has some of the notes, other messages may be dropped, push these out, or have
--- their notes deleted with the conversation. Senders and workers of an older version know only
+-- Notes of dropped messages, which the next turn gives to its agent. They are three fields of the
+-- session's record. dropped has the ids of the newest 50. omitted counts the ids that left dropped
+-- without a note. omitted_told says how many of these need no note any more. All three are needed:
+-- while an agent runs with some of the notes, other messages may be dropped and push these out, or
+-- the notes may be deleted with the conversation. Senders and workers of an older version know only
 -- dropped, and do not bound it.
 
 local NOTES = 50
@@ -42,9 +42,9 @@ local function notes_record(s, dropped)
   return int(count_of(n.omitted)) .. ' ' .. int(count_of(n.omitted_told)) .. ' ' .. dropped
 end
 
--- remaining_notes(s, dropped, reported, before) returns what stays of the record's dropped and of
--- omitted_told after a turn. Its agent got the first ids that dropped had when omitted was before:
--- reported says how many.
+-- remaining_notes(s, dropped, reported, before) returns what stays of the record's dropped and
+-- omitted_told after a turn. Its agent got so many of the first ids of dropped as reported says,
+-- when omitted was before.
 local function remaining_notes(s, dropped, reported, before)
   local n, rest = fields(s.record, 'omitted', 'omitted_told'), {}
   local pushed_out = math.min(math.max(count_of(n.omitted) - before, 0), reported) -- of these, meanwhile
