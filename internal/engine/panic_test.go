@@ -99,7 +99,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			a.emit(agent.Event{Type: agent.EventText, Text: "x"})
 		}},
 		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
-		"what is kept": {"the agent's state was not stored", "keep", func(_ *rig, a *act) {
+		"what is kept": {"the agent's state was not stored", "store_state", func(_ *rig, a *act) {
 			a.emit(agent.Event{Type: agent.EventState, Data: []byte(`{"n":1}`)})
 			a.over <- verdict{}
 		}},

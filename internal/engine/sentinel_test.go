@@ -52,7 +52,7 @@ var (
 )
 
 // history matches the reading of a transcript, which is before the agent's start.
-var history = script("past")
+var history = script("transcript_page")
 
 func TestB01_SentinelFirst(t *testing.T) {
 	t.Parallel()

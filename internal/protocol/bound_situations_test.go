@@ -187,13 +187,13 @@ func wideSituations() []wide {
 				return err
 			}
 		}},
-		{"past/of large entries", size{20, 40}, func(b *actors.Bench, f *filler, n int) func() error {
+		{"transcript_page/of large entries", size{20, 40}, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("one")
 			b.Drain()
 			f.past("E", n)
 			return pastMove(b)
 		}},
-		{"past/of many entries", size{20_000, 50_000}, func(b *actors.Bench, f *filler, n int) func() error {
+		{"transcript_page/of many entries", size{20_000, 50_000}, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("one")
 			b.Drain()
 			f.past("e", n)
@@ -257,7 +257,7 @@ func wideSituations() []wide {
 			f.seen[rediskey.Timer("reap")] = true
 			return func() error { _, _, err := b.Worker.Reap(b.Ctx); return err }
 		}},
-		{"look_after/in a full index", lines, func(b *actors.Bench, f *filler, n int) func() error {
+		{"index_owned/in a full index", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("now")
 			h := b.Start()
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)

@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decide is the user's decision about a question of the running turn. lua/answer.lua.
+// Decide is the user's decision about a question of the running turn. lua/decide.lua.
 type Decide struct {
 	Session  string
 	Question int // its number; 0: the open one
@@ -27,7 +27,7 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	if d.Question != 0 {
 		which = strconv.Itoa(d.Question)
 	}
-	r, err := answerMove.run(ctx, rdb, answerMove.keys(Keys(d.Session, "", time.Now())), answerMove.args(
+	r, err := decideMove.run(ctx, rdb, decideMove.keys(Keys(d.Session, "", time.Now())), decideMove.args(
 		"number", which, "decision", string(d.Decision), "name", d.Call, "settle", d.Fresh.Milliseconds(),
 	))
 	q = readQuestion(r.text("question"))

@@ -68,7 +68,7 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		// needs a free sentinel.
 		err = c.persist(ctx, func() (err error) {
 			call := pageOf(c.session, turn.SessionID, t.left, size)
-			page, err = pastMove.run(ctx, c.consumer.rdb, call.Keys, call.Args)
+			page, err = transcriptPageMove.run(ctx, c.consumer.rdb, call.Keys, call.Args)
 			return err
 		})
 	}
@@ -109,7 +109,7 @@ func (c *Claim) readHistory(ctx context.Context, turn Turn) (historyReads, error
 	if err == nil {
 		err = page.Err
 	}
-	p := historyReads{page: pastMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
+	p := historyReads{page: transcriptPageMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}
@@ -169,7 +169,7 @@ type tail struct {
 	most    int             // bytes that fit
 }
 
-// add appends a page, as lua/past.lua returns it.
+// add appends a page, as lua/transcript_page.lua returns it.
 func (t *tail) add(page returned) {
 	t.left = page.int("left")
 	lines := page.behind()

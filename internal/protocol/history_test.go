@@ -226,7 +226,7 @@ func TestHistoryThroughFaults(t *testing.T) {
 		for page := range 2 {
 			pages := 0
 			match := func(cmd redis.Cmder) bool {
-				if !actors.Script("past")(cmd) {
+				if !actors.Script("transcript_page")(cmd) {
 					return false
 				}
 				pages++
@@ -237,8 +237,8 @@ func TestHistoryThroughFaults(t *testing.T) {
 			faults.Clear()
 		}
 	}
-	faults.LoseReply(actors.Script("past"), 2)
-	faults.RunTwice(actors.Script("past"), 2)
+	faults.LoseReply(actors.Script("transcript_page"), 2)
+	faults.RunTwice(actors.Script("transcript_page"), 2)
 	expect.List(t, "entries", names(historyOf(b, h).Entries), "1", "2")
 
 	// An error of one of several commands hides no other.
@@ -256,7 +256,7 @@ func TestHistoryOfALostLease(t *testing.T) {
 	h := wrote(b, storedEntry(t, "a", "0", 100))
 	faults := &redistest.Faults{}
 	b.Redis.AddHook(faults)
-	faults.FailBefore(actors.Script("past"), -1, io.EOF)
+	faults.FailBefore(actors.Script("transcript_page"), -1, io.EOF)
 	if _, err := h.History(h.Lease().Context()); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("error %v", err)
 	}

@@ -98,8 +98,8 @@ func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 		sessions[i] = claim.session
 	}
 	return &script.Call{
-		Script: lookAfterMove.Script, Keys: []string{rediskey.Owned},
-		Args: lookAfterMove.args("ttl", c.cfg.SentinelTTL.Milliseconds(), "sessions", sessions),
+		Script: indexOwnedMove.Script, Keys: []string{rediskey.Owned},
+		Args: indexOwnedMove.args("ttl", c.cfg.SentinelTTL.Milliseconds(), "sessions", sessions),
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 
 // TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
 // beginning. left is how many of the oldest entries it may read, -1 for all. It returns how many
-// older entries are left, and the stored entries of the page, newest first. lua/past.lua.
+// older entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
 func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
 	which := any("")
 	if left >= 0 {
 		which = left
 	}
 	call := pageOf(sessionKey, sessionID, which, bytes)
-	r, err := pastMove.run(ctx, rdb, call.Keys, call.Args)
+	r, err := transcriptPageMove.run(ctx, rdb, call.Keys, call.Args)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -33,8 +33,8 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionI
 // entries it may read, "" for all.
 func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
 	return &script.Call{
-		Script: pastMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},
-		Args: pastMove.args("oldest", oldest, "room", bytes),
+		Script: transcriptPageMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},
+		Args: transcriptPageMove.args("oldest", oldest, "room", bytes),
 	}
 }
 

@@ -18,7 +18,7 @@ var (
 	rerunMove     = named("rerun")
 	discardMove   = named("discard")
 	eraseMove     = named("erase")
-	answerMove    = named("answer")
+	decideMove    = named("decide")
 
 	claimFast  = named("claim" + lua.FastSuffix)
 	claimMove  = named("claim")
@@ -30,7 +30,7 @@ var (
 	renewMove      = named("renew")
 	emitMove       = named("emit")
 	checkpointMove = named("checkpoint")
-	keepMove       = named("keep")
+	storeStateMove = named("store_state")
 	askMove        = named("ask")
 	steerMove      = named("steer")
 	dismissMove    = named("dismiss")
@@ -42,12 +42,12 @@ var (
 	purgeMove  = named("purge")
 	forgetMove = named("forget")
 
-	admitMove      = named("admit")
-	pastMove       = named("past")
-	eventsPageMove = named("events_page")
-	indexDueMove   = named("index_due")
-	rescoreMove    = named("rescore")
-	lookAfterMove  = named("look_after")
+	admitMove          = named("admit")
+	transcriptPageMove = named("transcript_page")
+	eventsPageMove     = named("events_page")
+	indexDueMove       = named("index_due")
+	rescoreMove        = named("rescore")
+	indexOwnedMove     = named("index_owned")
 )
 
 // ScriptName returns the move of a script's SHA-1, which MONITOR and SLOWLOG show: "claim",

@@ -71,7 +71,7 @@ func sessionSituations() []situation {
 			}
 			return trim(b, 2)
 		}},
-		{"answer", "", func(b *actors.Bench) func() error {
+		{"decide", "", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
 			b.Asks(h, "run make")

@@ -112,12 +112,12 @@ func turnSituations() []situation {
 			h := b.Start()
 			return func() error { return h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}) }
 		}},
-		{"keep", "", func(b *actors.Bench) func() error {
+		{"store_state", "", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
 			return func() error { return h.StoreState(b.Ctx, []byte(`{"agent":"test"}`), 2) }
 		}},
-		{"keep", "nothing", func(b *actors.Bench) func() error {
+		{"store_state", "nothing", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
 			expect.OK(b, h.StoreState(b.Ctx, []byte(`1`), 0))

@@ -21,6 +21,6 @@ func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries in
 			return err
 		}
 	}
-	_, err := c.move(ctx, keepMove, true, "content", text, "state_ttl", cfg.TranscriptTTL.Milliseconds())
+	_, err := c.move(ctx, storeStateMove, true, "content", text, "state_ttl", cfg.TranscriptTTL.Milliseconds())
 	return err
 }

@@ -108,7 +108,7 @@ func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	b, broken := actors.BenchOn(t, whole, shortLease), actors.BenchOn(t, rdb, shortLease)
 	b.Say("a")
 	b.Pop()
-	faults.FailBefore(actors.Script("look_after"), 1, refused)
+	faults.FailBefore(actors.Script("index_owned"), 1, refused)
 	claims, err := broken.Worker.Claim(broken.Ctx, []string{actors.Key})
 	if !errors.Is(err, refused) || len(claims) > 0 {
 		t.Fatalf("%d claims, error: %v", len(claims), err)

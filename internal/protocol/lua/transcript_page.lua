@@ -1,4 +1,4 @@
--- past: returns a page of a transcript, from its end towards its beginning. Writes nothing.
+-- transcript_page: returns a page of a transcript, from its end towards its beginning. Writes nothing.
 --
 -- KEYS transcript
 -- ARGS

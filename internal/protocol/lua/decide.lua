@@ -1,4 +1,4 @@
--- answer: stores the user's decision on a question of the running turn. The owner learns it at
+-- decide: stores the user's decision on a question of the running turn. The owner learns it at
 -- once, or by its next renewal.
 --
 -- KEYS sentinel run

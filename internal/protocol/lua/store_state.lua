@@ -1,4 +1,4 @@
--- keep: stores the agent state for the session's next turns.
+-- store_state: stores the agent state for the session's next turns.
 --
 -- KEYS sentinel run state
 -- ARGS
