@@ -168,7 +168,7 @@ func TestCommandsOfAFastFinish(t *testing.T) {
 	}
 }
 
-// Every event is written by announce, which bounds the stream.
+// Every event is written by append_event, which bounds the stream.
 func TestEventsAreWrittenInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("lua/*.lua")
