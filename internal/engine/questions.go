@@ -48,7 +48,7 @@ func (q *questions) stop() {
 
 // ask is agent.Ask. Agents call it on goroutines of their own, where nothing else recovers from a
 // panic.
-func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.Answer, err error) {
+func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = q.panicked("a question", p)
@@ -63,18 +63,18 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.A
 	case q.one <- struct{}{}:
 		defer func() { <-q.one }()
 	case <-ctx.Done():
-		return agent.Answer{}, context.Cause(ctx)
+		return agent.Decision{}, context.Cause(ctx)
 	}
 	if q.ctx.Err() != nil { // the select may take the token although the turn has ended
-		return agent.Answer{}, context.Cause(q.ctx)
+		return agent.Decision{}, context.Cause(q.ctx)
 	}
 	d, err := q.put(ctx, question)
 	if err != nil {
 		q.withdraw()
-		return agent.Answer{}, err
+		return agent.Decision{}, err
 	}
 	// Unknown decisions, of a later version, are denials.
-	return agent.Answer{Allowed: d == session.Allow || d == session.Always, Remember: d == session.Always}, nil
+	return agent.Decision{Allowed: d == session.Allow || d == session.Always, Remember: d == session.Always}, nil
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that

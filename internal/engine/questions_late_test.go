@@ -69,7 +69,7 @@ func TestDecisionInTime(t *testing.T) {
 			got := a.ask(a.ctx, r, "run make")
 			expect.Equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
 			r.command("/approve", "Approved question 1: run make.")
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: true}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: true}, nil})
 			expect.Equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -100,7 +100,7 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 			expect.Received(t, "the withdrawal", gate.Arrived())
 			r.command("/approve", c.says)
 			gate.Release()
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: c.allowed}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: c.allowed}, nil})
 			expect.Equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -123,7 +123,7 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 		end := expect.Received(t, "the decision", got)
 		expect.OK(t, end.err)
 		if end.Allowed != (err == nil) {
-			t.Fatalf("the user sees %v, and the agent %v", err, end.Answer)
+			t.Fatalf("the user sees %v, and the agent %v", err, end.Decision)
 		}
 		ends[fmt.Sprint(end.Allowed)]++
 	}

@@ -17,7 +17,7 @@ import (
 
 // answered is how a question ended.
 type answered struct {
-	agent.Answer
+	agent.Decision
 	err error
 }
 
@@ -54,7 +54,7 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), answered{agent.Decision{Allowed: true, Remember: true}, nil})
 	expect.Equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
 	r.command("/deny", "Nothing was answered: question 2 is new, run rm. Write /approve 2 or /deny 2")
@@ -74,7 +74,7 @@ func TestDecisionWithoutASignal(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: true}, nil})
 	a.reply("ok")
 }
 

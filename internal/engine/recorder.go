@@ -30,7 +30,7 @@ const (
 //
 // recorder_event.go first makes an event storable.
 type recorder struct {
-	turn  *protocol.Turn
+	turn  *protocol.ClaimedTurn
 	claim *protocol.Claim
 	containment
 
@@ -52,7 +52,7 @@ type recorder struct {
 
 // newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
 // has emitted nothing.
-func newRecorder(turn *protocol.Turn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
+func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery)}
 	r.entries.turn = turn
 	r.state.claim, r.state.log = claim, c.log

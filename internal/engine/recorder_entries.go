@@ -10,7 +10,7 @@ import (
 
 // entries are what a turn has added to its transcript so far. The recorder's lock guards them.
 type entries struct {
-	turn   *protocol.Turn
+	turn   *protocol.ClaimedTurn
 	before []session.Entry // of an earlier run of the turn
 	made   []session.Entry // of the assistant, tools and steered messages
 	words  strings.Builder // the end of the last entry's text, not added to it yet

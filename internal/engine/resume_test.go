@@ -49,7 +49,7 @@ func (r *rig) startOf(turn string) session.Event {
 
 // dies plays a worker that takes the session's next turn, does something and dies. There must be
 // no other worker. The next one checks the session at once.
-func (r *rig) dies(texts ...string) sq.Turn {
+func (r *rig) dies(texts ...string) sq.ClaimedTurn {
 	r.Helper()
 	c, err := actors.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
 	expect.OK(r, err)

@@ -27,7 +27,7 @@ type turnDeps struct {
 
 // turnRun is the run of one turn on this worker.
 type turnRun struct {
-	protocol.Turn
+	protocol.ClaimedTurn
 	*turnDeps
 	claim   *protocol.Claim
 	release func() bool // reports, at the end, whether to release the session though messages wait
@@ -47,11 +47,11 @@ type turnRun struct {
 }
 
 func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release func() bool) *turnRun {
-	t := &turnRun{Turn: claim.Turn(), turnDeps: d, claim: claim, release: release}
+	t := &turnRun{ClaimedTurn: claim.Turn(), turnDeps: d, claim: claim, release: release}
 	t.log = log.With("turn", t.ID, "fence", t.Fence)
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.Turn, claim, d.opts.CheckpointInterval, t.containment)
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.CheckpointInterval, t.containment)
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, d.opts.AskTimeout)
 	if d.steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
@@ -60,7 +60,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 		})
 	}
 	if d.pool != nil {
-		t.warm = &warmTurn{pool: d.pool, turn: &t.Turn, lease: claim.Lease().Context(), patience: d.opts.AgentTimeout, log: t.log}
+		t.warm = &warmTurn{pool: d.pool, turn: &t.ClaimedTurn, lease: claim.Lease().Context(), patience: d.opts.AgentTimeout, log: t.log}
 	}
 	return t
 }

@@ -12,7 +12,7 @@ import (
 // warmTurn is one turn's use of a warm agent. It is nil if agents are not kept warm.
 type warmTurn struct {
 	pool     *warmPool
-	turn     *protocol.Turn
+	turn     *protocol.ClaimedTurn
 	lease    context.Context // the session's
 	patience time.Duration   // how long close waits for the agent
 	log      *slog.Logger

@@ -50,7 +50,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 					again = append(again, claim.session)
 				}
 				if mayHaveClaimed(call.Err) {
-					c.addUnheard(claim)
+					c.addReplyLost(claim)
 				}
 				failed = errors.Join(failed, err)
 				continue

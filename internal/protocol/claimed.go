@@ -30,7 +30,7 @@ type Claim struct {
 
 	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
 	keys      []string
-	turn      Turn
+	turn      ClaimedTurn
 	part      []part // the turn's messages, in the order in which they were taken
 	startSent bool   // Emit has appended the turn's start
 	steer     bool   // a message waits to be steered in
@@ -47,7 +47,7 @@ type Claim struct {
 type part struct{ taskID, id, task string }
 
 // Turn returns the running turn.
-func (c *Claim) Turn() Turn {
+func (c *Claim) Turn() ClaimedTurn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn
@@ -82,7 +82,7 @@ func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 
 // begin makes the turn of a claim's result.
 func (c *Claim) begin(sent time.Time, r returned) {
-	t := Turn{
+	t := ClaimedTurn{
 		Session: c.session, SessionID: r.text("sid"), Fence: r.int("fence"), Entries: r.int("entries"),
 		Started: sent, StartedAt: time.UnixMilli(r.int("now")),
 	}
@@ -94,7 +94,7 @@ func (c *Claim) begin(sent time.Time, r returned) {
 }
 
 // run makes t the running turn, with messages as scripts return them. The caller holds c.mu.
-func (c *Claim) run(t Turn, messages ...returned) {
+func (c *Claim) run(t ClaimedTurn, messages ...returned) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
 	if transcript := rediskey.For(c.session).Transcript(t.SessionID); c.keys[transcriptKey] != transcript {
 		c.keys = slices.Clone(c.keys) // a renewal or a batch in flight may still read the old slice

@@ -158,9 +158,9 @@ type Consumer struct {
 
 	claimShared, finishShared []any // the same arguments of all calls of the fast paths
 
-	unheardMu  sync.Mutex
-	unheard    []*Claim // claims whose reply was lost
-	unclaiming bool     // an Unclaim is at work
+	replyLostMu sync.Mutex
+	replyLost   []*Claim // claims whose reply was lost
+	unclaiming  bool     // an Unclaim is at work
 }
 
 // NewConsumer returns a consumer that shares rdb, which the caller closes. It does not connect.

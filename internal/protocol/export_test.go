@@ -49,16 +49,16 @@ func KeysOf(session, sessionID string) []string { return Keys(session, sessionID
 // Waiting is how many moves wait for a shared command.
 func (c *Consumer) Waiting() int { return c.moves.Waiting() }
 
-// Unheard counts the claims that wait for Unclaim.
-func Unheard(c *Consumer) int {
-	c.unheardMu.Lock()
-	defer c.unheardMu.Unlock()
-	return len(c.unheard)
+// AwaitingUnclaim counts the claims that wait for Unclaim.
+func AwaitingUnclaim(c *Consumer) int {
+	c.replyLostMu.Lock()
+	defer c.replyLostMu.Unlock()
+	return len(c.replyLost)
 }
 
-// HeardNothing leaves Unclaim a claim whose sentinel ended long ago.
-func HeardNothing(c *Consumer, session string) {
-	c.addUnheard(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
+// LoseReply leaves Unclaim a claim whose sentinel ended long ago.
+func LoseReply(c *Consumer, session string) {
+	c.addReplyLost(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
 }
 
 // SetEnqueuesPerClient sets after how many messages a client gets another asynq.Client.

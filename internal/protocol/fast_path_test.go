@@ -273,7 +273,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 }
 
 // told describes a turn without its times.
-func told(turn protocol.Turn) string {
+func told(turn protocol.ClaimedTurn) string {
 	var messages []string
 	for _, m := range turn.Messages() {
 		messages = append(messages, fmt.Sprint(m.Message.ID, m.Message.Text, m.Err, m.Redelivered))

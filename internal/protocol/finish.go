@@ -67,14 +67,14 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	}
 	c.begin(sent, r)
 	if end.Status != session.StatusDone {
-		c.keepMark(last)
+		c.inheritMark(last)
 	}
 	return true, nil
 }
 
-// keepMark gives the next turn the resume mark that the last one's claim found. The last turn did
+// inheritMark gives the next turn the resume mark that the last one's claim found. The last turn did
 // not finish, so the mark is still there, and a new claim would find it.
-func (c *Claim) keepMark(last Turn) {
+func (c *Claim) inheritMark(last ClaimedTurn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last.Resume != "" && last.SessionID == c.turn.SessionID {
@@ -249,7 +249,7 @@ func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 	c.mu.Lock()
 	p, keys, uncounted := c.part[0], c.keys, c.uncounted+1
 	c.mu.Unlock()
-	next := Turn{
+	next := ClaimedTurn{
 		Session: c.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
 		Started: sent, StartedAt: time.UnixMilli(now),
 	}

@@ -94,7 +94,7 @@ type historyReads struct {
 	sizes          []int64 // bytes of the dropped tasks; 0: it is gone
 }
 
-func (c *Claim) readHistory(ctx context.Context, turn Turn) (historyReads, error) {
+func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads, error) {
 	k := rediskey.For(c.session)
 	page := pageOf(c.session, turn.SessionID, "", c.consumer.historyPage())
 	var partial, state *redis.StringCmd

@@ -20,7 +20,7 @@ import (
 func crashSuspends(c *protocol.Config) { c.CrashPolicy = protocol.CrashSuspend }
 
 // did returns entries of what a turn has done so far.
-func did(turn protocol.Turn, texts ...string) []session.Entry {
+func did(turn protocol.ClaimedTurn, texts ...string) []session.Entry {
 	entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
 	for _, text := range texts {
 		entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
@@ -208,7 +208,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					t.Parallel()
 					b := actors.NewBench(t)
 					b.SayAll("a", "b")
-					var old protocol.Turn
+					var old protocol.ClaimedTurn
 					for i, kind := range []string{one, two, three} {
 						h := b.Start()
 						expect.Equal(t, "message", h.Turn().Message.ID, "a")

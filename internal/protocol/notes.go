@@ -18,7 +18,7 @@ type notes struct {
 
 // setDropped reads what scripts return of dropped messages: "omitted omitted_told ids", see
 // lua/lib/notes.lua. If it cannot be read, the turn has no note of them.
-func (t *Turn) setDropped(result string) {
+func (t *ClaimedTurn) setDropped(result string) {
 	omitted, rest, _ := strings.Cut(result, " ")
 	told, list, _ := strings.Cut(rest, " ")
 	var ids []string
@@ -34,7 +34,7 @@ func (t *Turn) setDropped(result string) {
 
 // told returns how many of the stored ids finish may forget if the note named the first n of
 // Dropped.
-func (t *Turn) told(n int) int {
+func (t *ClaimedTurn) told(n int) int {
 	if n <= 0 || len(t.Dropped) == 0 {
 		return 0
 	}

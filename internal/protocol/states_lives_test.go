@@ -90,13 +90,13 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Die()
 			b.Claim()
 		},
-		"immediate, unheard": func(b *actors.Bench) {
+		"immediate, reply lost": func(b *actors.Bench) {
 			with(b, func(c *protocol.Config) { c.Immediate = true })
 			b.Say("a")
 			loseClaim(b, "claim_fast")
 			expect.OK(b, b.Worker.Unclaim(b.Ctx))
 		},
-		"suspended, unheard": func(b *actors.Bench) {
+		"suspended, reply lost": func(b *actors.Bench) {
 			limit(b, 1)
 			b.Say("a")
 			expect.OK(b, b.Start().Requeue(b.Ctx, "x"))

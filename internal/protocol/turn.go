@@ -6,8 +6,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Turn is one run of an agent: its messages and its fencing token.
-type Turn struct {
+// ClaimedTurn is one run of an agent: its messages and its fencing token.
+type ClaimedTurn struct {
 	Session   string
 	SessionID string // the transcript that this turn's entries go to
 	ID        string
@@ -59,7 +59,7 @@ func (t Taken) First() bool { return t.retried == 0 && t.Redelivered == 0 }
 const fastTaskMost = 16 << 10
 
 // Messages are the messages that the turn was claimed for.
-func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
+func (t ClaimedTurn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
 // take decodes a message from a script's result.
 func take(prefix string, r returned, limits session.Limits) Taken {

@@ -13,32 +13,32 @@ import (
 // or ctx ends. Of concurrent calls one does the work and the others return at once.
 func (c *Consumer) Unclaim(ctx context.Context) error {
 	var failed error
-	for claim := c.nextUnheard(true); claim != nil; claim = c.nextUnheard(false) {
+	for claim := c.nextReplyLost(true); claim != nil; claim = c.nextReplyLost(false) {
 		failed = errors.Join(failed, claim.unclaim(ctx))
 	}
 	return failed
 }
 
-// addUnheard records claims whose reply was lost.
-func (c *Consumer) addUnheard(claims ...*Claim) {
-	c.unheardMu.Lock()
-	defer c.unheardMu.Unlock()
-	c.unheard = append(c.unheard, claims...)
+// addReplyLost records claims whose reply was lost.
+func (c *Consumer) addReplyLost(claims ...*Claim) {
+	c.replyLostMu.Lock()
+	defer c.replyLostMu.Unlock()
+	c.replyLost = append(c.replyLost, claims...)
 }
 
-// nextUnheard returns the next claim for an Unclaim, which begins with its first call. It returns
+// nextReplyLost returns the next claim for an Unclaim, which begins with its first call. It returns
 // nil if there is none, or if another Unclaim is at work, which handles all claims before it ends.
-func (c *Consumer) nextUnheard(begins bool) *Claim {
-	c.unheardMu.Lock()
-	defer c.unheardMu.Unlock()
+func (c *Consumer) nextReplyLost(begins bool) *Claim {
+	c.replyLostMu.Lock()
+	defer c.replyLostMu.Unlock()
 	if begins && c.unclaiming {
 		return nil
 	}
-	if c.unclaiming = len(c.unheard) > 0; !c.unclaiming {
+	if c.unclaiming = len(c.replyLost) > 0; !c.unclaiming {
 		return nil
 	}
-	claim := c.unheard[0]
-	c.unheard = c.unheard[1:]
+	claim := c.replyLost[0]
+	c.replyLost = c.replyLost[1:]
 	return claim
 }
 

@@ -74,7 +74,7 @@ func TestUnclaimOfAnothersClaim(t *testing.T) {
 
 // A death does not count before the owner's first sign of life: however often its sentinel ends,
 // the message is not archived, and no turn gets a note of a crash.
-func TestUnheardClaimIsNoDeath(t *testing.T) {
+func TestAClaimWithALostReplyIsNoDeath(t *testing.T) {
 	t.Parallel()
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
 		t.Run(name, func(t *testing.T) {
@@ -160,19 +160,19 @@ func TestUnclaimWhileRedisIsAway(t *testing.T) {
 }
 
 // A claim loses its reply while another Unclaim is ending: one of the two undoes it.
-func TestNoUnheardClaimIsLeft(t *testing.T) {
+func TestNoClaimWithALostReplyIsLeft(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for range 20_000 {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				protocol.HeardNothing(b.Worker.Consumer, actors.Key)
+				protocol.LoseReply(b.Worker.Consumer, actors.Key)
 				_ = b.Worker.Unclaim(b.Ctx)
 			})
 		}
 		all.Wait()
-		if n := protocol.Unheard(b.Worker.Consumer); n > 0 {
+		if n := protocol.AwaitingUnclaim(b.Worker.Consumer); n > 0 {
 			t.Fatalf("%d claims are left when every TakeBack is over", n)
 		}
 	}

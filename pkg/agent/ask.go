@@ -16,8 +16,8 @@ type Question struct {
 	CanRemember bool
 }
 
-// Answer is the user's decision.
-type Answer struct {
+// Decision is the user's decision.
+type Decision struct {
 	Allowed  bool
 	Remember bool // the decision holds for similar actions, as long as the agent lives
 }
@@ -25,4 +25,4 @@ type Answer struct {
 // Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
 // of one turn are asked one after the other. A turn that waits for a decision stays its owner's
 // until its timeout. A question that nobody decides within the worker's AskTimeout is denied.
-type Ask func(ctx context.Context, q Question) (Answer, error)
+type Ask func(ctx context.Context, q Question) (Decision, error)

@@ -180,7 +180,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 						untaken = append(untaken, m.Message.ID)
 						continue
 					}
-					entries = append(entries, entriesOf(sq.Turn{ID: t.ID, Taken: m}, nil)...)
+					entries = append(entries, entriesOf(sq.ClaimedTurn{ID: t.ID, Taken: m}, nil)...)
 				}
 			}
 		}
@@ -209,7 +209,7 @@ func settle(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error
 }
 
 // entriesOf are what a turn adds to the transcript.
-func entriesOf(t sq.Turn, before []session.Entry) (all []session.Entry) {
+func entriesOf(t sq.ClaimedTurn, before []session.Entry) (all []session.Entry) {
 	for _, m := range t.Messages() {
 		all = append(all, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: t.ID})
 	}

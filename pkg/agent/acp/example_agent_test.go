@@ -51,9 +51,9 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 			a := newAgent(t, Config{Command: []string{path}})
 			turn := turnOf(t, "Please improve the project.")
 			var asked agent.Question
-			turn.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+			turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
 				asked = q
-				return agent.Answer{Allowed: c.allowed}, nil
+				return agent.Decision{Allowed: c.allowed}, nil
 			}
 			w := warmed(t, a, turn)
 			h := &heard{}
@@ -78,10 +78,10 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := newAgent(t, Config{Command: []string{path}})
 		turn := turnOf(t, "Please improve the project.")
-		turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+		turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
 			cancel()
 			<-ctx.Done()
-			return agent.Answer{}, context.Cause(ctx)
+			return agent.Decision{}, context.Cause(ctx)
 		}
 		if h, err := play(ctx, a, turn); err == nil || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("%v\n%s", err, h.story())

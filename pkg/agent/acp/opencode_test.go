@@ -111,9 +111,9 @@ func TestOpencode(t *testing.T) {
 	// A tool that needs a permission.
 	turn := turnOf(t, "print it")
 	var asked agent.Question
-	turn.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+	turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
 		asked = q
-		return agent.Answer{Allowed: true}, nil
+		return agent.Decision{Allowed: true}, nil
 	}
 	h, err = runWarm(t, w, turn)
 	expect.OK(t, err)

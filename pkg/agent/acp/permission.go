@@ -33,27 +33,27 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	if p.Tool.ID != "" {
 		t.locked(func() { name = t.tools.asks(p.Tool) })
 	}
-	var answer agent.Answer
+	var decision agent.Decision
 	switch config.Permissions {
 	case Allow:
-		answer.Allowed = true
+		decision.Allowed = true
 	case AskUser:
 		var asked bool
-		if answer, asked = t.askUser(ctx, name, p); !asked {
+		if decision, asked = t.askUser(ctx, name, p); !asked {
 			return cancelled()
 		}
 	case Deny:
 	}
-	option, ok := choose(p.Options, answer)
+	option, ok := choose(p.Options, decision)
 	why := ""
 	switch {
-	case !answer.Allowed:
+	case !decision.Allowed:
 		why = "it was not permitted"
 	case !ok:
 		why = "the agent offered no way to permit it"
 	}
 	t.locked(func() { t.tools.answered(p.Tool.ID, why) })
-	if unheard := config.Permissions == Deny || answer.Allowed; p.Tool.ID == "" && why != "" && unheard {
+	if unasked := config.Permissions == Deny || decision.Allowed; p.Tool.ID == "" && why != "" && unasked {
 		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
 	}
 	if !ok {
@@ -63,32 +63,32 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 }
 
 // askUser puts the question to the user. It returns false if the question was withdrawn.
-func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (agent.Answer, bool) {
+func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (agent.Decision, bool) {
 	if t.ask == nil {
 		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
-		return agent.Answer{}, true
+		return agent.Decision{}, true
 	}
 	select {
 	case t.asking <- struct{}{}:
 		defer func() { <-t.asking }()
 	case <-ctx.Done():
-		return agent.Answer{}, false
+		return agent.Decision{}, false
 	}
 	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
 	text, _ := contentText(p.Tool.Content)
-	answer, err := t.ask(ctx, agent.Question{
+	decision, err := t.ask(ctx, agent.Question{
 		CallID: p.Tool.ID, Name: name, Text: text, Input: p.Tool.RawInput,
 		CanRemember: slices.ContainsFunc(p.Options, always),
 	})
 	switch {
 	case ctx.Err() != nil:
-		return agent.Answer{}, false
+		return agent.Decision{}, false
 	case err != nil:
 		t.logger.Warn("the user could not be asked", "error", err)
 		t.notice("The agent asked for a permission and you could not be asked, so it was denied: " + name)
-		return agent.Answer{}, true
+		return agent.Decision{}, true
 	}
-	return answer, true
+	return decision, true
 }
 
 func (t *turn) notice(text string) {
@@ -97,13 +97,13 @@ func (t *turn) notice(text string) {
 
 // choose picks the option for the user's decision. A decision for once never picks an option that
 // holds for ever, unless the agent offers no other way to allow.
-func choose(options []acpsdk.PermissionOption, answer agent.Answer) (acpsdk.PermissionOptionId, bool) {
+func choose(options []acpsdk.PermissionOption, decision agent.Decision) (acpsdk.PermissionOptionId, bool) {
 	once, always := acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways
-	if answer.Allowed {
+	if decision.Allowed {
 		once, always = acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways
 	}
 	kinds := []acpsdk.PermissionOptionKind{once, always}
-	if answer.Remember {
+	if decision.Remember {
 		kinds = []acpsdk.PermissionOptionKind{always, once}
 	}
 	for _, kind := range kinds {

@@ -40,12 +40,12 @@ func TestChoose(t *testing.T) {
 		{"odd", true, false, ""},
 		{"", true, false, ""},
 	} {
-		got, ok := choose(options(c.options), agent.Answer{Allowed: c.allowed, Remember: c.remember})
+		got, ok := choose(options(c.options), agent.Decision{Allowed: c.allowed, Remember: c.remember})
 		if string(got) != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
-	if _, ok := choose([]acpsdk.PermissionOption{{Kind: "allow_once"}}, agent.Answer{Allowed: true}); ok {
+	if _, ok := choose([]acpsdk.PermissionOption{{Kind: "allow_once"}}, agent.Decision{Allowed: true}); ok {
 		t.Error("an option without an id was chosen")
 	}
 }
@@ -72,8 +72,8 @@ func selected(id string) string {
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	var question agent.Question
-	ask := func(a agent.Answer, err error) agent.Ask {
-		return func(_ context.Context, q agent.Question) (agent.Answer, error) {
+	ask := func(a agent.Decision, err error) agent.Ask {
+		return func(_ context.Context, q agent.Question) (agent.Decision, error) {
 			question = q
 			return a, err
 		}
@@ -85,12 +85,12 @@ func TestPolicies(t *testing.T) {
 		notices int
 	}{
 		{Allow, nil, selected("y"), 0},
-		{Deny, ask(agent.Answer{Allowed: true}, nil), selected("n"), 0},
+		{Deny, ask(agent.Decision{Allowed: true}, nil), selected("n"), 0},
 		{AskUser, nil, selected("n"), 1},
-		{AskUser, ask(agent.Answer{Allowed: true}, nil), selected("y"), 0},
-		{AskUser, ask(agent.Answer{Allowed: true, Remember: true}, nil), selected("Y"), 0},
-		{AskUser, ask(agent.Answer{}, nil), selected("n"), 0},
-		{AskUser, ask(agent.Answer{Allowed: true}, errors.New("nobody there")), selected("n"), 1},
+		{AskUser, ask(agent.Decision{Allowed: true}, nil), selected("y"), 0},
+		{AskUser, ask(agent.Decision{Allowed: true, Remember: true}, nil), selected("Y"), 0},
+		{AskUser, ask(agent.Decision{}, nil), selected("n"), 0},
+		{AskUser, ask(agent.Decision{Allowed: true}, errors.New("nobody there")), selected("n"), 1},
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
 		turn := turnOf(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
@@ -147,7 +147,7 @@ func TestQuestions(t *testing.T) {
 	turn := turnOf(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
 		`raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`, "answers 2")
 	asked := make(chan struct{}, 1)
-	turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+	turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -155,7 +155,7 @@ func TestQuestions(t *testing.T) {
 		}
 		<-ctx.Done()
 		<-asked
-		return agent.Answer{}, context.Cause(ctx)
+		return agent.Decision{}, context.Cause(ctx)
 	}
 	h, err := play(t.Context(), a, turn)
 	expect.OK(t, err)
@@ -171,10 +171,10 @@ func TestCancelledQuestions(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	turn := turnOf(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
-	turn.Ask = func(askCtx context.Context, _ agent.Question) (agent.Answer, error) {
+	turn.Ask = func(askCtx context.Context, _ agent.Question) (agent.Decision, error) {
 		cancel(cause)
 		<-askCtx.Done()
-		return agent.Answer{}, context.Cause(askCtx)
+		return agent.Decision{}, context.Cause(askCtx)
 	}
 	h, err := play(ctx, a, turn)
 	if !errors.Is(err, cause) {

@@ -177,9 +177,9 @@ func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
 			heardIt <- struct{}{}
 		}
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	ask := func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+	ask := func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
 		<-heardIt
-		return agent.Answer{}, nil
+		return agent.Decision{}, nil
 	}
 	w := warmed(t, a, turnOf(t))
 	for _, c := range []struct{ lines, want string }{

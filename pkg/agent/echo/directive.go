@@ -117,11 +117,11 @@ func (p *play) ask(ctx context.Context, name string) error {
 	if p.turn.Ask == nil {
 		return errors.New("echo: nobody can be asked")
 	}
-	answer, err := p.turn.Ask(ctx, agent.Question{Name: name, Input: json.RawMessage(`{}`)})
+	decision, err := p.turn.Ask(ctx, agent.Question{Name: name, Input: json.RawMessage(`{}`)})
 	if err != nil {
 		return fmt.Errorf("echo: interrupted: %w", err)
 	}
-	if answer.Allowed {
+	if decision.Allowed {
 		return p.tool(ctx, name)
 	}
 	p.calls++

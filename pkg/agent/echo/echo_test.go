@@ -291,9 +291,9 @@ func TestAskAndUsage(t *testing.T) {
 		asked, tools, used := "", "", session.Usage{}
 		turn := agent.Turn{
 			Attempt: 1, Messages: []agent.Message{{Text: "usage=12:3 ask=deploy hello"}},
-			Ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
+			Ask: func(_ context.Context, q agent.Question) (agent.Decision, error) {
 				asked += q.Name
-				return agent.Answer{Allowed: allowed}, nil
+				return agent.Decision{Allowed: allowed}, nil
 			},
 		}
 		result, err := New().Run(t.Context(), turn, func(e agent.Event) {

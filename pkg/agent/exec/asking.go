@@ -44,14 +44,14 @@ func (a *asking) put(l line) error {
 	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
 		defer a.count.Add(-1)
-		var answer agent.Answer
+		var decision agent.Decision
 		if a.ask != nil {
 			var err error
-			if answer, err = a.ask(a.ctx, q); err != nil {
+			if decision, err = a.ask(a.ctx, q); err != nil {
 				return
 			}
 		}
-		data, err := json.Marshal(answerLine{"answer", l.ID, answer.Allowed, answer.Remember})
+		data, err := json.Marshal(answerLine{"answer", l.ID, decision.Allowed, decision.Remember})
 		if err == nil {
 			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
 		}

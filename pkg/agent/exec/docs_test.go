@@ -117,9 +117,9 @@ func TestDocsExampleOfAsking(t *testing.T) {
 	}
 	var asked agent.Question
 	var written strings.Builder
-	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
+	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (agent.Decision, error) {
 		asked = q
-		return agent.Answer{Allowed: true}, nil
+		return agent.Decision{Allowed: true}, nil
 	}}
 	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), asks: asks}
 	if err := lines.read(strings.NewReader(out[0])); err != nil {
