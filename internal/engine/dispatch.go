@@ -30,7 +30,7 @@ type dispatcher struct {
 	log    *slog.Logger
 
 	slots slots
-	pulse pulse // of the loop, see Healthy
+	clock loopClock // of the loop, see Healthy
 	loop  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -60,24 +60,24 @@ func (d *dispatcher) wait() {
 // run is the loop. While it waits for a session it holds no slot, so that prefer can find one.
 // Claims run beside the next pop, because with a busy Redis each of the two waits for its reply.
 func (d *dispatcher) run() {
-	defer d.pulse.rest()
+	defer d.clock.rest()
 	pause, claimed := newPause(), make(chan error, 1)
 	for {
-		d.pulse.rest()
+		d.clock.rest()
 		free := d.slots.take(d.life.intake, claimBatch)
 		if free == 0 {
 			return
 		}
-		d.pulse.step()
+		d.clock.step()
 		sessions, err := d.queue.Pop(d.life.work, free)
 		if err == nil && len(sessions) == 0 {
 			d.slots.free(free)
-			d.pulse.step()
+			d.clock.step()
 			sessions, err = d.queue.Await(d.life.work, popBlock)
 			free = d.slots.try(len(sessions))
 		}
 		if err == nil && (d.life.draining() || free < len(sessions)) {
-			d.pulse.step()
+			d.clock.step()
 			err = d.queue.PutBack(d.life.work, sessions)
 			sessions = nil
 		}
@@ -135,7 +135,7 @@ func (d *dispatcher) claim(sessions []string) error {
 	if err != nil { // the claims may be made, and only their reply lost
 		d.life.run(func() {
 			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
-				d.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
+				d.log.Warn("claims without a reply were not taken back: their sessions wait for their leases to end", "error", err)
 			}
 		})
 	}

@@ -25,7 +25,7 @@
 //
 //	roster.go        roster: the sessions that run, and the state of a drain
 //	share.go         share: when a session makes room for others
-//	renewer.go       renewer: renews all sentinels
+//	renewer.go       renewer: renews all leases
 //	signals.go       listener: stops, steers and decisions from elsewhere
 //	timers.go        timers: due, reap and sweep wake sessions
 //	lost_wakeups.go  lostWakeUps: sessions that this worker could not wake

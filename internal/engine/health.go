@@ -12,22 +12,22 @@ import (
 // must not be restarted.
 const stuckAfter = 5 * time.Minute
 
-// pulse measures how long a loop has been in its present step. A loop that waits for the clock or
+// loopClock measures how long a loop has been in its present step. A loop that waits for the clock or
 // for a free slot rests, for however long: it cannot get stuck there.
-type pulse struct{ at atomic.Int64 } // ns since birth; 0: it rests
+type loopClock struct{ at atomic.Int64 } // ns since clockStart; 0: it rests
 
-// birth is the zero of all pulses, on the monotonic clock.
-var birth = time.Now()
+// clockStart is the zero of all loop clocks, on the monotonic clock.
+var clockStart = time.Now()
 
-func (p *pulse) step() { p.at.Store(int64(time.Since(birth))) }
-func (p *pulse) rest() { p.at.Store(0) }
+func (p *loopClock) step() { p.at.Store(int64(time.Since(clockStart))) }
+func (p *loopClock) rest() { p.at.Store(0) }
 
-func (p *pulse) since() time.Duration {
+func (p *loopClock) since() time.Duration {
 	at := p.at.Load()
 	if at == 0 {
 		return 0
 	}
-	return time.Since(birth) - time.Duration(at)
+	return time.Since(clockStart) - time.Duration(at)
 }
 
 // Healthy returns an error when the worker is stuck and its process should be restarted: the loop
@@ -38,9 +38,9 @@ func (w *Worker) Healthy() error {
 	limit := w.opts.stuckAfter
 	for _, loop := range []struct {
 		name  string
-		pulse *pulse
-	}{{"the claiming of sessions", &w.dispatcher.pulse}, {"the renewal of sentinels", &w.renewer.pulse}} {
-		if since := loop.pulse.since(); since > limit {
+		clock *loopClock
+	}{{"the claiming of sessions", &w.dispatcher.clock}, {"the renewal of leases", &w.renewer.clock}} {
+		if since := loop.clock.since(); since > limit {
 			return fmt.Errorf("%s has not moved for %s", loop.name, since.Round(time.Second))
 		}
 	}

@@ -42,7 +42,7 @@ func TestStuckLoopIsUnhealthy(t *testing.T) {
 		why   string
 	}{
 		"dispatch": {redistest.Named("bzpopmin"), "the claiming of sessions has not moved for 3s"},
-		"keeper":   {renewing, "the renewal of sentinels has not moved for 3s"},
+		"keeper":   {renewing, "the renewal of leases has not moved for 3s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -153,7 +153,7 @@ func (m *jobServer) end() {
 type asynqLogger struct{ log *slog.Logger }
 
 func (l asynqLogger) write(level slog.Level, args []any) {
-	l.log.Log(context.Background(), level, "asynq", "said", fmt.Sprint(args...))
+	l.log.Log(context.Background(), level, "asynq", "text", fmt.Sprint(args...))
 }
 
 func (l asynqLogger) Debug(args ...any) { l.write(slog.LevelDebug, args) }

@@ -65,7 +65,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		keys[i] = fmt.Sprintf("%s-%d", r.key, i)
 	}
 	sent := r.sendAll(keys)
-	expect.Soon(r, "a third of the replies", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
+	expect.Soon(r, "a third of the replies", func() bool { return r.countDone(keys) >= sessions*proofMessages/3 })
 	expect.Soon(r, "a moment at which the first worker runs turns", func() bool {
 		one.stop()
 		running := r.runs(one)
@@ -78,7 +78,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		return running
 	})
 	strike(one)
-	if done := r.answered(keys); done >= sessions*proofMessages {
+	if done := r.countDone(keys); done >= sessions*proofMessages {
 		r.Error("it was all done before the strike: nothing is proved")
 	}
 	r.process("three", j)
@@ -128,8 +128,8 @@ func (r *rig) runs(p *process) bool {
 	return slices.ContainsFunc(busy, func(s session.Info) bool { return s.Worker == p.id })
 }
 
-// answered counts the messages that are done.
-func (r *rig) answered(keys []string) (n int) {
+// countDone counts the messages that are done.
+func (r *rig) countDone(keys []string) (n int) {
 	r.Helper()
 	counts := make([]*redis.IntCmd, len(keys))
 	_, err := r.rdb.Pipelined(r.ctx, func(p redis.Pipeliner) error {

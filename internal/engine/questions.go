@@ -161,8 +161,8 @@ func (q *questions) await(number int) <-chan session.Decision {
 	return decided
 }
 
-// hear takes a user's decision. Only the first on a question counts, since renewals repeat it.
-func (q *questions) hear(r protocol.Decided) {
+// apply applies a user's decision. Only the first on a question counts, since renewals repeat it.
+func (q *questions) apply(r protocol.Decided) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting != 0 && r.Question == q.waiting {

@@ -15,19 +15,19 @@ import (
 	"turnstile/test/expect"
 )
 
-// answered is how a question ended.
-type answered struct {
+// decided is how a question ended.
+type decided struct {
 	agent.Decision
 	err error
 }
 
 // ask asks for permission, and waits until the question is known.
-func (a *act) ask(ctx context.Context, r *rig, name string) <-chan answered {
+func (a *act) ask(ctx context.Context, r *rig, name string) <-chan decided {
 	r.Helper()
-	ended := make(chan answered, 1)
+	ended := make(chan decided, 1)
 	go func() {
 		answer, err := a.Ask(ctx, agent.Question{CallID: "c1", Name: name, Input: json.RawMessage(`{"x":1}`)})
-		ended <- answered{answer, err}
+		ended <- decided{answer, err}
 	}()
 	return ended
 }
@@ -54,12 +54,12 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), answered{agent.Decision{Allowed: true, Remember: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), decided{agent.Decision{Allowed: true, Remember: true}, nil})
 	expect.Equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
 	r.command("/deny", "Nothing was answered: question 2 is new, run rm. Write /approve 2 or /deny 2")
 	r.command("/deny 2", "Denied question 2: run rm.")
-	expect.Equal(t, "the second decision", expect.Received(t, "the decision", two), answered{})
+	expect.Equal(t, "the second decision", expect.Received(t, "the decision", two), decided{})
 	expect.Equal(t, "second decision", r.decided("2"), "denied")
 	r.command("/approve", "That question was already answered.")
 	a.reply("ok")
@@ -74,7 +74,7 @@ func TestDecisionWithoutASignal(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: true}, nil})
 	a.reply("ok")
 }
 
@@ -144,7 +144,7 @@ func TestUnknownDecision(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{})
 	expect.Equal(t, "decision", r.decided("1"), "denied")
 	a.reply("ok")
 }
@@ -156,7 +156,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	r, s, a := inTurn(t)
 	open := a.ask(context.Background(), r, "run make")
 	r.asked("1")
-	var waiting []<-chan answered
+	var waiting []<-chan decided
 	for range 20 {
 		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
 	}

@@ -257,9 +257,9 @@ func (r *recorder) inherited() []session.Entry {
 	return slices.Clone(r.entries.before)
 }
 
-// resume takes over the entries of an earlier run of this turn.
-func (r *recorder) resume(partial []session.Entry) {
+// inherit takes over the entries of an earlier run of this turn.
+func (r *recorder) inherit(partial []session.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.entries.resume(partial)
+	r.entries.inherit(partial)
 }

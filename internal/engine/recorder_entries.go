@@ -17,10 +17,10 @@ type entries struct {
 	usage  *session.Usage  // nil: the agent has not reported it
 }
 
-// resume takes over the entries that an earlier run of the turn had made when it was interrupted.
+// inherit takes over the entries that an earlier run of the turn had made when it was interrupted.
 // They belong to this turn now, so that /undo removes them with it. Users' entries are left out:
 // they are of this turn's messages, or of messages that run as turns of their own.
-func (s *entries) resume(partial []session.Entry) {
+func (s *entries) inherit(partial []session.Entry) {
 	for _, e := range partial {
 		if e.Role != session.RoleUser {
 			e.Turn = s.turn.ID

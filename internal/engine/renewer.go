@@ -10,7 +10,7 @@ import (
 // renewRetry is the pause after a failed renewal.
 const renewRetry = 100 * time.Millisecond
 
-// renewer renews the sentinels of all sessions every third of their TTL, in one round trip, until
+// renewer renews the leases of all sessions every third of their TTL, in one round trip, until
 // the worker has ended. A renewal also returns what is requested of the turns, in case a signal
 // was lost.
 type renewer struct {
@@ -19,7 +19,7 @@ type renewer struct {
 	life   *lifecycle
 	duties duties
 	log    *slog.Logger
-	pulse  pulse // see Healthy
+	clock  loopClock // see Healthy
 
 	outage outage
 }
@@ -27,15 +27,15 @@ type renewer struct {
 func (r *renewer) run() {
 	interval := r.queue.Config().SentinelTTL / 3
 	next := interval
-	defer r.pulse.rest()
+	defer r.clock.rest()
 	for {
-		r.pulse.rest()
+		r.clock.rest()
 		select {
 		case <-r.life.work.Done():
 			return
 		case <-time.After(next):
 		}
-		r.pulse.step()
+		r.clock.step()
 		next = interval
 		if failed := r.renew(); failed {
 			next = renewRetry
@@ -63,7 +63,7 @@ func (r *renewer) renew() bool {
 		if n.Err != nil && n.Claim.Lease().Held() == nil {
 			failed, why = failed+1, n.Err
 		}
-		sessions[n.Claim].hear(n.Fence, n.Requested, n.Steer, n.Decided)
+		sessions[n.Claim].apply(n.Fence, n.Requested, n.Steer, n.Decided)
 	}
 	if failed > 0 {
 		r.duties.failed(dutyRenew, why)

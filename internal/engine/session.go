@@ -29,7 +29,7 @@ type request struct {
 }
 
 // run runs the session's turns until there is none left, it has had its share, or its lease is
-// lost. However it ends, the sentinel is released exactly once: by the last turn's finish or
+// lost. However it ends, the session is released exactly once: by the last turn's finish or
 // requeue, or by expiring.
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()
@@ -74,14 +74,14 @@ func (s *sessionRun) runs() bool {
 	return s.turn != nil
 }
 
-// hear takes what a signal or a renewal brings for the turn with a fence: a request that ends it,
+// apply applies what a signal or a renewal brings for the turn with a fence: a request that ends it,
 // now or when it begins; a steer that waits for it; a decision on its question.
-func (s *sessionRun) hear(fence int64, cause error, steer bool, d protocol.Decided) {
+func (s *sessionRun) apply(fence int64, cause error, steer bool, d protocol.Decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.turn != nil && s.turn.Fence == fence:
-		s.turn.hear(cause, steer, d)
+		s.turn.apply(cause, steer, d)
 	case cause != nil:
 		s.requested = request{fence, cause}
 	}

@@ -17,21 +17,21 @@ type listener struct {
 
 // run calls ready when it receives signals, and passes them on until the worker has ended.
 func (l *listener) run(ready func()) {
-	if err := l.queue.Signals(l.life.work, ready, l.hear); err != nil {
+	if err := l.queue.Signals(l.life.work, ready, l.receive); err != nil {
 		l.log.Error("listening for signals ended; renewals still receive requests", "error", err)
 	}
 }
 
-func (l *listener) hear(sig protocol.Signal) {
+func (l *listener) receive(sig protocol.Signal) {
 	if sig.Session != "" {
 		l.prefer(sig.Session)
 		return
 	}
 	for _, s := range l.roster.all() {
 		if fence, runs := s.claim.Runs(sig.TaskID); runs {
-			s.hear(fence, sig.Requested, false, protocol.Decided{})
+			s.apply(fence, sig.Requested, false, protocol.Decided{})
 		} else if sig.Token != "" && s.claim.Token() == sig.Token {
-			s.hear(sig.Fence, sig.Requested, sig.Steer, sig.Decided)
+			s.apply(sig.Fence, sig.Requested, sig.Steer, sig.Decided)
 		}
 	}
 }

@@ -101,11 +101,11 @@ func (t *turnRun) run() (more bool, err error) {
 		t.warm.close()
 	}
 	t.recorder.stop()
-	return t.settle(result, err)
+	return t.writeEnd(result, err)
 }
 
-// hear takes what a signal or a renewal brings for this turn.
-func (t *turnRun) hear(request error, steer bool, d protocol.Decided) {
+// apply applies what a signal or a renewal brings for this turn.
+func (t *turnRun) apply(request error, steer bool, d protocol.Decided) {
 	switch {
 	case request != nil:
 		t.cancel(request)
@@ -113,7 +113,7 @@ func (t *turnRun) hear(request error, steer bool, d protocol.Decided) {
 		t.steering.wake()
 	}
 	if d.Question != 0 {
-		t.questions.hear(d)
+		t.questions.apply(d)
 	}
 }
 

@@ -87,7 +87,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	t.recorder.state.found(stored.State)
 	if stored.Partial != nil {
 		in.History = append(in.History, stored.Partial.Entries...)
-		t.recorder.resume(stored.Partial.Entries)
+		t.recorder.inherit(stored.Partial.Entries)
 	}
 	in.Note = resume.Note(resume.Facts{
 		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},

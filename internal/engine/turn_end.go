@@ -20,12 +20,12 @@ type ending struct {
 	retryIn time.Duration // for StatusRetried
 }
 
-// settle decides how the turn ends, and writes it. An agent that returned without an error has
+// writeEnd decides how the turn ends, and writes it. An agent that returned without an error has
 // finished, even if an interrupt or a stop was requested meanwhile.
-func (t *turnRun) settle(result agent.Result, err error) (more bool, _ error) {
+func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) {
 	if err == nil {
 		r := t.recorder.finished(result)
-		t.warm.keep(len(r.entries))
+		t.warm.returnToPool(len(r.entries))
 		more, err := t.finish(protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage})
 		if err != nil {
 			t.warm.drop()

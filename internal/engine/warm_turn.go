@@ -17,8 +17,8 @@ type warmTurn struct {
 	patience time.Duration   // how long close waits for the agent
 	log      *slog.Logger
 
-	agent *warmAgent // runs the turn; nil: none, or it was closed
-	kept  bool       // it was put back into the pool, where another turn may have taken it
+	agent  *warmAgent // runs the turn; nil: none, or it was closed
+	pooled bool       // it was put back into the pool, where another turn may have taken it
 }
 
 // get takes the session's warm agent, or builds one.
@@ -52,10 +52,10 @@ func (t *warmTurn) get(ctx context.Context, in agent.Turn) (agent.Warm, error) {
 	return t.agent, nil
 }
 
-// keep puts the agent of a turn that succeeded back into the pool. entries is how many the turn
+// returnToPool puts the agent of a turn that succeeded back into the pool. entries is how many the turn
 // writes. Call it before the end is written: after that, the session's next turn may begin on
 // another slot.
-func (t *warmTurn) keep(entries int) {
+func (t *warmTurn) returnToPool(entries int) {
 	if t == nil || t.agent == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (t *warmTurn) keep(entries int) {
 		return
 	}
 	t.agent.seen = t.agent.seen.rebased(seen{t.turn.SessionID, t.turn.Entries + int64(entries)})
-	t.kept = true
+	t.pooled = true
 	t.pool.put(t.agent)
 }
 
@@ -73,14 +73,14 @@ func (t *warmTurn) keep(entries int) {
 func (t *warmTurn) drop() {
 	switch {
 	case t == nil || t.agent == nil:
-	case !t.kept:
+	case !t.pooled:
 		t.close()
 	case t.pool.takeBack(t.agent):
 		t.pool.close(t.agent)
 	}
 }
 
-// close closes the agent of a turn that did not succeed. It waits, because the sentinel must not
+// close closes the agent of a turn that did not succeed. It waits, because the session must not
 // be released while something of the agent is left; but not after the lease is lost, and not
 // longer than a turn may take.
 func (t *warmTurn) close() {
