@@ -38,17 +38,17 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 	// The rate holds because no worker reaps for as long as these recoveries may take, this run's
 	// own time included.
 	price := time.Duration(min(float64(recovered)/r.cfg.RecoveryRate, 3600) * float64(time.Second))
-	hold := max(max(price, timerFloor)-time.Since(began), 0)
-	hold = (hold + time.Millisecond - 1).Truncate(time.Millisecond)
+	idle := max(max(price, timerFloor)-time.Since(began), 0)
+	idle = (idle + time.Millisecond - 1).Truncate(time.Millisecond)
 	switch {
 	case err != nil:
 		pause = timerCeiling
 	case len(sessions) > 0:
-		pause = hold + time.Millisecond // there may be more; Redis keeps the key for one ms more
+		pause = idle + time.Millisecond // there may be more; Redis keeps the key for one ms more
 	default:
 		pause = pauseUntil(now, next)
 	}
-	return recovered, pause, errors.Join(err, r.alone.Yield(ctx, "reap", hold))
+	return recovered, pause, errors.Join(err, r.alone.Yield(ctx, "reap", idle))
 }
 
 // pullForward corrects scores in the ready index that lie in the future because a clock was

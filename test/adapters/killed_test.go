@@ -132,7 +132,7 @@ func startWorker(t *testing.T, settings []string) *program.Process {
 // openai is a model that writes a text and then calls a tool. It replies with the tool's output.
 func openai(t *testing.T, self, dir string) []string {
 	model := modelserver.New(t)
-	model.Otherwise(func(r modelserver.Request) modelserver.Answer {
+	model.Otherwise(func(r modelserver.Request) modelserver.Response {
 		if r.Messages[len(r.Messages)-1].Role == "tool" && strings.Contains(r.Last(), "the tool's output") {
 			return modelserver.Reply("done")
 		}

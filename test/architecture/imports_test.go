@@ -25,7 +25,7 @@ var rooms = []room{
 	{"internal/listenaddr", ""},
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
-	{"internal/process/gulp", ""},
+	{"internal/process/paced", ""},
 	{"internal/version", ""},
 	// The leaves that users see.
 	{"pkg/session", ""},
@@ -45,7 +45,7 @@ var rooms = []room{
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
-	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
+	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
 	{"internal/protocol", "internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},

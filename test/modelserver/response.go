@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Answer is the response to one request. The constructors make them.
-type Answer struct {
+// Response is the response to one request. The constructors make them.
+type Response struct {
 	steps  []Step
 	status int    // 0: none is sent, a cut or a hang comes first
 	body   []byte // not nil: it is the response, and there are no steps
@@ -17,31 +17,31 @@ type Answer struct {
 // Stream responds with a stream of these steps if the client asks for one, else with one JSON
 // object of all of them. It ends with finish_reason stop, or tool_calls if there is a Call; Finish
 // sets another.
-func Stream(steps ...Step) Answer { return Answer{status: http.StatusOK, steps: steps} }
+func Stream(steps ...Step) Response { return Response{status: http.StatusOK, steps: steps} }
 
 // Reply is Stream with this text, one word a chunk.
-func Reply(text string) Answer { return Stream(Text(strings.SplitAfter(text, " ")...)) }
+func Reply(text string) Response { return Stream(Text(strings.SplitAfter(text, " ")...)) }
 
 // Error responds with an error in OpenAI's form.
-func Error(status int, code, message string) Answer {
-	return Answer{status: status, body: encode(object{"error": object{
+func Error(status int, code, message string) Response {
+	return Response{status: status, body: encode(object{"error": object{
 		"message": message, "type": "invalid_request_error", "param": nil, "code": code,
 	}})}
 }
 
 // Plain responds with a status and a body, such as a proxy's.
-func Plain(status int, contentType, body string) Answer {
-	return Answer{status: status, body: []byte(body), header: http.Header{"Content-Type": {contentType}}}
+func Plain(status int, contentType, body string) Response {
+	return Response{status: status, body: []byte(body), header: http.Header{"Content-Type": {contentType}}}
 }
 
 // RateLimited is a 429. retryAfter is the header's value: seconds, or a date of HTTPDate; empty:
 // there is none.
-func RateLimited(retryAfter string) Answer {
+func RateLimited(retryAfter string) Response {
 	return Error(http.StatusTooManyRequests, "rate_limit_exceeded", "Rate limit reached for requests.").RetryAfter(retryAfter)
 }
 
 // RetryAfter adds that header, unless value is empty.
-func (a Answer) RetryAfter(value string) Answer {
+func (a Response) RetryAfter(value string) Response {
 	a.header = a.header.Clone()
 	if value == "" {
 		return a
@@ -57,21 +57,21 @@ func (a Answer) RetryAfter(value string) Answer {
 func HTTPDate(at time.Time) string { return at.UTC().Format(http.TimeFormat) }
 
 // ContextTooLong is a 400 with the code context_length_exceeded.
-func ContextTooLong() Answer {
+func ContextTooLong() Response {
 	return Error(http.StatusBadRequest, "context_length_exceeded",
 		"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.")
 }
 
 // Unauthorized is a 401.
-func Unauthorized() Answer {
+func Unauthorized() Response {
 	return Error(http.StatusUnauthorized, "invalid_api_key", "Incorrect API key provided.")
 }
 
 // CutBefore closes the connection before the first byte of a response.
-func CutBefore() Answer { return Answer{steps: []Step{Cut()}} }
+func CutBefore() Response { return Response{steps: []Step{Cut()}} }
 
 // HangBefore sends no byte until the client goes away.
-func HangBefore() Answer { return Answer{steps: []Step{Hang()}} }
+func HangBefore() Response { return Response{steps: []Step{Hang()}} }
 
 // Step is a part of a stream.
 type Step struct {

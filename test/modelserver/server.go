@@ -8,7 +8,7 @@
 //	... a client of model.URL() ...
 //	model.Requests()[1].Messages
 //
-// Each request takes the script's next Answer. At the script's end the function of Otherwise
+// Each request takes the script's next Response. At the script's end the function of Otherwise
 // decides. Without one the request is refused with a 400 and the test fails.
 package modelserver
 
@@ -35,15 +35,15 @@ type Server struct {
 	done   chan struct{} // closed by Close: all hangs end
 
 	mu        sync.Mutex
-	script    []Answer
-	otherwise func(Request) Answer
+	script    []Response
+	otherwise func(Request) Response
 	models    []string
 	requests  []Request
 	came      chan struct{} // closed and replaced at each request
 }
 
 // New starts a server with a script. It is closed when t ends.
-func New(t TB, script ...Answer) *Server {
+func New(t TB, script ...Response) *Server {
 	t.Helper()
 	s := start(t, script)
 	t.Cleanup(s.Close)
@@ -51,9 +51,9 @@ func New(t TB, script ...Answer) *Server {
 }
 
 // Start is New for a program that is not a test. Close it.
-func Start(script ...Answer) *Server { return start(nil, script) }
+func Start(script ...Response) *Server { return start(nil, script) }
 
-func start(t TB, script []Answer) *Server {
+func start(t TB, script []Response) *Server {
 	s := &Server{t: t, script: script, done: make(chan struct{}), came: make(chan struct{}), models: []string{"test-model"}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.complete)
@@ -80,17 +80,17 @@ func (s *Server) Close() {
 }
 
 // Script adds responses to the end of the script.
-func (s *Server) Script(answers ...Answer) {
+func (s *Server) Script(responses ...Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.script = append(s.script, answers...)
+	s.script = append(s.script, responses...)
 }
 
 // Otherwise sets the response to requests after the script's end.
-func (s *Server) Otherwise(answer func(Request) Answer) {
+func (s *Server) Otherwise(respond func(Request) Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.otherwise = answer
+	s.otherwise = respond
 }
 
 // Models sets the ids that GET /v1/models lists. The default is one, test-model.
@@ -128,7 +128,7 @@ func (s *Server) Await(n int) (Request, bool) {
 }
 
 // next records a request and returns its response.
-func (s *Server) next(r Request) Answer {
+func (s *Server) next(r Request) Response {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
 	close(s.came)

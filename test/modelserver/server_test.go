@@ -79,7 +79,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		answer     Answer
+		answer     Response
 		status     int
 		body, wait string
 	}{
@@ -163,7 +163,7 @@ func TestOtherwiseAndModels(t *testing.T) {
 	if status, _, body, _ := ask(t, s, streaming); status != 400 || !strings.Contains(body, "no answer in the script") {
 		t.Error(status, body)
 	}
-	s.Otherwise(func(r Request) Answer { return Reply("you said " + r.Last()) })
+	s.Otherwise(func(r Request) Response { return Reply("you said " + r.Last()) })
 	s.Script(Reply("first"))
 	s.Models("a", "b")
 	for _, want := range []string{"first", "you said hi"} {

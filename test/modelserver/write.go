@@ -35,7 +35,7 @@ type writer struct {
 	finish string
 }
 
-func (a Answer) write(rw http.ResponseWriter, hr *http.Request, asked Request, done <-chan struct{}) {
+func (a Response) write(rw http.ResponseWriter, hr *http.Request, asked Request, done <-chan struct{}) {
 	w := &writer{ResponseWriter: rw, request: hr, asked: asked, done: done, text: map[string]string{}}
 	for name, values := range a.header {
 		w.Header()[name] = values

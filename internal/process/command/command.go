@@ -35,10 +35,10 @@ type Spec struct {
 
 	Logger *slog.Logger // gets the program's stderr, line by line, at level debug
 
-	// Hold is how many bytes of unread stdout the system should hold, where it can. It is for
+	// PipeBytes is how many bytes of unread stdout the system should hold, where it can. It is for
 	// programs that exit without waiting until all is read. Zero: the system's default, 64 KiB on
 	// Linux.
-	Hold int
+	PipeBytes int
 
 	// Socket makes stdin a socket. Other processes of the user cannot open a socket through /proc
 	// and write into it. But the program itself cannot open /dev/stdin then, as shell scripts do.
@@ -54,13 +54,13 @@ type Command struct {
 	// children have ended.
 	Stdout io.Reader
 
-	process *guardian.Process
-	stdio   pipes
-	stderr  stderrTail
-	heard   sync.WaitGroup // the reader of stderr
-	lender  lender
-	resting resting
-	once    sync.Once // the first Wait cleans up
+	process    *guardian.Process
+	stdio      pipes
+	stderr     stderrTail
+	stderrRead sync.WaitGroup // the reader of stderr
+	lender     lender
+	resting    resting
+	once       sync.Once // the first Wait cleans up
 }
 
 // Start starts a program. Every error is agent.Retryable. Failures that only the guardian notices
@@ -77,8 +77,8 @@ func Start(spec Spec) (*Command, error) {
 		c.stdio.closeAll()
 		return nil, notStarted(err)
 	}
-	if spec.Hold > 0 {
-		widen(c.stdio.out.read, spec.Hold)
+	if spec.PipeBytes > 0 {
+		widen(c.stdio.out.read, spec.PipeBytes)
 	}
 	g := guardian.Spec{
 		Path: path, Args: spec.Argv, Dir: spec.Dir, Env: spec.Env,
@@ -94,7 +94,7 @@ func Start(spec Spec) (*Command, error) {
 	c.stdio.closeTheirs()
 	c.Stdin, c.Stdout = c.stdio.in.write, c.resting.reader(&drainingReader{file: c.stdio.out.read})
 	c.stderr.logger = spec.Logger
-	c.heard.Go(func() { c.stderr.copyFrom(c.resting.reader(&drainingReader{file: c.stdio.err.read})) })
+	c.stderrRead.Go(func() { c.stderr.copyFrom(c.resting.reader(&drainingReader{file: c.stdio.err.read})) })
 	c.lender.process = c.process
 	c.Lend(spec.Lease)
 	return c, nil
@@ -139,7 +139,7 @@ func (c *Command) Wait() guardian.Status {
 		// Only what is in the pipes now is read.
 		_ = c.stdio.out.read.SetReadDeadline(time.Now().Add(drainTime))
 		_ = c.stdio.err.read.SetReadDeadline(time.Now().Add(drainTime))
-		c.heard.Wait()
+		c.stderrRead.Wait()
 		_ = c.stdio.err.read.Close()
 		if status.Left > 0 {
 			c.stderr.logger.Warn("processes of the agent could not be found or killed; they may run as another user", "count", status.Left)

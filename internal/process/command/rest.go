@@ -18,8 +18,8 @@ var ErrTalked = fmt.Errorf("it wrote more than %d MiB between two turns", MaxRes
 // ended.
 func (c *Command) Rest(talked func()) { c.resting.begin(talked) }
 
-// Resume ends the pause. It returns false if the program wrote too much in it.
-func (c *Command) Resume() bool { return c.resting.end() }
+// EndRest ends the pause. It returns false if the program wrote too much in it.
+func (c *Command) EndRest() bool { return c.resting.end() }
 
 // resting counts what a program writes between turns.
 type resting struct {

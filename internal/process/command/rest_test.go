@@ -38,7 +38,7 @@ func TestRestingProgramIsReadUpToABound(t *testing.T) {
 				t.Errorf("%d bytes of stdout were read", n)
 			}
 			c.Wait()
-			if c.Resume() {
+			if c.EndRest() {
 				t.Error("the program may go on")
 			}
 		})

@@ -40,7 +40,7 @@ func (s *stderrTail) copyFrom(r io.Reader) {
 }
 
 func (s *stderrTail) write(p []byte) {
-	s.keep(p)
+	s.addToTail(p)
 	for len(p) > 0 {
 		head, rest, found := bytes.Cut(p, []byte{'\n'})
 		s.line = append(s.line, head...)
@@ -51,7 +51,7 @@ func (s *stderrTail) write(p []byte) {
 	}
 }
 
-func (s *stderrTail) keep(p []byte) {
+func (s *stderrTail) addToTail(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tail = append(s.tail, p...)

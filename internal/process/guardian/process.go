@@ -132,12 +132,12 @@ func executable() (string, error) {
 // reports in its name.
 func (p *Process) watch() {
 	defer close(p.done)
-	heard := make(chan reports, 1)
-	go func() { heard <- listen(p.channel) }()
+	received := make(chan reports, 1)
+	go func() { received <- listen(p.channel) }()
 	_ = p.cmd.Wait()
 	guardians.remove(p.cmd.Process.Pid)
 	_ = p.channel.SetReadDeadline(time.Now().Add(lastWords))
-	r := <-heard
+	r := <-received
 	p.mu.Lock()
 	_ = p.channel.Close()
 	if p.force != nil {

@@ -1,7 +1,7 @@
-// Package gulp reads streams of many small pieces, such as a model's tokens, a few pieces at a
+// Package paced reads streams of many small pieces, such as a model's tokens, a few pieces at a
 // time. Each read of a pipe or socket costs a worker several system calls and a switch of
 // goroutines, which is more than all other work on a token.
-package gulp
+package paced
 
 import (
 	"io"
@@ -29,7 +29,7 @@ const (
 	hurried = 32
 )
 
-// Reader reads a stream in gulps. It is for one goroutine.
+// Reader reads a busy stream with pauses. It is for one goroutine.
 type Reader struct {
 	r     io.Reader
 	done  <-chan struct{}

@@ -1,4 +1,4 @@
-package gulp
+package paced
 
 import (
 	"io"

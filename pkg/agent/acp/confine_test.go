@@ -34,7 +34,7 @@ func calls(t *testing.T, a *Agent, requests ...string) []string {
 		method, params, _ := strings.Cut(r, " ")
 		lines = append(lines, "call "+method+` {"sessionId":"SESSION",`+params[1:])
 	}
-	h, err := play(t.Context(), a, turnOf(t, lines...))
+	h, err := play(t.Context(), a, turnWith(t, lines...))
 	expect.OK(t, err)
 	answers := strings.Split(strings.TrimSuffix(h.text(), "\n"), "\n")
 	if len(answers) != len(requests) {
@@ -141,7 +141,7 @@ func TestALinkForADirectory(t *testing.T) {
 	a, dir := confined(t)
 	expect.OK(t, os.Remove(dir))
 	expect.OK(t, os.Symlink("/", dir))
-	_, err := play(t.Context(), a, turnOf(t, "text a"))
+	_, err := play(t.Context(), a, turnWith(t, "text a"))
 	failed(t, err, false, "is no directory")
 }
 
@@ -208,9 +208,9 @@ func TestTerminals(t *testing.T) {
 func TestTerminalsEndWithTheTurn(t *testing.T) {
 	t.Parallel()
 	a, _ := confined(t)
-	w := warmed(t, a, turnOf(t))
+	w := warmed(t, a, turnWith(t))
 	// One keeps running, and one is awaited when the turn ends.
-	h, err := runWarm(t, w, turnOf(t,
+	h, err := runWarm(t, w, turnWith(t,
 		`call terminal/create {"sessionId":"SESSION","command":"sh","args":["-c","echo $$; exec sleep 1000"]}`,
 		`call terminal/create {"sessionId":"SESSION","command":"sleep","args":["1000"]}`,
 		`ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`,
@@ -224,7 +224,7 @@ func TestTerminalsEndWithTheTurn(t *testing.T) {
 		t.Errorf("processes of the session: %v, want the agent", out)
 	}
 	// The agent lives on, and sends requests while no turn runs.
-	h, err = runWarm(t, w, turnOf(t, "text still here"))
+	h, err = runWarm(t, w, turnWith(t, "text still here"))
 	expect.OK(t, err)
 	if h.text() != "still here" {
 		t.Error(h.text())
@@ -241,7 +241,7 @@ func TestTooMuchAtOnce(t *testing.T) {
 	for range maxRequests + 1 {
 		lines = append(lines, `ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`)
 	}
-	h, err := play(t.Context(), a, turnOf(t, append(lines, "answers 1")...))
+	h, err := play(t.Context(), a, turnWith(t, append(lines, "answers 1")...))
 	expect.OK(t, err)
 	if !strings.Contains(h.text(), "release one first") || !strings.Contains(h.text(), "asks for too much at once") {
 		t.Errorf("%s", h.text())
@@ -251,7 +251,7 @@ func TestTooMuchAtOnce(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
-	h, err := play(t.Context(), a, turnOf(t, "env"))
+	h, err := play(t.Context(), a, turnWith(t, "env"))
 	expect.OK(t, err)
 	for text, want := range map[string]bool{
 		"TURNSTILE_SESSION=" + t.Name(): true, "ACP_TEST_ONE=1": true, "REDIS_URL": false, "TURNSTILE_TEST_SECRET": false, "TURNSTILE_TURN_ID": false,

@@ -16,9 +16,9 @@ import (
 // brittle is a peer that panics at every call.
 type brittle struct{}
 
-func (brittle) piece([]byte) bool                              { return false }
-func (brittle) notified(method string, _ json.RawMessage)      { panic("at " + method) }
-func (brittle) asked(json.RawMessage, string, json.RawMessage) {}
+func (brittle) piece([]byte) bool                                  { return false }
+func (brittle) notified(method string, _ json.RawMessage)          { panic("at " + method) }
+func (brittle) requested(json.RawMessage, string, json.RawMessage) {}
 
 type closer struct{ io.Writer }
 
@@ -56,7 +56,7 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, Config{Command: actorCommand(t), Grace: 100 * time.Millisecond, Permissions: Deny})
-			turn := turnOf(t, c.lines...)
+			turn := turnWith(t, c.lines...)
 			w := warmed(t, a, turn)
 			over := make(chan string, 1)
 			go func() {

@@ -49,14 +49,14 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		t.Run(c.said, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, Config{Command: []string{path}})
-			turn := turnOf(t, "Please improve the project.")
+			turn := turnWith(t, "Please improve the project.")
 			var asked agent.Question
 			turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
 				asked = q
 				return agent.Decision{Allowed: c.allowed}, nil
 			}
 			w := warmed(t, a, turn)
-			h := &heard{}
+			h := &emitted{}
 			_, err := w.Run(t.Context(), turn, h.emit)
 			expect.OK(t, err)
 			if asked.CallID != "call_2" || asked.Name != "Modifying critical configuration file" || !strings.Contains(string(asked.Input), "new-host") || asked.CanRemember {
@@ -77,7 +77,7 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		a := newAgent(t, Config{Command: []string{path}})
-		turn := turnOf(t, "Please improve the project.")
+		turn := turnWith(t, "Please improve the project.")
 		turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
 			cancel()
 			<-ctx.Done()

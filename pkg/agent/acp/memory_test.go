@@ -26,14 +26,14 @@ func TestMemoryOfIdleAgents(t *testing.T) { //nolint:paralleltest // it measures
 	a := newAgent(t, Config{Command: actorCommand(t), Permissions: Allow})
 	run := func(w *warm) {
 		// A long line and many events: buffers that have grown must shrink again.
-		_, err := runWarm(t, w, turnOf(t, "long 1000000", "many 300", "stderr "+strings.Repeat("e", 9000), "text a", "call fs/x {}"))
+		_, err := runWarm(t, w, turnWith(t, "long 1000000", "many 300", "stderr "+strings.Repeat("e", 9000), "text a", "call fs/x {}"))
 		expect.OK(t, err)
 	}
-	run(warmed(t, a, turnOf(t))) // what every process allocates once
+	run(warmed(t, a, turnWith(t))) // what every process allocates once
 	before := used()
 	var all []*warm
 	for range agents {
-		turn := turnOf(t)
+		turn := turnWith(t)
 		turn.History = someHistory
 		w := warmed(t, a, turn)
 		run(w)

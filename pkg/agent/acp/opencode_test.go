@@ -56,10 +56,10 @@ func opencode(t *testing.T, model *modelserver.Server) *Agent {
 
 // answering makes a model of a function that receives the user's last text. The requests that
 // opencode makes for itself, for a title, have no tools.
-func answering(t *testing.T, answer func(r modelserver.Request, said string) modelserver.Answer) *modelserver.Server {
+func answering(t *testing.T, answer func(r modelserver.Request, said string) modelserver.Response) *modelserver.Server {
 	t.Helper()
 	model := modelserver.New(t)
-	model.Otherwise(func(r modelserver.Request) modelserver.Answer {
+	model.Otherwise(func(r modelserver.Request) modelserver.Response {
 		if len(r.Tools) == 0 {
 			return modelserver.Reply("A title of the model")
 		}
@@ -76,7 +76,7 @@ func answering(t *testing.T, answer func(r modelserver.Request, said string) mod
 
 func TestOpencode(t *testing.T) {
 	t.Parallel()
-	model := answering(t, func(r modelserver.Request, said string) modelserver.Answer {
+	model := answering(t, func(r modelserver.Request, said string) modelserver.Response {
 		switch {
 		case strings.Contains(said, "Ann"):
 			return modelserver.Stream(modelserver.Text("Hello ", "Ann."), modelserver.UseCached(40, 30, 5))
@@ -92,7 +92,7 @@ func TestOpencode(t *testing.T) {
 		return modelserver.Reply("You are " + name)
 	})
 	a := opencode(t, model)
-	first := turnOf(t, "I am Ann")
+	first := turnWith(t, "I am Ann")
 	w := warmed(t, a, first)
 	h, err := runWarm(t, w, first)
 	expect.OK(t, err)
@@ -104,12 +104,12 @@ func TestOpencode(t *testing.T) {
 	if len(used) == 0 || !slices.ContainsFunc(used, func(e agent.Event) bool { return e.Usage.InputTokens == 40 && e.Usage.CachedTokens == 30 }) {
 		t.Error("its usage was not told")
 	}
-	if h, err = runWarm(t, w, turnOf(t, "who am I?")); err != nil || h.text() != "You are Ann" {
+	if h, err = runWarm(t, w, turnWith(t, "who am I?")); err != nil || h.text() != "You are Ann" {
 		t.Errorf("in the same process: %v\n%s", err, h.story())
 	}
 
 	// A tool that needs a permission.
-	turn := turnOf(t, "print it")
+	turn := turnWith(t, "print it")
 	var asked agent.Question
 	turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
 		asked = q
@@ -127,7 +127,7 @@ func TestOpencode(t *testing.T) {
 	}
 
 	// Another worker's process resumes the session.
-	again := turnOf(t, "who am I?")
+	again := turnWith(t, "who am I?")
 	again.State, again.History = h.state(t), someHistory
 	if h, err = play(t.Context(), a, again); err != nil || h.text() != "You are Ann" {
 		t.Errorf("in another process: %v\n%s", err, h.story())
@@ -144,7 +144,7 @@ func TestOpencode(t *testing.T) {
 
 func TestOpencodeIsCancelled(t *testing.T) {
 	t.Parallel()
-	model := answering(t, func(modelserver.Request, string) modelserver.Answer {
+	model := answering(t, func(modelserver.Request, string) modelserver.Response {
 		return modelserver.Stream(modelserver.Text("I begin"), modelserver.Hang())
 	})
 	a := opencode(t, model)
@@ -161,7 +161,7 @@ func TestGeminiInitializes(t *testing.T) {
 	t.Parallel()
 	path := program(t, "TURNSTILE_TEST_GEMINI", "gemini")
 	a := newAgent(t, Config{Command: []string{"env", "HOME=" + t.TempDir(), path, "--acp"}, Workspace: t.TempDir()})
-	_, err := a.Warm(t.Context(), turnOf(t))
+	_, err := a.Warm(t.Context(), turnWith(t))
 	failed(t, err, false, "the agent is not logged in: log it in first")
 	t.Log(err)
 }

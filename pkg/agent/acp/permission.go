@@ -52,7 +52,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	case !ok:
 		why = "the agent offered no way to permit it"
 	}
-	t.locked(func() { t.tools.answered(p.Tool.ID, why) })
+	t.locked(func() { t.tools.decided(p.Tool.ID, why) })
 	if unasked := config.Permissions == Deny || decision.Allowed; p.Tool.ID == "" && why != "" && unasked {
 		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
 	}

@@ -93,7 +93,7 @@ func TestPolicies(t *testing.T) {
 		{AskUser, ask(agent.Decision{Allowed: true}, errors.New("nobody there")), selected("n"), 1},
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
-		turn := turnOf(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
+		turn := turnWith(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
 		turn.Ask = c.ask
 		h, err := play(t.Context(), a, turn)
 		expect.OK(t, err)
@@ -132,7 +132,7 @@ func TestRefusedToolsFail(t *testing.T) {
 		{Allow, []string{`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"rm","status":"in_progress"}`}, `tool_end a null`},
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
-		h, err := play(t.Context(), a, turnOf(t, append(c.prompt, "text done")...))
+		h, err := play(t.Context(), a, turnWith(t, append(c.prompt, "text done")...))
 		expect.OK(t, err)
 		if !strings.Contains(h.story(), c.want) {
 			t.Errorf("%s, %q:\n%s\nwant %s", c.policy, c.prompt, h.story(), c.want)
@@ -144,7 +144,7 @@ func TestRefusedToolsFail(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t)})
-	turn := turnOf(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
+	turn := turnWith(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
 		`raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`, "answers 2")
 	asked := make(chan struct{}, 1)
 	turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
@@ -170,7 +170,7 @@ func TestCancelledQuestions(t *testing.T) {
 	a := newAgent(t, Config{Command: actorCommand(t), Grace: time.Minute})
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	turn := turnOf(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
+	turn := turnWith(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
 	turn.Ask = func(askCtx context.Context, _ agent.Question) (agent.Decision, error) {
 		cancel(cause)
 		<-askCtx.Done()

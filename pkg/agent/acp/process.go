@@ -14,7 +14,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/internal/process/command"
-	"turnstile/internal/process/gulp"
+	"turnstile/internal/process/paced"
 	"turnstile/internal/version"
 	"turnstile/pkg/agent"
 )
@@ -67,7 +67,7 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 		return nil, err
 	}
 	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), agent: a, logger: logger}
-	out := gulp.New(c.Stdout, c.Done())
+	out := paced.New(c.Stdout, c.Done())
 	p.hurry = out.Hurry
 	p.reader.Go(func() { p.read(out) })
 	return p, nil
@@ -132,11 +132,11 @@ func (p *process) quit(ctx context.Context) error {
 	return p.gone()
 }
 
-var errNoAnswer = errors.New("no answer")
+var errNoResponse = errors.New("no response")
 
 // call sends a request and waits for its response, no longer than Config.Start.
 func (p *process) call(ctx context.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.agent.config.Start, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.agent.config.Start, errNoResponse)
 	defer cancel()
 	return p.callFor(ctx, method, params, result)
 }
@@ -144,27 +144,27 @@ func (p *process) call(ctx context.Context, method string, params, result any) e
 // callFor is call for as long as ctx lasts. The error is a *acpsdk.RequestError if that was the
 // agent's response.
 func (p *process) callFor(ctx context.Context, method string, params, result any) error {
-	answers := make(chan answer, 1)
-	p.request(method, params, func(a answer) { answers <- a })
-	var got answer
+	responses := make(chan response, 1)
+	p.request(method, params, func(a response) { responses <- a })
+	var got response
 	select {
-	case got = <-answers:
+	case got = <-responses:
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), errNoAnswer) {
-			return agent.Retryable(fmt.Errorf("the agent did not answer %s within %s", method, p.agent.config.Start))
+		if errors.Is(context.Cause(ctx), errNoResponse) {
+			return agent.Retryable(fmt.Errorf("the agent did not respond to %s within %s", method, p.agent.config.Start))
 		}
 		return command.Interrupted(ctx)
 	case <-p.closed:
-		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died(ctx)))
+		return agent.Retryable(fmt.Errorf("the agent ended before it responded to %s: %w", method, p.died(ctx)))
 	case <-p.Done():
-		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died(ctx)))
+		return agent.Retryable(fmt.Errorf("the agent ended before it responded to %s: %w", method, p.died(ctx)))
 	}
 	if got.err != nil {
 		return got.err
 	}
 	if result != nil {
 		if err := json.Unmarshal(got.result, result); err != nil {
-			return fmt.Errorf("the agent's answer to %s makes no sense: %w", method, err)
+			return fmt.Errorf("the agent's response to %s makes no sense: %w", method, err)
 		}
 	}
 	return nil
@@ -173,7 +173,7 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 // initialize agrees on the protocol.
 func (p *process) initialize(ctx context.Context) error {
 	config := p.agent.config
-	var answer initialized
+	var self initialized
 	err := p.call(ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
 		ClientInfo:      &acpsdk.Implementation{Name: "turnstile", Version: version.String()},
@@ -181,17 +181,17 @@ func (p *process) initialize(ctx context.Context) error {
 			Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: config.Files, WriteTextFile: config.Files},
 			Terminal: config.Terminal,
 		},
-	}, &answer)
+	}, &self)
 	if err != nil {
 		return p.refused(acpsdk.AgentMethodInitialize, err)
 	}
-	if v := answer.ProtocolVersion.String(); v != fmt.Sprint(acpsdk.ProtocolVersionNumber) {
+	if v := self.ProtocolVersion.String(); v != fmt.Sprint(acpsdk.ProtocolVersionNumber) {
 		return fmt.Errorf("the agent speaks version %q of the Agent Client Protocol, not %d: use a version of it that does", v, acpsdk.ProtocolVersionNumber)
 	}
-	sessions := answer.AgentCapabilities.SessionCapabilities
-	p.can = abilities{load: yes(answer.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"])}
-	p.name = answer.AgentInfo.Name
-	for _, m := range answer.AuthMethods {
+	sessions := self.AgentCapabilities.SessionCapabilities
+	p.can = abilities{load: yes(self.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"])}
+	p.name = self.AgentInfo.Name
+	for _, m := range self.AuthMethods {
 		if m.Name != "" {
 			p.login = append(p.login, m.Name)
 		}
@@ -201,18 +201,18 @@ func (p *process) initialize(ctx context.Context) error {
 
 // refused is the error of a call that must succeed before the first turn.
 func (p *process) refused(method string, err error) error {
-	var answered *acpsdk.RequestError
+	var refusal *acpsdk.RequestError
 	switch {
-	case !errors.As(err, &answered):
+	case !errors.As(err, &refusal):
 		return err
-	case answered.Code == codeAuthRequired:
+	case refusal.Code == codeAuthRequired:
 		how := ""
 		if len(p.login) > 0 {
 			how = " (" + strings.Join(p.login, ", ") + ")"
 		}
 		return fmt.Errorf("the agent is not logged in: log it in first%s, as the user that the worker runs as, with the agent's own program", how)
 	}
-	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, said(answered)))
+	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, said(refusal)))
 }
 
 // Error codes of JSON-RPC and of the protocol.

@@ -79,14 +79,14 @@ func (r *requests) withdraw(params json.RawMessage) {
 	}
 }
 
-// asked takes a request of the agent.
-func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) {
-	t.locked(func() { t.heard = true })
+// requested takes a request of the agent.
+func (t *turn) requested(id json.RawMessage, method string, params json.RawMessage) {
+	t.locked(func() { t.anyEvent = true })
 	serving := t.serve(string(id), func(ctx context.Context) {
 		var result any
 		var refused *acpsdk.RequestError
 		err := command.Contained(t.logger, func() error {
-			result, refused = t.answer(ctx, method, params)
+			result, refused = t.carryOut(ctx, method, params)
 			return nil
 		})
 		if err != nil {
@@ -100,25 +100,25 @@ func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) 
 	}
 }
 
-// answer carries out a request.
-func (t *turn) answer(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+// carryOut carries out a request.
+func (t *turn) carryOut(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
 	config := t.process.agent.config
 	switch {
 	case method == acpsdk.ClientMethodSessionRequestPermission:
-		return answerTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
+		return responseTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
 	case method == acpsdk.ClientMethodFsReadTextFile && config.Files:
-		return answerTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) {
+		return responseTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) {
 			return t.file(ctx, func() (any, error) { return readFile(ctx, t.dir, p) })
 		})
 	case method == acpsdk.ClientMethodFsWriteTextFile && config.Files:
-		return answerTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) {
+		return responseTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) {
 			return t.file(ctx, func() (any, error) { return writeFile(t.dir, p) })
 		})
 	case !strings.HasPrefix(method, "terminal/") || !config.Terminal:
 	case method == acpsdk.ClientMethodTerminalCreate:
-		return answerTo(params, func(p acpsdk.CreateTerminalRequest) (any, error) { return t.createTerminal(p) })
+		return responseTo(params, func(p acpsdk.CreateTerminalRequest) (any, error) { return t.createTerminal(p) })
 	default:
-		return answerTo(params, func(p acpsdk.TerminalOutputRequest) (any, error) {
+		return responseTo(params, func(p acpsdk.TerminalOutputRequest) (any, error) {
 			return t.terminals.do(ctx, method, p.TerminalId)
 		})
 	}
@@ -137,8 +137,8 @@ func (t *turn) file(ctx context.Context, do func() (any, error)) (any, error) {
 	}
 }
 
-// answerTo is f's response to a request with these parameters. Its errors go to the agent.
-func answerTo[P any](params json.RawMessage, f func(P) (any, error)) (any, *acpsdk.RequestError) {
+// responseTo is f's response to a request with these parameters. Its errors go to the agent.
+func responseTo[P any](params json.RawMessage, f func(P) (any, error)) (any, *acpsdk.RequestError) {
 	var p P
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, &acpsdk.RequestError{Code: codeInvalidParams, Message: err.Error()}

@@ -50,8 +50,8 @@ var turns struct {
 	n int64
 }
 
-// turnOf is a turn with this text, unlike any other test's.
-func turnOf(t testing.TB, lines ...string) agent.Turn {
+// turnWith is a turn with this text, unlike any other test's.
+func turnWith(t testing.TB, lines ...string) agent.Turn {
 	t.Helper()
 	turns.Lock()
 	defer turns.Unlock()
@@ -62,14 +62,14 @@ func turnOf(t testing.TB, lines ...string) agent.Turn {
 	}
 }
 
-// heard is what a turn emitted.
-type heard struct {
+// emitted is what a turn emitted.
+type emitted struct {
 	mu     sync.Mutex
 	events []agent.Event
 	on     func(agent.Event)
 }
 
-func (h *heard) emit(e agent.Event) {
+func (h *emitted) emit(e agent.Event) {
 	h.mu.Lock()
 	h.events = append(h.events, e)
 	h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *heard) emit(e agent.Event) {
 	}
 }
 
-func (h *heard) of(kind agent.EventType) (found []agent.Event) {
+func (h *emitted) of(kind agent.EventType) (found []agent.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.events {
@@ -89,7 +89,7 @@ func (h *heard) of(kind agent.EventType) (found []agent.Event) {
 	return found
 }
 
-func (h *heard) text() string {
+func (h *emitted) text() string {
 	var all strings.Builder
 	for _, e := range h.of(agent.EventText) {
 		all.WriteString(e.Text)
@@ -98,7 +98,7 @@ func (h *heard) text() string {
 }
 
 // story is the events in short form, without those of state.
-func (h *heard) story() string {
+func (h *emitted) story() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []string
@@ -120,7 +120,7 @@ func (h *heard) story() string {
 }
 
 // state is the last state that was emitted.
-func (h *heard) state(t testing.TB) []byte {
+func (h *emitted) state(t testing.TB) []byte {
 	t.Helper()
 	all := h.of(agent.EventState)
 	if len(all) == 0 {
@@ -130,8 +130,8 @@ func (h *heard) state(t testing.TB) []byte {
 }
 
 // play runs one turn with a process of its own.
-func play(ctx context.Context, a *Agent, turn agent.Turn) (*heard, error) {
-	h := &heard{}
+func play(ctx context.Context, a *Agent, turn agent.Turn) (*emitted, error) {
+	h := &emitted{}
 	_, err := a.Run(ctx, turn, h.emit)
 	return h, err
 }
@@ -152,9 +152,9 @@ func warmed(t testing.TB, a *Agent, turn agent.Turn) *warm {
 	return w.(*warm)
 }
 
-func runWarm(t testing.TB, w *warm, turn agent.Turn) (*heard, error) {
+func runWarm(t testing.TB, w *warm, turn agent.Turn) (*emitted, error) {
 	t.Helper()
-	h := &heard{}
+	h := &emitted{}
 	_, err := w.Run(t.Context(), turn, h.emit)
 	return h, err
 }

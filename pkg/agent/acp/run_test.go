@@ -17,7 +17,7 @@ import (
 
 func TestUpdatesAreEvents(t *testing.T) {
 	t.Parallel()
-	h, err := play(t.Context(), acting(t), turnOf(t,
+	h, err := play(t.Context(), acting(t), turnWith(t,
 		`thought hm`,
 		`text one `,
 		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"Read x","kind":"read","status":"in_progress","rawInput":{"big":12345678901234567890}}`,
@@ -73,7 +73,7 @@ tool_end e null`
 // to a new one.
 func TestAToolsIDComesAgain(t *testing.T) {
 	t.Parallel()
-	h, err := play(t.Context(), acting(t), turnOf(t,
+	h, err := play(t.Context(), acting(t), turnWith(t,
 		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"first","status":"completed","rawOutput":1}`,
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed"}`,
 		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"first","status":"completed","rawOutput":1}`,
@@ -90,7 +90,7 @@ func TestAToolsIDComesAgain(t *testing.T) {
 // Some agents announce a tool first, and report its input later.
 func TestAStartWaitsForItsInput(t *testing.T) {
 	t.Parallel()
-	h, err := play(t.Context(), acting(t), turnOf(t,
+	h, err := play(t.Context(), acting(t), turnWith(t,
 		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"bash","status":"pending","rawInput":{"cwd":"/"}}`,
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"pending"}`,
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","title":"ls -l","status":"in_progress","rawInput":{"command":"ls -l"}}`,
@@ -142,7 +142,7 @@ func TestEndings(t *testing.T) {
 		{"stderr the reason\nyes", false, "it was ended, for it wrote more than 8 MiB of text in one turn: the reason"},
 		{"stderr the reason\ntools", false, "it was ended, for it wrote more than 64 MiB in one turn: the reason"},
 	} {
-		h, err := play(t.Context(), acting(t), turnOf(t, c.lines))
+		h, err := play(t.Context(), acting(t), turnWith(t, c.lines))
 		if c.want == "" {
 			if err != nil || h.text() != "a" {
 				t.Errorf("%s: %q, %v", c.lines, h.text(), err)
@@ -155,7 +155,7 @@ func TestEndings(t *testing.T) {
 
 func TestOddOutput(t *testing.T) {
 	t.Parallel()
-	h, err := play(t.Context(), acting(t, "banner"), turnOf(t,
+	h, err := play(t.Context(), acting(t, "banner"), turnWith(t,
 		`raw garbage`, `raw {"id":77,"result":{}}`, `raw {"jsonrpc":"2.0","method":"_vendor/news"}`,
 		`raw {"jsonrpc":"2.0","method":"session/update","params":[]}`,
 		`bytes a\xffb`, `text `, `long 7000000`, `many 5000`,
@@ -181,12 +181,12 @@ func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
 		<-heardIt
 		return agent.Decision{}, nil
 	}
-	w := warmed(t, a, turnOf(t))
+	w := warmed(t, a, turnWith(t))
 	for _, c := range []struct{ lines, want string }{
 		{"stderr old\nquietly " + wantsPermission + "\ntext a", ""},
 		{"stderr new\nquietly " + wantsPermission + "\n" + `error {"code":-32603,"message":"it broke"}`, "the agent failed: it broke (code -32603): new"},
 	} {
-		turn := turnOf(t, c.lines)
+		turn := turnWith(t, c.lines)
 		turn.Ask = ask
 		_, err := runWarm(t, w, turn)
 		if got := fmt.Sprint(err); err == nil && c.want != "" || err != nil && got != c.want {
@@ -207,7 +207,7 @@ func TestAnAgentThatAsksAndDies(t *testing.T) {
 	t.Parallel()
 	a := acting(t)
 	for range 20 {
-		_, err := play(t.Context(), a, turnOf(t, strings.Repeat("ask "+wantsPermission+"\n", 40)+"exit 4"))
+		_, err := play(t.Context(), a, turnWith(t, strings.Repeat("ask "+wantsPermission+"\n", 40)+"exit 4"))
 		failed(t, err, false, "exit status 4")
 	}
 }
@@ -216,14 +216,14 @@ func TestAnAgentThatAsksAndDies(t *testing.T) {
 func TestAnAgentThatAnswersAndDies(t *testing.T) {
 	t.Parallel()
 	a := acting(t)
-	w := warmed(t, a, turnOf(t, ""))
-	h, err := runWarm(t, w, turnOf(t, "text fine", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`, "exit 4"))
+	w := warmed(t, a, turnWith(t, ""))
+	h, err := runWarm(t, w, turnWith(t, "text fine", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`, "exit 4"))
 	expect.OK(t, err)
 	if h.text() != "fine" {
 		t.Errorf("%q", h.text())
 	}
 	<-w.Done()
-	_, err = runWarm(t, w, turnOf(t, "text more"))
+	_, err = runWarm(t, w, turnWith(t, "text more"))
 	failed(t, err, true, "the agent ended between two turns: exit status 4")
 }
 
@@ -235,33 +235,33 @@ func TestStarts(t *testing.T) {
 		want      string
 	}{
 		{"v2", false, `version "2"`},
-		{"initialize=hang", true, "did not answer initialize within 300ms: still waiting"},
-		{"initialize=silent", true, "the agent ended before it answered initialize: exit status 0: still waiting"},
+		{"initialize=hang", true, "did not respond to initialize within 300ms: still waiting"},
+		{"initialize=silent", true, "the agent ended before it responded to initialize: exit status 0: still waiting"},
 		{"initialize=-32603", true, "initialize: no: the disk is full (code -32603)"},
-		{"initialize=die", true, "ended before it answered initialize: exit status 3: no licence"},
-		{"new=hang", true, "did not answer session/new within 300ms"},
+		{"initialize=die", true, "ended before it responded to initialize: exit status 3: no licence"},
+		{"new=hang", true, "did not respond to session/new within 300ms"},
 		{"new=-32603", true, "session/new: no: the disk is full"},
 		{"new=-32000", false, "the agent is not logged in: log it in first (Log in with X)"},
-		{"new=die", true, "ended before it answered session/new: exit status 3: no licence"},
+		{"new=die", true, "ended before it responded to session/new: exit status 3: no licence"},
 	} {
 		config := Config{Command: actorCommand(t, c.args), Start: time.Minute, Grace: -1}
 		if strings.HasSuffix(c.args, "hang") {
 			config.Start = 300 * time.Millisecond
 		}
-		_, err := play(t.Context(), newAgent(t, config), turnOf(t, "text a"))
+		_, err := play(t.Context(), newAgent(t, config), turnWith(t, "text a"))
 		failed(t, err, c.retryable, c.want)
 	}
-	_, err := play(t.Context(), newAgent(t, Config{Command: []string{"no-such-program-anywhere"}}), turnOf(t, ""))
+	_, err := play(t.Context(), newAgent(t, Config{Command: []string{"no-such-program-anywhere"}}), turnWith(t, ""))
 	failed(t, err, true, "could not start the agent")
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := play(ctx, acting(t), turnOf(t, "text a")); !errors.Is(err, cause) {
+	if _, err := play(ctx, acting(t), turnWith(t, "text a")); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())
 	time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
-	if _, err := play(ctx, acting(t, "initialize=hang", "deaf"), turnOf(t, "text a")); !errors.Is(err, cause) {
+	if _, err := play(ctx, acting(t, "initialize=hang", "deaf"), turnWith(t, "text a")); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestStarts(t *testing.T) {
 func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	turn := turnOf(t, "and now?")
+	turn := turnWith(t, "and now?")
 	turn.Note, turn.History = "[System note: x]", someHistory
 	turn.Messages[0].Attachments = []session.Attachment{
 		{Name: "a b.txt", Path: "/srv/a b.txt", Mime: "text/plain", Size: 5}, {Name: "page", URL: "https://example.org/"},
@@ -294,7 +294,7 @@ func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
 func TestNoUndeclaredAbilities(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	h, err := play(t.Context(), acting(t, "log="+log), turnOf(t,
+	h, err := play(t.Context(), acting(t, "log="+log), turnWith(t,
 		`call fs/read_text_file {"sessionId":"SESSION","path":"/etc/passwd"}`,
 		`call fs/write_text_file {"sessionId":"SESSION","path":"/tmp/x","content":""}`,
 		`call terminal/create {"sessionId":"SESSION","command":"ls"}`,

@@ -62,8 +62,8 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "taken")
 			a, log := acting(t), &logged{}
 			a.config.Logger = slog.New(slog.NewTextHandler(log, nil))
-			w := warmed(t, a, turnOf(t))
-			_, err := runWarm(t, w, turnOf(t, talking(stream, path)))
+			w := warmed(t, a, turnWith(t))
+			_, err := runWarm(t, w, turnWith(t, talking(stream, path)))
 			expect.OK(t, err)
 			select {
 			case <-w.Done():
@@ -71,7 +71,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 				t.Fatal("the agent goes on")
 			}
 			taken(t, path)
-			_, err = runWarm(t, w, turnOf(t, "text a"))
+			_, err = runWarm(t, w, turnWith(t, "text a"))
 			failed(t, err, true, "the agent ended between two turns: it was ended, for it wrote more than 4 MiB between two turns")
 			if n := strings.Count(log.String(), `level=WARN msg="the agent wrote too much between two turns and is ended: the session's next turn starts another" session=`); n != 1 {
 				t.Errorf("%d lines of the log say so:\n%s", n, log)

@@ -194,8 +194,8 @@ func contentText(content json.RawMessage) (string, bool) {
 	return strings.Join(all, "\n"), true
 }
 
-// answered takes the decision on a tool. why is the reason of a denial.
-func (s *tools) answered(id, why string) {
+// decided takes the decision on a tool. why is the reason of a denial.
+func (s *tools) decided(id, why string) {
 	for _, t := range s.open {
 		if t.id != id {
 			continue

@@ -36,13 +36,13 @@ type turn struct {
 	ask    agent.Ask
 	ended  chan ending // has at most one
 
-	mu     sync.Mutex
-	emit   func(agent.Event) // nil: the turn is over
-	spoken bool              // text that is not blank, or a tool
-	text   int               // bytes of it
-	size   int               // bytes of all that is kept
-	heard  bool              // there was any event
-	tools  tools
+	mu       sync.Mutex
+	emit     func(agent.Event) // nil: the turn is over
+	spoken   bool              // text that is not blank, or a tool
+	text     int               // bytes of it
+	size     int               // bytes of all that is kept
+	anyEvent bool              // there was any event
+	tools    tools
 
 	requests
 	terminals terminals
@@ -77,7 +77,7 @@ func (t *turn) run(ctx context.Context, at agent.Turn) error {
 	t.locked(t.sayState)
 	t.request(acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{
 		SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at),
-	}, t.answered)
+	}, t.promptEnded)
 
 	select {
 	case e := <-t.ended:
@@ -106,14 +106,14 @@ func (t *turn) run(ctx context.Context, at agent.Turn) error {
 	err = fmt.Errorf("the agent died in the middle of the turn: %w", err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.heard {
+	if !t.anyEvent {
 		return agent.Retryable(err)
 	}
 	return err
 }
 
-// answered takes the response to session/prompt: in version 1, the turn's end.
-func (t *turn) answered(a answer) {
+// promptEnded takes the response to session/prompt: in version 1, the turn's end.
+func (t *turn) promptEnded(a response) {
 	if a.err != nil {
 		t.end(ending{err: a.err})
 		return
@@ -123,7 +123,7 @@ func (t *turn) answered(a answer) {
 		Usage      json.RawMessage   `json:"usage"`
 	}
 	if err := json.Unmarshal(a.result, &result); err != nil {
-		t.end(ending{err: fmt.Errorf("the agent's answer to session/prompt makes no sense: %w", err)})
+		t.end(ending{err: fmt.Errorf("the agent's response to session/prompt makes no sense: %w", err)})
 		return
 	}
 	e := ending{stop: result.StopReason}

@@ -62,7 +62,7 @@ func (t *turn) piece(line []byte) bool {
 	if t.emit == nil || c.Params.SessionID != t.state.ID {
 		return false
 	}
-	t.heard = true
+	t.anyEvent = true
 	if kind == agent.EventText {
 		t.tools.flush()
 	}
@@ -91,7 +91,7 @@ func (t *turn) updated(params json.RawMessage) {
 		t.logger.Debug("an update of another session was ignored", "id", n.SessionID)
 		return
 	}
-	t.heard = true
+	t.anyEvent = true
 	var u update
 	if err := json.Unmarshal(n.Update, &u); err != nil {
 		t.logger.Debug("an update of the agent is of an unknown form", "error", err)

@@ -76,14 +76,14 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 // which receives a recap.
 func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 	w.sessionID = turn.SessionID
-	var kept state
-	if json.Unmarshal(turn.State, &kept) == nil && kept.Agent == "acp" && kept.ID != "" && kept.Name == w.name {
-		found, err := w.reopen(ctx, kept.ID)
+	var stored state
+	if json.Unmarshal(turn.State, &stored) == nil && stored.Agent == "acp" && stored.ID != "" && stored.Name == w.name {
+		found, err := w.reopen(ctx, stored.ID)
 		if err != nil {
 			return err
 		}
 		if found {
-			w.state = kept
+			w.state = stored
 			return nil
 		}
 	}
@@ -128,14 +128,14 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
-	if !w.Resume() || w.ended() {
+	if !w.EndRest() || w.ended() {
 		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
 	lease, _ := agent.LeaseFrom(ctx)
 	w.Lend(lease)
 	if w.sessionID != turn.SessionID {
 		if w.can.close {
-			w.request(acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, func(answer) {})
+			w.request(acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, func(response) {})
 		}
 		if err := w.open(ctx, turn); err != nil {
 			w.interrupted(ctx)
@@ -220,9 +220,9 @@ func (w *warm) notified(method string, params json.RawMessage) {
 }
 
 // asked takes a request of the agent.
-func (w *warm) asked(id json.RawMessage, method string, params json.RawMessage) {
+func (w *warm) requested(id json.RawMessage, method string, params json.RawMessage) {
 	if t := w.turn.Load(); t != nil {
-		t.asked(id, method, params)
+		t.requested(id, method, params)
 		return
 	}
 	w.turnDown(id, method, "no turn is running")

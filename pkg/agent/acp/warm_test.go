@@ -20,16 +20,16 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	a := acting(t, "log="+log, "can-close")
-	w := warmed(t, a, turnOf(t))
-	first, err := runWarm(t, w, turnOf(t, "pid"))
+	w := warmed(t, a, turnWith(t))
+	first, err := runWarm(t, w, turnWith(t, "pid"))
 	expect.OK(t, err)
-	second, err := runWarm(t, w, turnOf(t, "pid"))
+	second, err := runWarm(t, w, turnWith(t, "pid"))
 	expect.OK(t, err)
 	if first.text() != second.text() || string(first.state(t)) != string(second.state(t)) {
 		t.Errorf("%s and %s, %s and %s", first.text(), second.text(), first.state(t), second.state(t))
 	}
 	// Another transcript with a history needs a new session, which receives a recap.
-	other := turnOf(t, "pid")
+	other := turnWith(t, "pid")
 	other.SessionID = "id-2"
 	third, err := runWarm(t, w, other)
 	expect.OK(t, err)
@@ -57,7 +57,7 @@ func TestAnotherWorkersSession(t *testing.T) {
 		{"can-resume", "null", "initialize new prompt"},
 	} {
 		log := filepath.Join(t.TempDir(), "log")
-		turn := turnOf(t, "and now?")
+		turn := turnWith(t, "and now?")
 		turn.History, turn.State = someHistory, json.RawMessage(`{"agent":"acp","id":"old","cost":2}`)
 		if c.state != "" {
 			turn.State = json.RawMessage(c.state)
@@ -85,7 +85,7 @@ func TestAnotherWorkersSession(t *testing.T) {
 func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	t.Parallel()
 	a := acting(t, "can-resume", "recount")
-	turn := turnOf(t, "exit 3")
+	turn := turnWith(t, "exit 3")
 	turn.History = someHistory
 	for i, last := range []string{"exit 3", "end refusal", "text ok", "text ok"} {
 		turn.Messages[0].Text = last
@@ -103,7 +103,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	}
 	// The same with one process, and with other state to store.
 	w := warmed(t, a, turn)
-	other := turnOf(t, `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":3,"currency":"USD"}}`, "text ok")
+	other := turnWith(t, `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":3,"currency":"USD"}}`, "text ok")
 	other.SessionID, other.History = "id-2", someHistory
 	for i := range 2 {
 		h, err := runWarm(t, w, other)
@@ -120,7 +120,7 @@ func TestCostIsCountedOnce(t *testing.T) {
 	cost := func(amount string) string {
 		return `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":` + amount + `,"currency":"USD"}}`
 	}
-	turn := turnOf(t, "text a", cost("2.5"), cost("2.5"), cost("1"), cost("-1"), cost("1.5"))
+	turn := turnWith(t, "text a", cost("2.5"), cost("2.5"), cost("1"), cost("-1"), cost("1.5"))
 	turn.State = json.RawMessage(`{"agent":"acp","id":"old","cost":2}`)
 	h, err := play(t.Context(), acting(t, "can-resume"), turn)
 	expect.OK(t, err)
@@ -135,32 +135,32 @@ func TestCostIsCountedOnce(t *testing.T) {
 
 func TestDeathBetweenTwoTurns(t *testing.T) {
 	t.Parallel()
-	w := warmed(t, acting(t), turnOf(t))
-	h, err := runWarm(t, w, turnOf(t, "pid"))
+	w := warmed(t, acting(t), turnWith(t))
+	h, err := runWarm(t, w, turnWith(t, "pid"))
 	expect.OK(t, err)
 	pid, err := strconv.Atoi(h.text())
 	expect.OK(t, err)
 	expect.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	<-w.Done()
-	_, err = runWarm(t, w, turnOf(t, "pid"))
+	_, err = runWarm(t, w, turnWith(t, "pid"))
 	failed(t, err, true, "the agent ended between two turns: killed by signal: killed")
 }
 
 // stopping cancels a turn at its first text.
-func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, closed time.Duration, h *heard, w *warm) {
+func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, closed time.Duration, h *emitted, w *warm) {
 	t.Helper()
-	built, err := a.Warm(t.Context(), turnOf(t))
+	built, err := a.Warm(t.Context(), turnWith(t))
 	expect.OK(t, err)
 	w = built.(*warm)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var begun time.Time
-	h = &heard{on: func(e agent.Event) {
+	h = &emitted{on: func(e agent.Event) {
 		if e.Type == agent.EventText && begun.IsZero() {
 			begun = time.Now()
 			cancel(cause)
 		}
 	}}
-	_, err = w.Run(ctx, turnOf(t, lines...), h.emit)
+	_, err = w.Run(ctx, turnWith(t, lines...), h.emit)
 	took = time.Since(begun)
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v, want %v", err, cause)
@@ -220,9 +220,9 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 	cause := errors.New("stopped")
 	for mib, want := range map[int]string{1: "stopped", 20: "it has left more than 16 MiB unread"} {
 		a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 500 * time.Millisecond})
-		w := warmed(t, a, turnOf(t))
+		w := warmed(t, a, turnWith(t))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		h := &heard{on: func(e agent.Event) {
+		h := &emitted{on: func(e agent.Event) {
 			if e.Type != agent.EventText {
 				return
 			}
@@ -233,7 +233,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 				cancel(cause)
 			}
 		}}
-		_, err := w.Run(ctx, turnOf(t, "text a", "hang"), h.emit)
+		_, err := w.Run(ctx, turnWith(t, "text a", "hang"), h.emit)
 		failed(t, err, false, want)
 		cancel(nil)
 	}
@@ -244,16 +244,16 @@ func TestBetweenTurns(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	a := acting(t, "log="+log)
-	w := warmed(t, a, turnOf(t))
+	w := warmed(t, a, turnWith(t))
 	// The turn ends, and the agent writes for a while longer.
-	h, err := runWarm(t, w, turnOf(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
+	h, err := runWarm(t, w, turnWith(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
 		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
 	expect.OK(t, err)
 	if !strings.HasPrefix(h.text(), "a") { // with what came until the turn was closed
 		t.Errorf("said %q", h.text())
 	}
 	// What is left of that does not disturb the next turn.
-	if h, err = runWarm(t, w, turnOf(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
+	if h, err = runWarm(t, w, turnWith(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
 		t.Errorf("%v: %s", err, h.story())
 	}
 }
@@ -262,11 +262,11 @@ func TestBetweenTurns(t *testing.T) {
 func TestLossWhileAnAgentEnds(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: time.Minute})
-	w := warmed(t, a, turnOf(t))
+	w := warmed(t, a, turnWith(t))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	begun := time.Now()
 	time.AfterFunc(exitTime+500*time.Millisecond, func() { cancel(agent.ErrLeaseLost) })
-	_, err := w.Run(ctx, turnOf(t, "text a", "close-stdout"), func(agent.Event) {})
+	_, err := w.Run(ctx, turnWith(t, "text a", "close-stdout"), func(agent.Event) {})
 	if took := time.Since(begun); !errors.Is(err, agent.ErrLeaseLost) || took > 30*time.Second {
 		t.Errorf("%v after %s", err, took)
 	}
@@ -279,12 +279,12 @@ func (l movingLease) Deadline() time.Time { return l.at }
 func TestLeaseHoldsForTurnsOnly(t *testing.T) {
 	t.Parallel()
 	a := acting(t)
-	w := warmed(t, a, turnOf(t))
+	w := warmed(t, a, turnWith(t))
 	ctx := agent.WithLease(t.Context(), movingLease{time.Now().Add(time.Hour)})
-	_, err := w.Run(ctx, turnOf(t, "text a"), func(agent.Event) {})
+	_, err := w.Run(ctx, turnWith(t, "text a"), func(agent.Event) {})
 	expect.OK(t, err)
 	ctx = agent.WithLease(t.Context(), movingLease{time.Now().Add(300 * time.Millisecond)})
-	_, err = w.Run(ctx, turnOf(t, "text a", "hang"), func(agent.Event) {})
+	_, err = w.Run(ctx, turnWith(t, "text a", "hang"), func(agent.Event) {})
 	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {
 		t.Errorf("%v", err)
 	}

@@ -43,11 +43,11 @@ type peer interface {
 	// piece takes a whole line if it is a notification that is worth a shortcut.
 	piece(line []byte) bool
 	notified(method string, params json.RawMessage)
-	asked(id json.RawMessage, method string, params json.RawMessage)
+	requested(id json.RawMessage, method string, params json.RawMessage)
 }
 
-// answer is the response to a request.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	result json.RawMessage
 	err    *acpsdk.RequestError
 }
@@ -65,7 +65,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	last    int64
-	pending map[int64]func(answer)
+	pending map[int64]func(response)
 
 	out     sync.Mutex
 	unsent  [][]byte
@@ -76,12 +76,12 @@ type conn struct {
 }
 
 func newConn(in io.WriteCloser, peer peer, logger *slog.Logger) *conn {
-	return &conn{in: in, peer: peer, logger: logger, hurry: func() {}, closed: make(chan struct{}), pending: map[int64]func(answer){}}
+	return &conn{in: in, peer: peer, logger: logger, hurry: func() {}, closed: make(chan struct{}), pending: map[int64]func(response){}}
 }
 
 // request sends a request. done is called with the response, in the order of the agent's messages,
 // and never if none comes.
-func (c *conn) request(method string, params any, done func(answer)) {
+func (c *conn) request(method string, params any, done func(response)) {
 	c.mu.Lock()
 	c.last++
 	id := c.last
@@ -244,15 +244,15 @@ func (c *conn) line(line []byte) {
 	switch {
 	case m.Method != "" && m.ID != nil:
 		c.hurry()
-		c.peer.asked(bytes.Clone(m.ID), m.Method, m.Params)
+		c.peer.requested(bytes.Clone(m.ID), m.Method, m.Params)
 	case m.Method != "":
 		c.peer.notified(m.Method, m.Params)
 	default:
-		c.answered(m)
+		c.handleResponse(m)
 	}
 }
 
-func (c *conn) answered(m message) {
+func (c *conn) handleResponse(m message) {
 	var id int64
 	err := json.Unmarshal(m.ID, &id)
 	c.mu.Lock()
@@ -263,7 +263,7 @@ func (c *conn) answered(m message) {
 		c.logger.Debug("the agent responded to an unknown request", "id", string(m.ID))
 		return
 	}
-	done(answer{m.Result, failure(m.Error)})
+	done(response{m.Result, failure(m.Error)})
 }
 
 // failure is the error of a response, in whatever form the agent has given it.

@@ -109,7 +109,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		used.Model = c.model
 		c.usage(used)
 		c.state.Total = &total
-		return c.keep()
+		return c.storeState()
 	case "turn.failed":
 		c.tellRest()
 		c.end(cmp.Or(l.Error.Message, c.trouble, "it gave no reason"))

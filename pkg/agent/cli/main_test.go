@@ -71,8 +71,8 @@ const badByte = "<FF>"
 // ones.
 type plays []play
 
-// heard is how a fake program was started.
-type heard struct {
+// invocation is how a fake program was started.
+type invocation struct {
 	Args  []string
 	Stdin string
 	Env   []string
@@ -80,7 +80,7 @@ type heard struct {
 	Mode  os.FileMode // of Dir
 }
 
-// fakeRole plays the next of dir/plays.json and writes a heard to dir.
+// fakeRole plays the next of dir/plays.json and writes an invocation to dir.
 func fakeRole(dir string, args []string) int {
 	code, err := fake(dir, args)
 	if err != nil {
@@ -99,13 +99,13 @@ func fake(dir string, args []string) (code int, err error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return 0, err
 	}
-	earlier, err := filepath.Glob(filepath.Join(dir, "heard-*"))
+	earlier, err := filepath.Glob(filepath.Join(dir, "invocation-*"))
 	if err != nil {
 		return 0, err
 	}
 	n := len(earlier)
 	p := all[min(n, len(all)-1)]
-	h := heard{Args: args, Env: os.Environ()}
+	h := invocation{Args: args, Env: os.Environ()}
 	if !p.Deaf {
 		in, err := io.ReadAll(os.Stdin)
 		if err != nil {
@@ -124,7 +124,7 @@ func fake(dir string, args []string) (code int, err error) {
 	if data, err = json.Marshal(h); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("heard-%d", n)), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("invocation-%d", n)), data, 0o600); err != nil {
 		return 0, err
 	}
 	if p.File != "" {
@@ -157,7 +157,7 @@ func fake(dir string, args []string) (code int, err error) {
 }
 
 // fakeProgram is the command of a fake program. listen returns how it was started so far.
-func fakeProgram(t *testing.T, all ...play) (command []string, listen func() []heard) {
+func fakeProgram(t *testing.T, all ...play) (command []string, listen func() []invocation) {
 	t.Helper()
 	dir := t.TempDir()
 	for i, p := range all {
@@ -176,11 +176,11 @@ func fakeProgram(t *testing.T, all ...play) (command []string, listen func() []h
 	if err := os.WriteFile(filepath.Join(dir, "plays.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return roleCommand("fake", dir), func() (all []heard) {
-		files, _ := filepath.Glob(filepath.Join(dir, "heard-*"))
+	return roleCommand("fake", dir), func() (all []invocation) {
+		files, _ := filepath.Glob(filepath.Join(dir, "invocation-*"))
 		slices.Sort(files)
 		for _, name := range files {
-			var h heard
+			var h invocation
 			data, err := os.ReadFile(name)
 			if err == nil {
 				err = json.Unmarshal(data, &h)

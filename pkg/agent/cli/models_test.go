@@ -81,22 +81,22 @@ func (m *models) seen() []call {
 	return append([]call(nil), m.calls...)
 }
 
-// answer is a model's response to one call.
-type answer struct {
+// response is a model's response to one call.
+type response struct {
 	thought, text string
 	tool          bool
 	writes        bool // the tool writes
 }
 
 // shell is the script for a tool that runs commands.
-func (a answer) shell() string {
+func (a response) shell() string {
 	if a.writes {
 		return "touch written-by-the-tool"
 	}
 	return "echo from-the-tool"
 }
 
-func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, answer)) http.HandlerFunc {
+func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, response)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := parse(r)
 		if err != nil {
@@ -110,7 +110,7 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 		if len(c.texts) > 0 {
 			last = c.texts[len(c.texts)-1]
 		}
-		var a answer
+		var a response
 		switch {
 		case c.tool:
 			a.text = "The tool has spoken."
@@ -124,9 +124,9 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			<-r.Context().Done()
 			return
 		case strings.Contains(last, "use the tool"):
-			a = answer{text: "I use it.", tool: true}
+			a = response{text: "I use it.", tool: true}
 		case strings.Contains(last, "be denied"):
-			a = answer{text: "I write.", tool: true, writes: true}
+			a = response{text: "I write.", tool: true, writes: true}
 		default:
 			if strings.Contains(last, "think first") {
 				a.thought = "Let me see."

@@ -55,7 +55,7 @@ func anthropicCall(r *http.Request) (c call, err error) {
 	return c, nil
 }
 
-func anthropicStream(s *sse, c call, a answer) {
+func anthropicStream(s *sse, c call, a response) {
 	usage := object{"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 1}
 	s.send("message_start", object{"message": object{
 		"id": s.name("msg"), "type": "message", "role": "assistant", "model": c.model, "content": []any{},
@@ -123,7 +123,7 @@ func responsesCall(r *http.Request) (c call, err error) {
 	return c, nil
 }
 
-func responsesStream(s *sse, c call, a answer) {
+func responsesStream(s *sse, c call, a response) {
 	s.send("response.created", object{"response": object{"id": s.name("resp")}})
 	var output []object
 	item := func(item object, deltas func(at int)) {
@@ -210,7 +210,7 @@ func geminiCall(r *http.Request) (c call, err error) {
 	return c, nil
 }
 
-func geminiStream(s *sse, c call, a answer) {
+func geminiStream(s *sse, c call, a response) {
 	part := func(finish string, parts ...object) {
 		candidate := object{"index": 0, "content": object{"role": "model", "parts": parts}}
 		if finish != "" {

@@ -11,17 +11,16 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
-	"turnstile/internal/process/gulp"
+	"turnstile/internal/process/paced"
 	"turnstile/pkg/agent"
 )
 
 // recapLimit is how many bytes of the transcript a new session of the program receives.
 const recapLimit = 64 << 10
 
-// hold is how much of a program's output may be unread when it exits, and within a pause of the
-// gulps in which it is read: see pump. With many agents, more would use up what a user's pipes may
-// hold in all.
-const hold = 256 << 10
+// unreadOutput is how much of a program's output may be unread when it exits, and within a pause
+// of the reader: see pump. More would, with many agents, use up what a user's pipes may hold in all.
+const unreadOutput = 256 << 10
 
 // Run runs the program for one turn, and once more with a new session if it does not know the one
 // to resume. It returns when the program, everything that it started and its guardian are gone.
@@ -48,7 +47,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		}
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
-			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, Hold: hold,
+			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, PipeBytes: unreadOutput,
 		}
 		r.stream = &stream{emit: emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
@@ -95,7 +94,7 @@ func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
 	var pipes sync.WaitGroup
 	bad, beats, closed := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
 	out := newPump()
-	pipes.Go(func() { out.fill(gulp.New(c.Stdout, c.Done())) })
+	pipes.Go(func() { out.fill(paced.New(c.Stdout, c.Done())) })
 	pipes.Go(func() {
 		if err := r.read(out, beats); err != nil {
 			bad <- err

@@ -24,9 +24,9 @@ type state struct {
 var anID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 
 // stateOf is the stored state, if this agent stored it.
-func stateOf(kind Kind, kept json.RawMessage) state {
+func stateOf(kind Kind, stored json.RawMessage) state {
 	var s state
-	if len(kept) == 0 || json.Unmarshal(kept, &s) != nil || s.Agent != kind || !anID.MatchString(s.Session) {
+	if len(stored) == 0 || json.Unmarshal(stored, &s) != nil || s.Agent != kind || !anID.MatchString(s.Session) {
 		return state{Agent: kind}
 	}
 	return s

@@ -151,10 +151,10 @@ func (s *stream) session(id string) error {
 		s.state.Total = nil
 	}
 	s.state.Session = id
-	return s.keep()
+	return s.storeState()
 }
 
-func (s *stream) keep() error {
+func (s *stream) storeState() error {
 	data, err := json.Marshal(s.state)
 	if err == nil {
 		s.emit(agent.Event{Type: agent.EventState, Data: data})
@@ -168,7 +168,7 @@ func (s *stream) recapped() error {
 		return nil
 	}
 	s.state.Recap = false
-	return s.keep()
+	return s.storeState()
 }
 
 func (s *stream) usage(u session.Usage) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"turnstile/internal/process/command"
-	"turnstile/internal/process/gulp"
+	"turnstile/internal/process/paced"
 	"turnstile/pkg/agent"
 )
 
@@ -48,7 +48,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}}
 	var pipes sync.WaitGroup
 	pipes.Go(func() {
-		out := gulp.New(c.Stdout, c.Done())
+		out := paced.New(c.Stdout, c.Done())
 		err := command.Contained(logger, func() (err error) {
 			if a.config.Format == JSONL {
 				err = r.lines.read(out)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/process/gulp"
+	"turnstile/internal/process/paced"
 )
 
 // headerTimeout is how long a server may take until it responds at all.
@@ -93,7 +93,7 @@ func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
 		return struct {
 			io.Reader
 			io.Closer
-		}{gulp.New(resp.Body, ctx.Done()), resp.Body}, nil
+		}{paced.New(resp.Body, ctx.Done()), resp.Body}, nil
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of it is enough

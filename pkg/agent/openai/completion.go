@@ -12,14 +12,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// maxAnswer limits one answer of a model, in bytes of text, thoughts and arguments.
-const maxAnswer = 16 << 20 // tests set less
+// maxCompletion limits one reply of a model, in bytes of text, thoughts and arguments.
+const maxCompletion = 16 << 20 // tests set less
 
 // fragmentSize is what each piece of a tool call counts: an empty piece can begin a call, too.
 const fragmentSize = 32
 
-// answer is one reply of the model, complete or not.
-type answer struct {
+// completion is one reply of the model, complete or not.
+type completion struct {
 	text      strings.Builder // with refusals
 	reasoning strings.Builder // reasoning_content only
 	calls     []toolCall
@@ -31,7 +31,7 @@ type answer struct {
 }
 
 // message is the reply as later requests repeat it.
-func (a *answer) message() message {
+func (a *completion) message() message {
 	m := message{role: roleAssistant, text: a.text.String(), calls: a.calls}
 	if len(a.calls) > 0 {
 		m.reasoning = a.reasoning.String()
@@ -39,10 +39,10 @@ func (a *answer) message() message {
 	return m
 }
 
-// stream asks the model once and emits the reply while it comes. After an error the answer has what
+// stream asks the model once and emits the reply while it comes. After an error the completion has what
 // came before it.
-func (r *run) stream(ctx context.Context) (*answer, error) {
-	a := &answer{open: map[int64]int{}}
+func (r *run) stream(ctx context.Context) (*completion, error) {
+	a := &completion{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.post(ctx, r.next())
@@ -72,11 +72,11 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 }
 
 var (
-	errEnded   = errors.New("the answer ended in the middle") // without a finish_reason
-	errTooMuch = fmt.Errorf("the model's reply is too long: it has more than %d MiB", maxAnswer>>20)
+	errEnded   = errors.New("the reply ended in the middle") // without a finish_reason
+	errTooMuch = fmt.Errorf("the model's reply is too long: it has more than %d MiB", maxCompletion>>20)
 )
 
-func (r *run) chunk(a *answer, c chunk) error {
+func (r *run) chunk(a *completion, c chunk) error {
 	if c.Usage != nil {
 		a.usage = usageOf(c, r.config.Model)
 	}
@@ -105,7 +105,7 @@ func (r *run) chunk(a *answer, c chunk) error {
 			a.finish = string(choice.Finish)
 		}
 	}
-	if a.size > r.maxAnswer {
+	if a.size > r.maxCompletion {
 		return errTooMuch
 	}
 	return nil
@@ -113,7 +113,7 @@ func (r *run) chunk(a *answer, c chunk) error {
 
 // fragment adds a piece of a tool call. A new index begins a new call, and so does a new id,
 // because some servers give all calls the same index.
-func (a *answer) fragment(f fragment) {
+func (a *completion) fragment(f fragment) {
 	at, known := a.open[f.Index]
 	if !known || f.ID != "" && a.calls[at].id != "" && a.calls[at].id != string(f.ID) {
 		at = len(a.calls)
@@ -131,9 +131,9 @@ func (a *answer) fragment(f fragment) {
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
 }
 
-// settle makes the calls ready to run and to repeat: every id becomes unique, and arguments that
+// normalizeCalls makes the calls ready to run and to repeat: every id becomes unique, and arguments that
 // are not an object are not sent to a server again.
-func (a *answer) settle(ids *callIDs) {
+func (a *completion) normalizeCalls(ids *callIDs) {
 	for i := range a.calls {
 		c := &a.calls[i]
 		c.id = ids.unique(c.id)

@@ -131,7 +131,7 @@ func (r *run) cause(err error) failure {
 		return failure{why: fmt.Errorf("the connection to the model's server broke: %w", err), passing: true}
 	}
 	return failure{ // without at's URL, which may have a password
-		why:     fmt.Errorf("the model's server at %s gives no answer: %w", r.base.Redacted(), at.Err),
+		why:     fmt.Errorf("the model's server at %s gives no response: %w", r.base.Redacted(), at.Err),
 		passing: !errors.As(err, &certificate),
 	}
 }
@@ -155,7 +155,7 @@ func (r *run) refused(e *statusError) failure {
 	case e.status == http.StatusTooManyRequests:
 		return failure{why: fmt.Errorf("the model's server has too many requests (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
 	case e.status == 0:
-		return failure{why: fmt.Errorf("the model's server failed in its answer (%w)", e), passing: true}
+		return failure{why: fmt.Errorf("the model's server failed in its response (%w)", e), passing: true}
 	case e.status >= 500 || e.status == http.StatusRequestTimeout:
 		return failure{why: fmt.Errorf("the model's server failed (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
 	case e.status < 300:

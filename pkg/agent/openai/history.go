@@ -35,9 +35,9 @@ func blocks(history []session.Entry, ids *callIDs) (all []block) {
 		case session.RoleUser:
 			all = append(all, newBlock(userMessage(e.Text, e.Attachments)))
 		case session.RoleAssistant, session.RoleTool:
-			answer := message{role: roleAssistant, text: e.Text}
+			reply := message{role: roleAssistant, text: e.Text}
 			if e.Role == session.RoleTool {
-				answer.text = ""
+				reply.text = ""
 				i--
 			}
 			var results []message
@@ -45,12 +45,12 @@ func blocks(history []session.Entry, ids *callIDs) (all []block) {
 				i++
 				if use := history[i].Tool; use != nil {
 					c, result := repeated(*use, ids)
-					answer.calls = append(answer.calls, c)
+					reply.calls = append(reply.calls, c)
 					results = append(results, result)
 				}
 			}
-			if answer.text != "" || len(answer.calls) > 0 {
-				all = append(all, newBlock(append([]message{answer}, results...)...))
+			if reply.text != "" || len(reply.calls) > 0 {
+				all = append(all, newBlock(append([]message{reply}, results...)...))
 			}
 		}
 	}

@@ -94,9 +94,9 @@ type Agent struct {
 	request  request // what all requests share
 	fixed    int     // its estimated tokens, with the system prompt
 
-	maxAnswer int
-	sleep     func(ctx context.Context, d time.Duration) error // tests replace it
-	now       func() time.Time
+	maxCompletion int
+	sleep         func(ctx context.Context, d time.Duration) error // tests replace it
+	now           func() time.Time
 }
 
 // Init must be the first call in main of a program whose agent has tools, and in TestMain of its
@@ -124,7 +124,7 @@ func New(config Config) (*Agent, error) {
 		return nil, errors.New("openai agent: openai.Init was not called: call it first thing in main (in tests: in TestMain)")
 	}
 	config.setDefaults()
-	a := &Agent{config: config, base: base, tools: map[string]tool{}, maxAnswer: maxAnswer, sleep: sleep, now: time.Now}
+	a := &Agent{config: config, base: base, tools: map[string]tool{}, maxCompletion: maxCompletion, sleep: sleep, now: time.Now}
 	for i, t := range config.Tools {
 		env, err := command.NewEnv(append(append([]string{}, config.Env...), t.Env...))
 		if err == nil {

@@ -21,9 +21,9 @@ const (
 // noticeable is how long a wait must be for a notice to the user.
 const noticeable = 5 * time.Second
 
-// ask gets a reply. It retries while no part of the reply has come, a retry may succeed, and the
+// complete gets a reply. It retries while no part of the reply has come, a retry may succeed, and the
 // turn may still wait.
-func (r *run) ask(ctx context.Context) (*answer, error) {
+func (r *run) complete(ctx context.Context) (*completion, error) {
 	for tries := 1; ; tries++ {
 		a, err := r.stream(ctx)
 		if err == nil {
@@ -64,8 +64,8 @@ func (r *run) ask(ctx context.Context) (*answer, error) {
 }
 
 // judge is the error, or nil, for how a reply ended.
-func (r *run) judge(a *answer) error {
-	a.settle(r.ids)
+func (r *run) judge(a *completion) error {
+	a.normalizeCalls(r.ids)
 	switch a.finish {
 	case "content_filter":
 		return errors.New("the content filter of the model's server stopped the reply: use other words, or begin anew with /new")

@@ -66,7 +66,7 @@ func TestBackoff(t *testing.T) {
 func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 2, Key: key})
-	r.model.Otherwise(func(modelserver.Request) modelserver.Answer {
+	r.model.Otherwise(func(modelserver.Request) modelserver.Response {
 		return modelserver.Error(503, "", "busy, "+key+" "+strings.Repeat("long ", 1000))
 	})
 	err := r.run(turn("go"))
@@ -117,7 +117,7 @@ func TestConnectionRefused(t *testing.T) {
 	_ = l.Close()
 	r := newRig(t, Config{BaseURL: at, MaxRetries: 2})
 	err = r.run(turn("go"))
-	r.says(err, true, "gives no answer", "refused", "after 3 tries", l.Addr().String())
+	r.says(err, true, "gives no response", "refused", "after 3 tries", l.Addr().String())
 	if strings.Contains(err.Error(), "hidden") {
 		t.Errorf("the password is in %v", err)
 	}
@@ -154,7 +154,7 @@ func TestStreamWithoutItsEnd(t *testing.T) {
 
 func TestErrorsInTheStream(t *testing.T) {
 	t.Parallel()
-	event := func(data string) modelserver.Answer {
+	event := func(data string) modelserver.Response {
 		return modelserver.Stream(modelserver.Raw("data: " + data + "\n\n"))
 	}
 	r := newRig(t, Config{}, event(`{"error":{"message":"overloaded"}}`), event(`{"error":"busy"}`), event(`{"error":null}`), text("there"))
@@ -169,7 +169,7 @@ func TestErrorsInTheStream(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		answer modelserver.Answer
+		answer modelserver.Response
 		key    string
 		want   []string
 	}{
@@ -210,7 +210,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 func TestInterruptedWhileAsking(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("stopped")
-	for name, answer := range map[string]modelserver.Answer{
+	for name, answer := range map[string]modelserver.Response{
 		"before": modelserver.HangBefore(), "in the stream": modelserver.Stream(modelserver.Text("a"), modelserver.Hang()),
 	} {
 		t.Run(name, func(t *testing.T) {

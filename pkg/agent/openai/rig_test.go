@@ -28,7 +28,7 @@ type rig struct {
 	log    strings.Builder
 }
 
-func newRig(t *testing.T, config Config, script ...modelserver.Answer) *rig {
+func newRig(t *testing.T, config Config, script ...modelserver.Response) *rig {
 	t.Helper()
 	r := &rig{T: t, model: modelserver.New(t, script...)}
 	if config.BaseURL == "" {
@@ -189,11 +189,11 @@ func shell(name, script string) Tool {
 	return Tool{Name: name, Description: "for tests", Argv: []string{"sh", "-c", script}}
 }
 
-func text(pieces ...string) modelserver.Answer {
+func text(pieces ...string) modelserver.Response {
 	return modelserver.Stream(modelserver.Text(pieces...))
 }
 
-func call(id, name, args string) modelserver.Answer {
+func call(id, name, args string) modelserver.Response {
 	return modelserver.Stream(modelserver.Call(id, name, args[:len(args)/2], args[len(args)/2:]))
 }
 

@@ -55,32 +55,32 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 // converse asks the model until it has finished and no steer is left.
 func (r *run) converse(ctx context.Context) error {
 	for rounds := 0; ; {
-		answer, err := r.ask(ctx)
+		reply, err := r.complete(ctx)
 		if err != nil {
 			return err
 		}
-		if answer.text.Len() > 0 || len(answer.calls) > 0 {
-			r.present = append(r.present, answer.message())
+		if reply.text.Len() > 0 || len(reply.calls) > 0 {
+			r.present = append(r.present, reply.message())
 		}
-		if len(answer.calls) > 0 {
+		if len(reply.calls) > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
 				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
 					"TURNSTILE_TOOL_ROUNDS is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
-			for _, c := range answer.calls {
+			for _, c := range reply.calls {
 				if err := r.use(ctx, c); err != nil {
 					return err
 				}
 			}
 		}
-		if !r.steer() && len(answer.calls) == 0 {
-			return r.finish(answer)
+		if !r.steer() && len(reply.calls) == 0 {
+			return r.finish(reply)
 		}
 	}
 }
 
 // finish ends a turn after its last reply.
-func (r *run) finish(last *answer) error {
+func (r *run) finish(last *completion) error {
 	switch {
 	case r.output:
 		return nil

@@ -169,7 +169,7 @@ text: sorry`)
 func TestToolRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
-	r.model.Otherwise(func(modelserver.Request) modelserver.Answer { return call("", "cat", `{}`) })
+	r.model.Otherwise(func(modelserver.Request) modelserver.Response { return call("", "cat", `{}`) })
 	r.says(r.run(turn("go")), false, "used tools 2 times", "TURNSTILE_TOOL_ROUNDS")
 	r.requests(3)
 	if n := strings.Count(r.story(), "tool_end"); n != 2 {
@@ -251,7 +251,7 @@ func TestAnswerWithoutEnd(t *testing.T) {
 		"empty pieces": modelserver.Call("c1", "x", make([]string, 100)...),
 	} {
 		r := newRig(t, Config{}, modelserver.Stream(step))
-		r.agent.maxAnswer = 1000
+		r.agent.maxCompletion = 1000
 		err := r.run(turn("go"))
 		r.says(err, false, "is too long")
 		r.requests(1)

@@ -46,7 +46,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 // that come back.
 func TestAgentAndSDKAgree(t *testing.T) {
 	t.Parallel()
-	answers := []modelserver.Answer{
+	answers := []modelserver.Response{
 		modelserver.Stream(modelserver.Text("let ", "me <see>"), modelserver.Call("c1", "add", `{"a"`, `:1}`), modelserver.Call("c2", "add", `{}`), modelserver.UseCached(40, 30, 5)),
 		modelserver.Stream(modelserver.Delta("refusal", "I can", "not."), modelserver.Use(50, 6)),
 	}
