@@ -85,7 +85,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	}
 	defer child.End()
 	var ready string
-	if err := child.Hear(&ready); err != nil {
+	if err := child.Read(&ready); err != nil {
 		return err
 	}
 	rdb := srv.Client()
@@ -109,13 +109,13 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	if err := sessions("before", 16); err != nil { // what is allocated once does not count
 		return err
 	}
-	if err := child.Ask("memory", &before); err != nil {
+	if err := child.Call("memory", &before); err != nil {
 		return err
 	}
 	if err := sessions("warm", n); err != nil {
 		return err
 	}
-	if err := child.Ask("memory", &after); err != nil {
+	if err := child.Call("memory", &after); err != nil {
 		return err
 	}
 	each := (after.Live - before.Live) / float64(n)

@@ -51,7 +51,7 @@ func (j job) start(ctx context.Context) (*lab.Child, error) {
 		return nil, err
 	}
 	var running int
-	if err := child.Hear(&running); err != nil {
+	if err := child.Read(&running); err != nil {
 		child.End()
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	if err := lab.Until(ctx, "the start of all turns", 10*time.Millisecond, func() (bool, error) {
 		var running int
-		err := owner.Ask("running", &running)
+		err := owner.Call("running", &running)
 		return running == *sessions, err
 	}); err != nil {
 		return err

@@ -62,14 +62,14 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 	defer owner.End()
 	var said string
-	if err := owner.Hear(&said); err != nil { // ready
+	if err := owner.Read(&said); err != nil { // ready
 		return 0, err
 	}
 	client := turnstile.NewClient(rdb)
 	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
-	if err := owner.Hear(&said); err != nil { // started
+	if err := owner.Read(&said); err != nil { // started
 		return 0, err
 	}
 

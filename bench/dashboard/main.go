@@ -57,7 +57,7 @@ func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 	}
 	opts := lab.Production(50)
 	opts.Queue.ListIdle, opts.Maintenance = true, false // the pass is made here
-	if err := lab.Answer(ctx, rdb, n, opts); err != nil {
+	if err := lab.RunAll(ctx, rdb, n, opts); err != nil {
 		return err
 	}
 	if err := (lab.Load{Sessions: busy, Each: 1}).Fill(ctx, rdb, "busy", "hello"); err != nil {

@@ -79,7 +79,7 @@ func known(ctx context.Context, srv *lab.Server, n int) error {
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, rdb, "idle", "hello"); err != nil {
 		return err
 	}
-	return lab.Answer(ctx, rdb, n, lab.Production(50))
+	return lab.RunAll(ctx, rdb, n, lab.Production(50))
 }
 
 // rate is what was sent per second.

@@ -79,7 +79,7 @@ func (j job) run(ctx context.Context) error {
 		return err
 	}
 	return lab.Obey(func(word string) any {
-		if word == "settle" { // return garbage to the system
+		if word == "collect" { // return garbage to the system
 			runtime.GC()
 			debug.FreeOSMemory()
 			j.profile()
@@ -95,7 +95,7 @@ func (j job) run(ctx context.Context) error {
 	})
 }
 
-// profile writes a profile of the last settled heap.
+// profile writes a profile of the heap after the last collection.
 func (j job) profile() {
 	if j.Heap == "" {
 		return

@@ -34,7 +34,7 @@ func idle(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error
 	goroutines := grew.after.Goroutines - grew.before.Goroutines
 	report.Reach("  goroutines, for all", goroutines < n/1000, "0", "%d", goroutines)
 	report.Reach("  Redis connections, for all", grew.connections < n/1000, "0", "%d", grew.connections)
-	report.Add("  worker's resident memory: settled, at its peak", "%.0f MiB, %.0f MiB", grew.after.RSS/kib/kib, grew.after.Peak/kib/kib)
+	report.Add("  worker's resident memory: after a collection, at its peak", "%.0f MiB, %.0f MiB", grew.after.RSS/kib/kib, grew.after.Peak/kib/kib)
 	report.Add("  Redis memory for each, results kept", "%.0f bytes", grew.redis/float64(n))
 	lab.Progress("%d sessions are idle", n)
 	return nil
@@ -97,7 +97,7 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 	if _, err := maintenance.New(p.rdb, consumer).Unregister(ctx); err != nil {
 		return g, err
 	}
-	if g.after, err = p.settled(); err != nil {
+	if g.after, err = p.afterGC(); err != nil {
 		return g, err
 	}
 	if g.connections, err = lab.Connections(ctx, p.rdb, workerName); err != nil {

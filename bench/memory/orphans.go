@@ -106,7 +106,7 @@ func startWatch(ctx context.Context, srv *lab.Server, n int) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := next.settled()
+	before, err := next.afterGC()
 	if err != nil {
 		next.end()
 		return nil, err

@@ -26,7 +26,7 @@ func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process
 	}
 	p := &process{child: child, rdb: srv.Client()}
 	var ready string
-	if err := child.Hear(&ready); err != nil {
+	if err := child.Read(&ready); err != nil {
 		p.end()
 		return nil, err
 	}
@@ -46,11 +46,11 @@ func (p *process) end() {
 	_ = p.rdb.Close()
 }
 
-// settled is the worker's state without its garbage.
-func (p *process) settled() (s state, err error) { return s, p.child.Ask("settle", &s) }
+// afterGC is the worker's state without its garbage.
+func (p *process) afterGC() (s state, err error) { return s, p.child.Call("collect", &s) }
 
 // now is the worker's state with its garbage.
-func (p *process) now() (s state, err error) { return s, p.child.Ask("now", &s) }
+func (p *process) now() (s state, err error) { return s, p.child.Call("now", &s) }
 
 func (p *process) ended(ctx context.Context, n int) error {
 	return lab.Until(ctx, "the end of all turns", 50*time.Millisecond, func() (bool, error) {

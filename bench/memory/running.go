@@ -21,7 +21,7 @@ func running(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 		return err
 	}
 	defer p.end()
-	before, err := p.settled()
+	before, err := p.afterGC()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func running(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 		return err
 	}
 	time.Sleep(ttl) // each is renewed more than once
-	after, err := p.settled()
+	after, err := p.afterGC()
 	if err != nil {
 		return err
 	}

@@ -44,16 +44,16 @@ func Spawn(ctx context.Context, job any) (*Child, error) {
 	return c, c.cmd.Start()
 }
 
-// Ask sends the child a word and reads its response.
-func (c *Child) Ask(word string, answer any) error {
+// Call sends the child a word and reads its response.
+func (c *Child) Call(word string, response any) error {
 	if _, err := fmt.Fprintln(c.in, word); err != nil {
 		return err
 	}
-	return c.Hear(answer)
+	return c.Read(response)
 }
 
-// Hear reads the child's next line.
-func (c *Child) Hear(into any) error {
+// Read reads the child's next line.
+func (c *Child) Read(into any) error {
 	if err := c.out.Decode(into); err != nil {
 		return fmt.Errorf("child: %w", err)
 	}

@@ -53,8 +53,8 @@ func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 	return e.Agent.Run(ctx, turn, emit)
 }
 
-// Answer makes a worker run the n queued messages, and drains it.
-func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.Options) error {
+// RunAll makes a worker run the n queued messages, and drains it.
+func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.Options) error {
 	if n == 0 {
 		return nil
 	}
