@@ -237,7 +237,7 @@ func followThroughOutages(t *testing.T, connections int) {
 		func() { faults.LoseReply(redistest.Named("xread"), 3) },
 		func() { faults.RunTwice(redistest.Named("xread"), 3) },
 		func() {
-			faults.FailBefore(redistest.Any, 3, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(redistest.Any, 3, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
 		},
 		func() { server.Kill(); server.Start() },
 		func() { server.Stop(); server.Start() },

@@ -91,7 +91,7 @@ func TestFollowADeletedMessage(t *testing.T) {
 	_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
 			// After an error the follower reads the task at once.
-			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
 			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("m"))).Err())
 		}
 	})
@@ -115,7 +115,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == "re" {
 			// After an error the follower reads the task at once.
-			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
 			b.Finish(h)
 			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 1).Err())
 		}

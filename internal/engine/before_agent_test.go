@@ -175,7 +175,7 @@ func TestUnreadableHistorySpendsNoAttempt(t *testing.T) {
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
 	faults.LoseReply(history, 2)
-	faults.FailBefore(history, 2, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+	faults.FailBefore(history, 2, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
 	r.say("m2", "hello again")
 	a := s.next(t, "m2")
 	expect.Equal(t, "attempt", a.Attempt, 1)

@@ -34,7 +34,7 @@ func TestLostClaimBesideABrokenSession(t *testing.T) {
 			return cmd.Name() == command && fmt.Sprint(args[2]) == "21" && slices.Contains(args, any(r.k.Sentinel()))
 		}
 	}
-	f.FailBefore(claims("evalsha"), 1, redistest.AnswerError("NOSCRIPT No matching script"))
+	f.FailBefore(claims("evalsha"), 1, redistest.ReplyError("NOSCRIPT No matching script"))
 	f.LoseReply(claims("eval"), 1)
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Minute))
 	r.ends("m1", session.StatusDone)

@@ -121,7 +121,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			// then.
 			faults.FailBefore(func(cmd redis.Cmder) bool {
 				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
-			}, 1, redistest.AnswerError("ERR no"))
+			}, 1, redistest.ReplyError("ERR no"))
 			c.do(r, a)
 			o := r.ends("m1", session.StatusFailed)
 			if !strings.Contains(o.Error, "panicked: the logger panics at: "+c.at) {

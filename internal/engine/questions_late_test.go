@@ -44,7 +44,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
 		expect.Equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
-		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), answered{})
+		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), decided{})
 		expect.Equal(t, "decision", r.decided(number), "denied")
 		const late = "No decision in 200ms, so it was denied: run make"
 		expect.Equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
@@ -69,7 +69,7 @@ func TestDecisionInTime(t *testing.T) {
 			got := a.ask(a.ctx, r, "run make")
 			expect.Equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
 			r.command("/approve", "Approved question 1: run make.")
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: true}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: true}, nil})
 			expect.Equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -100,7 +100,7 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 			expect.Received(t, "the withdrawal", gate.Arrived())
 			r.command("/approve", c.says)
 			gate.Release()
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Decision{Allowed: c.allowed}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: c.allowed}, nil})
 			expect.Equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)

@@ -161,7 +161,7 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 	}
 	for name, after := range map[string]func(redis.Cmder, int) error{
 		"lost reply":           once(redistest.ErrLostReply),
-		"refused in the midst": once(redistest.AnswerError("ERR user_script:1: what no script does")),
+		"refused in the midst": once(redistest.ReplyError("ERR user_script:1: what no script does")),
 		"script flushed":       nil,
 	} {
 		t.Run(name, func(t *testing.T) {

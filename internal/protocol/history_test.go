@@ -221,7 +221,7 @@ func TestHistoryThroughFaults(t *testing.T) {
 	faults := &redistest.Faults{}
 	b.Redis.AddHook(faults)
 	for name, err := range map[string]error{
-		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),
+		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": redistest.ReplyError("LOADING Redis is loading the dataset in memory"),
 	} {
 		for page := range 2 {
 			pages := 0

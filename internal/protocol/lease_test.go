@@ -168,7 +168,7 @@ func TestPassingRefusals(t *testing.T) {
 			h := b.Start()
 			faults := &redistest.Faults{}
 			b.Redis.AddHook(faults)
-			faults.FailBefore(actors.Script("finish"), 2, redistest.AnswerError(text))
+			faults.FailBefore(actors.Script("finish"), 2, redistest.ReplyError(text))
 			b.Finish(h)
 			expect.Equal(t, "end", b.Outcome("a").Status, session.StatusDone)
 		})

@@ -34,9 +34,9 @@ type Signal struct {
 // subscribeTimeout bounds the wait for the subscription at the start, in case Redis hangs.
 const subscribeTimeout = 5 * time.Second
 
-// Signals calls hear for each signal to this worker, until ctx ends. It calls ready once it is
+// Signals calls receive for each signal to this worker, until ctx ends. It calls ready once it is
 // subscribed.
-func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal)) error {
+func (c *Consumer) Signals(ctx context.Context, ready func(), receive func(Signal)) error {
 	own := rediskey.Signal(c.cfg.Worker)
 	sub := c.rdb.Subscribe(ctx, own, rediskey.AsynqCancel)
 	defer sub.Close()
@@ -54,7 +54,7 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal))
 				return redis.ErrClosed // the caller has closed the client
 			}
 			if s, ok := parseSignal(m, own); ok {
-				hear(s)
+				receive(s)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-func turnOf(messages, bytes int) actors.Setup {
+func turnLimits(messages, bytes int) actors.Setup {
 	return func(c *protocol.Config) { c.TurnMessages, c.TurnBytes = messages, bytes }
 }
 
@@ -25,10 +25,10 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 		text   string
 		want   string
 	}{
-		"in messages":       {turnOf(3, 1<<20), "", "bcd ef g"},
-		"in bytes":          {turnOf(500, 3000), long, "bc de f g"},
-		"one that is long":  {turnOf(500, 10), long, "b c d e f g"},
-		"as many as it has": {turnOf(5, 1<<20), "", "bcdef g"},
+		"in messages":       {turnLimits(3, 1<<20), "", "bcd ef g"},
+		"in bytes":          {turnLimits(500, 3000), long, "bc de f g"},
+		"one that is long":  {turnLimits(500, 10), long, "b c d e f g"},
+		"as many as it has": {turnLimits(5, 1<<20), "", "bcdef g"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 	}
 	t.Run("a full turn waits for no more", func(t *testing.T) {
 		t.Parallel()
-		b := actors.NewBench(t, turnOf(2, 1<<20), actors.Line(session.QueueSettings{Cap: 100}))
+		b := actors.NewBench(t, turnLimits(2, 1<<20), actors.Line(session.QueueSettings{Cap: 100}))
 		b.Say("a")
 		h := b.Start()
 		b.Say("b", session.ModeCollect)
@@ -72,9 +72,9 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 		limits actors.Setup
 		want   int
 	}{
-		"in messages": {turnOf(3, 1<<20), 2},
-		"in bytes":    {turnOf(500, 2500), 2}, // of some 1,150 each
-		"of one":      {turnOf(1, 1<<20), 0},
+		"in messages": {turnLimits(3, 1<<20), 2},
+		"in bytes":    {turnLimits(500, 2500), 2}, // of some 1,150 each
+		"of one":      {turnLimits(1, 1<<20), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

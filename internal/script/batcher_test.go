@@ -95,7 +95,7 @@ func TestCallsShareCommands(t *testing.T) {
 func TestErrorOfASharedCommand(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
-		"lost": redistest.ErrLostReply, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),
+		"lost": redistest.ErrLostReply, "loading": redistest.ReplyError("LOADING Redis is loading the dataset in memory"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func TestScriptThatStaysUnknown(t *testing.T) {
 			t.Parallel()
 			client, s, faults := redistest.New(t), named(t), &redistest.Faults{}
 			client.AddHook(faults)
-			faults.FailBefore(redistest.Any, -1, redistest.AnswerError("NOSCRIPT never heard of"))
+			faults.FailBefore(redistest.Any, -1, redistest.ReplyError("NOSCRIPT never heard of"))
 			if _, err := run(t.Context(), client, s, "key", "argument"); !redis.HasErrorPrefix(err, "NOSCRIPT") {
 				t.Errorf("%v, want NOSCRIPT", err)
 			}
@@ -139,7 +139,7 @@ func TestPipeline(t *testing.T) {
 
 func TestRepeat(t *testing.T) {
 	t.Parallel()
-	passing, final := redistest.AnswerError("LOADING"), errors.New("no")
+	passing, final := redistest.ReplyError("LOADING"), errors.New("no")
 	tries := 0
 	err := script.Repeat(t.Context(), func() error {
 		if tries++; tries < 3 {

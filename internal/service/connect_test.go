@@ -13,8 +13,8 @@ import (
 func TestMayPass(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		redistest.AnswerError("LOADING Redis is loading the dataset in memory"): true,
-		redistest.AnswerError("WRONGPASS invalid username-password pair"):       false,
+		redistest.ReplyError("LOADING Redis is loading the dataset in memory"): true,
+		redistest.ReplyError("WRONGPASS invalid username-password pair"):       false,
 		redisconn.ErrTooOld: false,
 		net.ErrClosed:       true,
 		errors.New("x"):     true,

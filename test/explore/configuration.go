@@ -69,9 +69,9 @@ type Configuration struct {
 	// Filter changes commands before they are sent, to put faults into what only Go decides.
 	Filter func(name string, cmd []string) []string
 
-	// Settled reports whether nothing is left to do, for liveness. Nil: no session has a message
+	// Finished reports whether nothing is left to do, for liveness. Nil: no session has a message
 	// that waits or runs.
-	Settled func(View) bool
+	Finished func(View) bool
 
 	// Most bounds the states of a search. 0: it ends when it has seen all.
 	Most int
@@ -157,10 +157,10 @@ func CommandName(cmd []string) string {
 	return name
 }
 
-// settled reports whether nothing is left to do.
-func (c *Configuration) settled(v View) bool {
-	if c.Settled != nil {
-		return c.Settled(v)
+// finished reports whether nothing is left to do.
+func (c *Configuration) finished(v View) bool {
+	if c.Finished != nil {
+		return c.Finished(v)
 	}
 	for _, s := range c.Sessions {
 		if !v.idle(s) {

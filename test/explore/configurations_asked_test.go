@@ -66,7 +66,7 @@ func askedOnes() []configuration {
 				}
 			}, before(text("m2"), text("m3"))[0]),
 			Processes: list(stopper("stop"), sender("sender4", mode("m4", session.ModeReject))),
-			Filter:    inBatchesOfOne, Settled: func(v explore.View) bool { return v.Told("stop done") },
+			Filter:    inBatchesOfOne, Finished: func(v explore.View) bool { return v.Told("stop done") },
 			Check: func(v explore.View) string {
 				k := rediskey.For(main)
 				if id := rediskey.TaskID(main, "m2"); v.Told("stop done") && slices.Contains(v.Members(k.Pending()), id) ||

@@ -79,7 +79,7 @@ func faultyOnes() []configuration {
 					submit(l, actors.NewClient(l.Redis), main, text("m2"))
 				},
 			}, working("worker1", behaviour{}), reaper()),
-			Settled: func(v explore.View) bool { return v.Told("accepted s m2") && !waits(v, main) },
+			Finished: func(v explore.View) bool { return v.Told("accepted s m2") && !waits(v, main) },
 		}},
 		{Configuration: explore.Configuration{
 			Name: "due-and-reap", Purpose: "the mover of the due index dies half-way: reap finds what it moved, without the sweep", AtLeast: 5_000,

@@ -150,7 +150,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		}
 	}
 	if err := h.Promote(ctx); err != nil {
-		return settle(h, err, nil)
+		return endRequested(h, err, nil)
 	}
 	if a.tells {
 		l.Report("started", t.ID, t.SessionID)
@@ -163,12 +163,12 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	}
 	if a.drains {
 		c.Mark(l.Context, []*sq.Claim{h}, "shutdown_timeout")
-		return settle(h, h.Requeue(ctx, "shutdown_timeout", entries...), entries)
+		return endRequested(h, h.Requeue(ctx, "shutdown_timeout", entries...), entries)
 	}
 	if a.renews {
 		for _, r := range c.Renew(l.Context, []*sq.Claim{h}) {
 			if r.Requested != nil && r.Fence == t.Fence {
-				return settle(h, r.Requested, entries)
+				return endRequested(h, r.Requested, entries)
 			}
 			if r.Steer && a.steers {
 				steered, err := h.Steer(ctx)
@@ -186,14 +186,14 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		}
 	}
 	if t.Attempt <= a.fails {
-		return settle(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
+		return endRequested(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
 	}
 	end := sq.End{Status: session.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
 	return h.Finish(ctx, end)
 }
 
-// settle ends a turn as it was requested, and returns other errors.
-func settle(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error) {
+// endRequested ends a turn as it was requested, and returns other errors.
+func endRequested(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error) {
 	ctx := h.Lease().Context()
 	switch {
 	case errors.Is(err, sq.ErrStopRequested):
@@ -203,7 +203,7 @@ func settle(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error
 	case errors.Is(err, sq.ErrRollbackRequested):
 		return h.Finish(ctx, sq.End{Status: session.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true})
 	case errors.Is(err, sq.ErrDraining):
-		return settle(h, h.Requeue(ctx, "shutdown_timeout"), nil)
+		return endRequested(h, h.Requeue(ctx, "shutdown_timeout"), nil)
 	}
 	return false, err
 }

@@ -94,7 +94,7 @@ func (s *Search) moved(a action, l *local, reply any) *local {
 	case resend:
 		return l.whole()
 	}
-	return s.player.give(l.whole(), answer{err: errFault})
+	return s.player.give(l.whole(), response{err: errFault})
 }
 
 // remote carries a command out on a real server.

@@ -16,10 +16,10 @@ import (
 // local is the state of a process: a function of the replies that it has had. It does not change.
 // The same replies lead to the same local, so a program runs again for each reply only once.
 type local struct {
-	proc   int
-	number int // of the life
-	before *local
-	answer answer // the one that led here from before
+	proc     int
+	number   int // of the life
+	before   *local
+	response response // the one that led here from before
 
 	next  *request // nil: the life is over
 	sent  int      // commands of next that were carried out, for a pipeline
@@ -35,8 +35,8 @@ type request struct {
 	cmds [][]string
 }
 
-// answer is what a process receives for a request.
-type answer struct {
+// response is what a process receives for a request.
+type response struct {
 	replies []any
 	err     error // of the request as a whole
 }
@@ -57,10 +57,10 @@ type player struct {
 	roots     map[[2]int]*local
 	Runs      int // programs that were run again
 
-	life    *Life
-	answers []answer
-	pending *request
-	strange error
+	life      *Life
+	responses []response
+	pending   *request
+	strange   error
 }
 
 // newPlayer plays processes. bubble runs a function in a synctest bubble of its own, where all
@@ -85,8 +85,8 @@ func (p *player) start(proc, number int) *local {
 	return l
 }
 
-// give is the local of a process after the answer to its request.
-func (p *player) give(l *local, a answer) *local {
+// give is the local of a process after the response to its request.
+func (p *player) give(l *local, a response) *local {
 	key := exactly(a.replies)
 	if a.err != nil {
 		key = a.err.Error()
@@ -94,7 +94,7 @@ func (p *player) give(l *local, a answer) *local {
 	if next, ok := l.then[key]; ok {
 		return next
 	}
-	next := &local{proc: l.proc, number: l.number, before: l, answer: a}
+	next := &local{proc: l.proc, number: l.number, before: l, response: a}
 	f := newFormer().from(l.form)
 	f.text(key)
 	p.play(next, f)
@@ -111,7 +111,7 @@ func (p *player) part(l *local, reply any) *local {
 		for whole.sent > 0 {
 			whole = whole.before
 		}
-		return p.give(whole, answer{replies: had})
+		return p.give(whole, response{replies: had})
 	}
 	key := "part " + exactly(had)
 	if next, ok := l.then[key]; ok {
@@ -166,9 +166,9 @@ func (l *local) put(key string, next *local) {
 // play runs l's program from its beginning, with the results that it has had, up to its next
 // request.
 func (p *player) play(l *local, f *former) {
-	p.answers = p.answers[:0]
+	p.responses = p.responses[:0]
 	for at := l; at.before != nil; at = at.before.whole() {
-		p.answers = append(p.answers, at.answer)
+		p.responses = append(p.responses, at.response)
 	}
 	p.pending, p.strange = nil, nil
 	p.Runs++
@@ -217,7 +217,7 @@ func (p *player) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	return func(_ context.Context, cmds []redis.Cmder) error { return p.call(cmds) }
 }
 
-// call gives a request its answer, or ends the run with it.
+// call gives a request its response, or ends the run with it.
 func (p *player) call(cmds []redis.Cmder) error {
 	if p.pending != nil {
 		runtime.Goexit() // a deferred call of a run that has ended
@@ -234,18 +234,18 @@ func (p *player) call(cmds []redis.Cmder) error {
 		}
 		texts[i] = text
 	}
-	n := len(p.answers)
+	n := len(p.responses)
 	if n == 0 {
 		p.pending = &request{texts}
 		runtime.Goexit()
 	}
-	a := p.answers[n-1]
-	p.answers = p.answers[:n-1]
+	a := p.responses[n-1]
+	p.responses = p.responses[:n-1]
 	var first error
 	for i, cmd := range cmds {
 		err := a.err
 		if err == nil {
-			err = answerTo(cmd, a.replies[i])
+			err = respond(cmd, a.replies[i])
 		}
 		if err != nil {
 			cmd.SetErr(err)

@@ -131,9 +131,9 @@ func (s *scripts) run(cmd []string) any {
 		}
 		return fmt.Errorf("ERR %w", err)
 	}
-	answer := fromLua(l.Get(-1))
+	result := fromLua(l.Get(-1))
 	l.SetTop(0)
-	return answer
+	return result
 }
 
 func texts(l *lua.LState, list []string) *lua.LTable {
@@ -157,8 +157,8 @@ func (s *scripts) call(l *lua.LState, raise bool) int {
 			l.RaiseError("Lua redis lib command arguments must be strings or integers")
 		}
 	}
-	answer := s.db.dispatch(cmd)
-	if err, failed := answer.(error); failed {
+	reply := s.db.dispatch(cmd)
+	if err, failed := reply.(error); failed {
 		if raise {
 			l.RaiseError("%s", err.Error())
 		}
@@ -167,12 +167,12 @@ func (s *scripts) call(l *lua.LState, raise bool) int {
 		l.Push(t)
 		return 1
 	}
-	l.Push(toLua(l, answer))
+	l.Push(toLua(l, reply))
 	return 1
 }
 
-func toLua(l *lua.LState, answer any) lua.LValue {
-	switch a := answer.(type) {
+func toLua(l *lua.LState, value any) lua.LValue {
+	switch a := value.(type) {
 	case int:
 		return lua.LNumber(a)
 	case string:

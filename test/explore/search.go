@@ -53,7 +53,7 @@ type Search struct {
 	next     []node // states to visit, in order
 	first    int    // the number of next's first state
 	edges    []edge // without faults
-	good     []bool // settled, or not visited for lack of room
+	good     []bool // finished, or not visited for lack of room
 	saw      func(cmd []string, reply any, now int64)
 	Findings []Finding
 
@@ -129,7 +129,7 @@ func (s *Search) Run() error {
 		n, number := s.next[0], int32(s.first)
 		s.next[0] = node{}
 		s.next, s.first = s.next[1:], s.first+1
-		if s.Config.settled(View{n.db, n.told}) {
+		if s.Config.finished(View{n.db, n.told}) {
 			s.good[number] = true
 		}
 		if s.Config.Depth > 0 && int(s.depth[number]) >= s.Config.Depth {
@@ -247,7 +247,7 @@ func (s *Search) actions(n node) (all []action) {
 	}
 	v := View{n.db, n.told}
 	next := c.next(v)
-	if quiet && next > 0 && (c.Cleans || !c.settled(v)) {
+	if quiet && next > 0 && (c.Cleans || !c.finished(v)) {
 		all = append(all, act(tick, 0))
 	}
 	if faults && c.has(ClockJump) && !quiet && next > 0 {

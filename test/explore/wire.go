@@ -46,8 +46,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (e redisError) RedisError()   {}
 
-// answerTo gives cmd its reply, as go-redis reads it from the connection.
-func answerTo(cmd redis.Cmder, reply any) error {
+// respond gives cmd its reply, as go-redis reads it from the connection.
+func respond(cmd redis.Cmder, reply any) error {
 	if err, failed := reply.(error); failed {
 		return redisError(err.Error())
 	}

@@ -50,12 +50,12 @@ func StartFailover(t testing.TB) *Failover {
 	f.sentinel.t = t
 	t.Cleanup(f.sentinel.remove)
 	await(ctx, t, "replica known to redis-sentinel", func() error {
-		replicas, err := f.ask(ctx, "SENTINEL", "REPLICAS", masterName)
+		replicas, err := f.sentinelDo(ctx, "SENTINEL", "REPLICAS", masterName)
 		if err != nil {
 			return err
 		}
 		if list, ok := replicas.([]any); !ok || len(list) != 1 {
-			return fmt.Errorf("it answers %v", replicas)
+			return fmt.Errorf("it returns %v", replicas)
 		}
 		return nil
 	})
@@ -116,7 +116,7 @@ func (f *Failover) Failover() {
 	before := f.Current()
 	// It is refused (NOGOODSLAVE) until redis-sentinel knows that the replica is healthy.
 	await(ctx, f.t, "failover begun", func() error {
-		_, err := f.ask(ctx, "SENTINEL", "FAILOVER", masterName)
+		_, err := f.sentinelDo(ctx, "SENTINEL", "FAILOVER", masterName)
 		return err
 	})
 	await(ctx, f.t, "new master", func() error {
@@ -132,13 +132,13 @@ func (f *Failover) Failover() {
 }
 
 func (f *Failover) current(ctx context.Context) (*Server, error) {
-	answer, err := f.ask(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	reply, err := f.sentinelDo(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
 	if err != nil {
 		return nil, err
 	}
-	parts, ok := answer.([]any)
+	parts, ok := reply.([]any)
 	if !ok || len(parts) != 2 {
-		return nil, fmt.Errorf("redis-sentinel answers %v", answer)
+		return nil, fmt.Errorf("redis-sentinel returns %v", reply)
 	}
 	addr := net.JoinHostPort(fmt.Sprint(parts[0]), fmt.Sprint(parts[1]))
 	for _, server := range []*Server{f.Master, f.Replica} {
@@ -149,7 +149,7 @@ func (f *Failover) current(ctx context.Context) (*Server, error) {
 	return nil, fmt.Errorf("redis-sentinel names %s, which is neither server", addr)
 }
 
-func (f *Failover) ask(ctx context.Context, args ...any) (any, error) {
+func (f *Failover) sentinelDo(ctx context.Context, args ...any) (any, error) {
 	return f.sentinel.Client().Do(ctx, args...).Result()
 }
 

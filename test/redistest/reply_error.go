@@ -1,9 +1,9 @@
 package redistest
 
-// AnswerError is an error reply of Redis itself, for FailBefore.
-type AnswerError string
+// ReplyError is an error reply of Redis itself, for FailBefore.
+type ReplyError string
 
-func (a AnswerError) Error() string { return string(a) }
+func (a ReplyError) Error() string { return string(a) }
 
 // RedisError implements redis.Error.
-func (AnswerError) RedisError() {}
+func (ReplyError) RedisError() {}

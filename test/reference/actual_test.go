@@ -66,13 +66,13 @@ type actual struct {
 	workers   [2]*actors.Consumer
 	start     int64
 	names     names
-	heard     string // the last event read
+	lastEvent string // the last event read
 }
 
 func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
-		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
+		redisOf: r, k: rediskey.For(key), start: now, lastEvent: "-", names: newNames(),
 		client: actors.NewClientWith(r.rdb, turnstile.ClientConfig{Limits: messageLimits, LineCap: c.LineCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
@@ -196,11 +196,11 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 
 // claim returns the claim, if there is one, and its turn.
 func (b *actual) claim(worker int) (*sq.Claim, string) {
-	holds, err := b.workers[worker].Claim(b.ctx, []string{key})
-	if err != nil || len(holds) == 0 {
+	claims, err := b.workers[worker].Claim(b.ctx, []string{key})
+	if err != nil || len(claims) == 0 {
 		return nil, word(err)
 	}
-	return holds[0], b.turn(holds[0])
+	return claims[0], b.turn(claims[0])
 }
 
 // turn is what a worker knows of its turn.

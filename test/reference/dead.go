@@ -2,9 +2,9 @@ package reference
 
 import "fmt"
 
-// settle ends or requeues the turn of a dead owner. Its messages go back to the head of the line,
+// recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the line,
 // unless the turn's end was requested, or too many workers have died with them.
-func (s *Session) settle() {
+func (s *Session) recoverDead() {
 	r := &s.Run
 	if r.Phase == Idle {
 		return

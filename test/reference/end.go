@@ -18,7 +18,7 @@ type End struct {
 
 // Finish ends a turn: its messages, its entries and its mark in one step. Then it takes the next
 // turn under the same sentinel, or releases the sentinel.
-func (s *Session) Finish(h *Hold, e End) string {
+func (s *Session) Finish(h *Claim, e End) string {
 	start := h.start()
 	if !s.Owns(h) {
 		return Lost
@@ -140,16 +140,16 @@ func (s *Session) release() {
 
 // Retry requeues a turn after a failure. It is taken again after wait, and begins anew, except for
 // the entries from which it was itself resumed.
-func (s *Session) Retry(h *Hold, why string, wait int64, inherited []Entry) string {
-	return s.giveBack(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
+func (s *Session) Retry(h *Claim, why string, wait int64, inherited []Entry) string {
+	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
 }
 
 // Requeue requeues an interrupted turn with what it has done. That is not a failed attempt.
-func (s *Session) Requeue(h *Hold, reason string, done []Entry) string {
-	return s.giveBack(h, "turn_requeued "+reason, 0, reason, done)
+func (s *Session) Requeue(h *Claim, reason string, done []Entry) string {
+	return s.requeue(h, "turn_requeued "+reason, 0, reason, done)
 }
 
-func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entries []Entry) string {
+func (s *Session) requeue(h *Claim, event string, wait int64, cut string, entries []Entry) string {
 	if !s.Owns(h) {
 		h.start()
 		return Lost
@@ -184,7 +184,7 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 		s.Partial = nil // nothing of a failed attempt is resumed
 	}
 	if wait > 0 {
-		r.HeldID, r.Held = h.parts[0], s.Now+wait
+		r.RetryID, r.RetryAt = h.parts[0], s.Now+wait
 	}
 	s.release()
 	return "released"
@@ -192,7 +192,7 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 
 // Mark is called by a drain before it interrupts: it marks a running turn, and keeps a starting one
 // from starting.
-func (s *Session) Mark(h *Hold, reason string) string {
+func (s *Session) Mark(h *Claim, reason string) string {
 	switch {
 	case !s.Owns(h):
 		return Lost

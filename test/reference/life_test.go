@@ -67,7 +67,7 @@ func configured(head [header]byte) reference.Config {
 
 // pair is a claim on both sides.
 type pair struct {
-	model  *reference.Hold
+	model  *reference.Claim
 	actual *sq.Claim
 }
 
@@ -75,7 +75,7 @@ type pair struct {
 type life struct {
 	model  *reference.Session
 	actual *actual
-	holds  [2]*pair // of each worker the last claim that it believes in
+	claims [2]*pair // of each worker the last claim that it believes in
 	said   int      // texts so far
 }
 

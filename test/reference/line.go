@@ -59,11 +59,11 @@ func (s *Session) earliest() (at int64) {
 	return at
 }
 
-// held is until when the message waits after a failure, as long as it is the head of the line. 0:
+// retryAt is until when the message waits after a failure, as long as it is the head of the line. 0:
 // it does not wait.
-func (s *Session) held(id string) int64 {
-	if s.Run.HeldID == id && s.Run.Held > s.Now {
-		return s.Run.Held
+func (s *Session) retryAt(id string) int64 {
+	if s.Run.RetryID == id && s.Run.RetryAt > s.Now {
+		return s.Run.RetryAt
 	}
 	return 0
 }
@@ -75,7 +75,7 @@ func (s *Session) nextAt() int64 {
 		return s.earliest()
 	}
 	head := s.Messages[s.Line[0]]
-	if at := s.held(head.ID); at > 0 {
+	if at := s.retryAt(head.ID); at > 0 {
 		return at
 	}
 	if head.Quiet != nil {
@@ -108,7 +108,7 @@ func (s *Session) next() (group []string, wait int64) {
 			wait = till
 		}
 	}
-	if at := s.held(head.ID); at > 0 {
+	if at := s.retryAt(head.ID); at > 0 {
 		wait = at
 	}
 	if wait > 0 {
@@ -144,7 +144,7 @@ func (s *Session) take(group []string) {
 	r := &s.Run
 	*r = Run{
 		Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(group), SessionID: r.SessionID, Entries: r.Entries,
-		Said: r.Said, HeldID: r.HeldID, Held: r.Held,
+		Said: r.Said, RetryID: r.RetryID, RetryAt: r.RetryAt,
 	}
 	if s.Config.Immediate {
 		r.Phase = Running

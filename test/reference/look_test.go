@@ -45,7 +45,7 @@ func (b *actual) picture() reference.Picture {
 		f.sentinel, f.partial, f.state = p.Get(ctx, k.Sentinel()), p.Get(ctx, k.Partial()), p.Get(ctx, k.State())
 		f.run, f.record = p.HGetAll(ctx, k.Run()), p.HGetAll(ctx, k.Record())
 		f.resume = p.HGetAll(ctx, k.Resume())
-		f.events = p.XRange(ctx, k.Events(), b.heard, "+")
+		f.events = p.XRange(ctx, k.Events(), b.lastEvent, "+")
 		f.ready, f.due = p.ZScore(ctx, rediskey.Ready, key), p.ZScore(ctx, rediskey.Due, key)
 		f.owned, f.sessions = p.ZScore(ctx, rediskey.Owned, key), p.ZScore(ctx, rediskey.Sessions, key)
 		f.listed = p.SIsMember(ctx, rediskey.AllQueues, rediskey.Queue(key))
@@ -60,7 +60,7 @@ func (b *actual) picture() reference.Picture {
 
 	p := reference.Picture{
 		"paused": fmt.Sprint(f.paused.Val() == 1),
-		"turn":   b.turnOf(run, f.sentinel.Val()),
+		"turn":   b.recordTurn(run, f.sentinel.Val()),
 		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, dropped %v", len(record) > 0, current, record["title"], record["title_by"],
 			settings(record["queue"]), b.list(record["dropped"])),
 		"resume":  b.resumeOf(f.resume.Val()),
@@ -206,7 +206,7 @@ func readTask(h map[string]string, start int64) task {
 	return t
 }
 
-func (b *actual) turnOf(run map[string]string, sentinel string) string {
+func (b *actual) recordTurn(run map[string]string, sentinel string) string {
 	fence := run["fence"]
 	phase := run["phase"]
 	if phase == "" || phase == "idle" {
@@ -313,7 +313,7 @@ func settings(text string) reference.Settings {
 func (b *actual) eventsOf(stream []redis.XMessage) string {
 	var told []string
 	for _, m := range stream {
-		b.heard = "(" + m.ID
+		b.lastEvent = "(" + m.ID
 		for _, field := range []string{"s", "e"} {
 			text, ok := m.Values[field].(string)
 			if !ok {

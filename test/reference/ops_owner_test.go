@@ -33,7 +33,7 @@ func claim(l *life, a, b, c int) step {
 				return reference.OK
 			}
 			if p.actual != nil {
-				l.holds[w] = p
+				l.claims[w] = p
 			}
 			return told(p.model.Turn)
 		},
@@ -42,25 +42,25 @@ func claim(l *life, a, b, c int) step {
 				_, err := l.actual.workers[w].Pop(l.actual.ctx, 1)
 				l.actual.must(err)
 			}
-			var answer string
-			p.actual, answer = l.actual.claim(w)
-			return answer
+			var result string
+			p.actual, result = l.actual.claim(w)
+			return result
 		},
 	})
 }
 
 // told is a turn of the real side, in the model's form.
-func told(t reference.Turn) string {
+func told(t reference.ClaimedTurn) string {
 	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
 }
 
 func promote(l *life, _, _, c int) step {
 	return l.move(c, "promotes", l.model.Promote, func(h *sq.Claim) string {
-		answer := word(h.Promote(l.actual.ctx))
-		if answer == reference.OK && h.SteerWaits() && !l.model.Config.Immediate {
-			answer += ", steer"
+		result := word(h.Promote(l.actual.ctx))
+		if result == reference.OK && h.SteerWaits() && !l.model.Config.Immediate {
+			result += ", steer"
 		}
-		return answer
+		return result
 	})
 }
 
@@ -74,11 +74,11 @@ func renew(l *life, _, _, c int) step {
 		if r.Requested != nil {
 			asked = word(r.Requested)
 		}
-		answer := fmt.Sprintf("asked %q, %d wait, steer %v", asked, r.Waiting, r.Steer)
+		result := fmt.Sprintf("asked %q, %d wait, steer %v", asked, r.Waiting, r.Steer)
 		if r.Decided.Question > 0 {
-			answer += fmt.Sprintf(", answered %d %s", r.Decided.Question, r.Decided.Decision)
+			result += fmt.Sprintf(", answered %d %s", r.Decided.Question, r.Decided.Decision)
 		}
-		return answer
+		return result
 	})
 }
 
@@ -97,7 +97,7 @@ func steer(l *life, _, _, c int) step {
 }
 
 // entries are what a turn writes: some of each kind.
-func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
+func (l *life) entries(h *reference.Claim, b int) (entries []reference.Entry) {
 	if b%4 == 3 {
 		return nil
 	}
@@ -111,21 +111,21 @@ func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
 	return append(entries, reference.Entry{Role: "assistant", Text: fmt.Sprint("re ", l.said), Turn: h.Turn.Number, Large: large})
 }
 
-func (l *life) some(h *reference.Hold) []reference.Entry {
+func (l *life) some(h *reference.Claim) []reference.Entry {
 	l.said++
 	return []reference.Entry{{Role: "assistant", Text: fmt.Sprint("part ", l.said), Turn: h.Turn.Number}}
 }
 
 func checkpoint(l *life, _, _, c int) step {
 	entries := l.some(l.holder(c).model)
-	return l.move(c, "checkpoints", func(h *reference.Hold) string { return l.model.Checkpoint(h, entries) },
+	return l.move(c, "checkpoints", func(h *reference.Claim) string { return l.model.Checkpoint(h, entries) },
 		func(h *sq.Claim) string { return word(h.Checkpoint(l.actual.ctx, entriesOf(entries, h.Turn().ID))) })
 }
 
 func emit(l *life, _, _, c int) step {
 	l.said++
 	text := fmt.Sprint("event ", l.said)
-	return l.move(c, "emits "+text, func(h *reference.Hold) string { return l.model.Emit(h, text) },
+	return l.move(c, "emits "+text, func(h *reference.Claim) string { return l.model.Emit(h, text) },
 		func(h *sq.Claim) string {
 			return word(h.Emit(l.actual.ctx, []session.Event{{Type: "text", Text: text}}))
 		})
@@ -136,7 +136,7 @@ func keep(l *life, a, _, c int) step {
 	if a%4 == 0 {
 		data = ""
 	}
-	return l.move(c, "keeps "+data, func(h *reference.Hold) string { return l.model.Keep(h, data) }, func(h *sq.Claim) string {
+	return l.move(c, "keeps "+data, func(h *reference.Claim) string { return l.model.StoreState(h, data) }, func(h *sq.Claim) string {
 		var raw []byte
 		if data != "" {
 			raw = []byte(data)
@@ -167,7 +167,7 @@ func withdraw(l *life, _, _, c int) step {
 
 func proposeTitle(l *life, a, _, c int) step {
 	title := fmt.Sprint("proposed ", a%3)
-	return l.moveOf(sender, c, "proposes a title", func(h *reference.Hold) string { // a courtesy: it is not repeated
+	return l.moveOf(sender, c, "proposes a title", func(h *reference.Claim) string { // a courtesy: it is not repeated
 		l.model.ProposeTitle(h, title)
 		return reference.OK
 	}, func(h *sq.Claim) string { return word(h.Title(l.actual.ctx, title)) })
@@ -180,7 +180,7 @@ func dismiss(l *life, a, b, c int) step {
 	}
 	n := a % len(p.model.Turn.Messages)
 	m := p.model.Turn.Messages[n]
-	return l.move(c, "dismisses "+m, func(h *reference.Hold) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Claim) string {
+	return l.move(c, "dismisses "+m, func(h *reference.Claim) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Claim) string {
 		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], session.StatusExpired, "too old"))
 	})
 }
@@ -202,12 +202,12 @@ func finish(l *life, a, b, c int) step {
 		e.Entries = l.entries(p.model, b)
 	}
 	e.Told = e.Status == "done" // as the worker does
-	return l.move(c, fmt.Sprintf("finishes: %+v", e), func(h *reference.Hold) string {
-		answer := l.model.Finish(h, e)
-		if answer == "next" {
-			answer += ": " + told(h.Turn)
+	return l.move(c, fmt.Sprintf("finishes: %+v", e), func(h *reference.Claim) string {
+		result := l.model.Finish(h, e)
+		if result == "next" {
+			result += ": " + told(h.Turn)
 		}
-		return answer
+		return result
 	}, func(h *sq.Claim) string { return l.actual.finish(h, e, p.model.Steered()) })
 }
 
@@ -217,7 +217,7 @@ func retryTurn(l *life, a, b, c int) step {
 		inherited = l.some(l.holder(c).model)
 	}
 	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
-		func(h *reference.Hold) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
+		func(h *reference.Claim) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
 		func(h *sq.Claim) string {
 			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, entriesOf(inherited, h.Turn().ID)...))
 		})
@@ -229,14 +229,14 @@ func requeue(l *life, _, b, c int) step {
 		done = l.some(l.holder(c).model)
 	}
 	return l.move(c, fmt.Sprintf("requeues with %v", done),
-		func(h *reference.Hold) string { return l.model.Requeue(h, "shutdown_timeout", done) },
+		func(h *reference.Claim) string { return l.model.Requeue(h, "shutdown_timeout", done) },
 		func(h *sq.Claim) string {
 			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", entriesOf(done, h.Turn().ID)...))
 		})
 }
 
 func mark(l *life, _, _, c int) step {
-	return l.moveOf(retrier, c, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Claim) string {
+	return l.moveOf(retrier, c, "is marked", func(h *reference.Claim) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Claim) string {
 		m := l.actual.workers[0].Mark(l.actual.ctx, []*sq.Claim{h}, "shutdown_timeout")[0]
 		if m.Starting {
 			return "starting"

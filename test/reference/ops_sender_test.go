@@ -70,7 +70,7 @@ func plain(l *life, a, b, c int) step {
 	}
 }
 
-func answer(l *life, a, b, c int) step {
+func decide(l *life, a, b, c int) step {
 	if l.model.Run.Question == 0 && c%4 > 0 {
 		return l.instead(a, b, c)
 	}
@@ -80,7 +80,7 @@ func answer(l *life, a, b, c int) step {
 	}
 	return l.faulty(c, sender, step{
 		fmt.Sprintf("answer %d: %s", n, d),
-		func() string { return l.model.Answer(n, string(d)) },
+		func() string { return l.model.Decide(n, string(d)) },
 		func() string {
 			q, err := l.actual.client.Decide(l.actual.ctx, key, n, d)
 			switch {

@@ -25,7 +25,7 @@ var (
 	}
 	ofOthers = []kind{
 		submit, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
-		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, answer,
+		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
 		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
 	}
@@ -62,7 +62,7 @@ func (l *life) resolve(o operation) step {
 	a, b, c := int(o[1]), int(o[2]), int(o[3])
 	switch h := l.holder(c); { // operations that would otherwise be too rare
 	case b%8 == 7 && l.model.Run.Question > 0:
-		return answer(l, a, b/8, c)
+		return decide(l, a, b/8, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
 		return days(l, a, b, c) // a session with only dead letters
 	case b%8 == 6 && h != nil && len(h.model.Steered()) > 0:
@@ -86,7 +86,7 @@ func (l *life) instead(a, b, c int) step {
 // only believes that it is the owner.
 func (l *life) holder(c int) *pair {
 	var owner, former *pair
-	for _, p := range l.holds {
+	for _, p := range l.claims {
 		switch {
 		case p == nil:
 		case l.model.Owns(p.model):
@@ -102,19 +102,19 @@ func (l *life) holder(c int) *pair {
 }
 
 // move is a step of an owner. A worker that has lost or released the session has no claim any more.
-func (l *life) move(c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Claim) string) step {
+func (l *life) move(c int, name string, model func(h *reference.Claim) string, actual func(h *sq.Claim) string) step {
 	return l.moveOf(owner, c, name, model, actual)
 }
 
-func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Claim) string) step {
+func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.Claim) string, actual func(h *sq.Claim) string) step {
 	p := l.holder(c)
 	h := p.model
 	name = fmt.Sprintf("worker %d (T%d): %s", h.Worker, h.Turn.Number, name)
-	over := func(answer string) string {
-		if answer == reference.Lost || answer == "released" {
-			l.holds[h.Worker] = nil
+	over := func(result string) string {
+		if result == reference.Lost || result == "released" {
+			l.claims[h.Worker] = nil
 		}
-		return answer
+		return result
 	}
 	return l.faulty(c, whose, step{name, func() string { return over(model(p.model)) }, func() string { return actual(p.actual) }})
 }

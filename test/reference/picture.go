@@ -91,7 +91,7 @@ func (s *Session) turn() string {
 		return fmt.Sprintf("idle after T%d", r.Fence)
 	}
 	question := ""
-	if r.Question > 0 && r.Answered != r.Question {
+	if r.Question > 0 && r.Decided != r.Question {
 		question = fmt.Sprintf(", asks %d", r.Question)
 	}
 	return fmt.Sprintf("T%d %s %s, %d entries, owned %v, asked %v %v %v, steer %v, nostart %v, rotated %q%s", r.Fence, r.Phase, r.SessionID,

@@ -107,20 +107,20 @@ type Run struct {
 	IDs       []string
 	SessionID string
 	Entries   int  // written to that session id; it only rises
-	Begun     bool // its owner has been heard
+	Begun     bool // its owner has called since
 	Announced bool // its start is among the events
 
 	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting
 	Question                         int  // its agent's open question; 0: none
 	LastAsked                        int  // the turn's last question, 0: it had none
-	Answered                         int  // the last question with a decision
+	Decided                          int  // the last question with a decision
 	Decision                         string
 
 	Said    Settings // its owner's
 	Rotated string   // the session id that the next turn takes
-	HeldID  string   // the message that waits after a failure
-	Held    int64    // until then
+	RetryID string   // the message that waits after a failure
+	RetryAt int64    // until then
 }
 
 // Record is what is stored of a session while nothing runs.

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Hold is a worker's claim, for as long as the worker believes in it. It counts only with the
+// Claim is a worker's claim, for as long as the worker believes in it. It counts only with the
 // sentinel and for the running turn.
-type Hold struct {
+type Claim struct {
 	Worker int
 	token  int
-	Turn   Turn
+	Turn   ClaimedTurn
 
 	parts     []string // the turn's messages, those that were steered in last
 	announced bool
 }
 
-// Turn is what a worker receives when it has taken a turn.
-type Turn struct {
+// ClaimedTurn is what a worker receives when it has taken a turn.
+type ClaimedTurn struct {
 	Number    int
 	SessionID string
 	Messages  []string
@@ -32,19 +32,19 @@ type Turn struct {
 	noted int
 }
 
-// Claim takes the sentinel and the next turn, or returns nil. It first settles the turn of a dead
+// Claim takes the sentinel and the next turn, or returns nil. It first recovers the turn of a dead
 // owner, even if nothing can be taken then. again is not 0 if the session must be claimed again at
 // that time, in ms: see [Session.Again].
-func (s *Session) Claim(worker int) (h *Hold, again int64) {
+func (s *Session) Claim(worker int) (h *Claim, again int64) {
 	if s.Owner != 0 || s.Paused {
 		return nil, 0
 	}
-	settled := s.Run.Phase != Idle || s.dueNow()
-	s.settle()
+	recovers := s.Run.Phase != Idle || s.dueNow()
+	s.recoverDead()
 	s.joinDue()
 	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
-		// First it settles a dead owner's turn and what is due. The next claim then continues.
-		if settled {
+		// First it recovers a dead owner's turn and what is due. The next claim then continues.
+		if recovers {
 			return nil, s.nextAt()
 		}
 		s.archiveLong()
@@ -63,7 +63,7 @@ func (s *Session) Claim(worker int) (h *Hold, again int64) {
 	s.take(group)
 	s.Run.Said = s.Config.Workers[worker]
 	s.used()
-	h = &Hold{Worker: worker, token: s.Owner}
+	h = &Claim{Worker: worker, token: s.Owner}
 	h.Turn = s.told()
 	h.Turn.Reset, h.parts = reset, slices.Clone(group)
 	if s.Resume.Pending {
@@ -94,18 +94,18 @@ func (s *Session) begin() (reset string) {
 }
 
 // told is what the worker receives for the turn that it has just taken.
-func (s *Session) told() Turn {
+func (s *Session) told() ClaimedTurn {
 	head := s.Messages[s.Run.IDs[0]]
 	dropped, omitted := s.newestNotes()
-	return Turn{
+	return ClaimedTurn{
 		Number: s.Run.Fence, SessionID: s.Run.SessionID, Messages: slices.Clone(s.Run.IDs),
 		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: dropped, Omitted: omitted,
 		Again: head.Redelivered, noted: s.noted,
 	}
 }
 
-// Owns reports whether the hold has the sentinel and its turn is the running one.
-func (s *Session) Owns(h *Hold) bool { return s.Owner == h.token && s.Run.Fence == h.Turn.Number }
+// Owns reports whether the claim has the sentinel and its turn is the running one.
+func (s *Session) Owns(h *Claim) bool { return s.Owner == h.token && s.Run.Fence == h.Turn.Number }
 
 // Asked is what was requested of the running turn: stop, rollback, interrupt or nothing, the
 // strongest first.
@@ -128,7 +128,7 @@ const (
 )
 
 // Promote moves a turn from starting to running, unless its end was requested.
-func (s *Session) Promote(h *Hold) string {
+func (s *Session) Promote(h *Claim) string {
 	switch {
 	case s.Config.Immediate:
 		return OK
@@ -147,22 +147,22 @@ func (s *Session) Promote(h *Hold) string {
 }
 
 // Renew extends the sentinel and returns what the owner may have missed.
-func (s *Session) Renew(h *Hold) string {
+func (s *Session) Renew(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
 	}
 	s.Run.Begun = true
 	s.Index.Owned = true
-	answer := fmt.Sprintf("asked %q, %d wait, steer %v", s.Asked(), len(s.Line), s.Run.Steer)
-	if s.Run.Answered > 0 {
-		answer += fmt.Sprintf(", answered %d %s", s.Run.Answered, s.Run.Decision)
+	result := fmt.Sprintf("asked %q, %d wait, steer %v", s.Asked(), len(s.Line), s.Run.Steer)
+	if s.Run.Decided > 0 {
+		result += fmt.Sprintf(", answered %d %s", s.Run.Decided, s.Run.Decision)
 	}
-	return answer
+	return result
 }
 
 // Steer makes the steered messages part of the turn, in the order of the line and as many as there
 // is room for, unless the turn must end. It returns those that the owner does not know yet.
-func (s *Session) Steer(h *Hold) string {
+func (s *Session) Steer(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
 	}
@@ -183,7 +183,7 @@ func (s *Session) Steer(h *Hold) string {
 }
 
 // Checkpoint stores what the turn has done so far.
-func (s *Session) Checkpoint(h *Hold, entries []Entry) string {
+func (s *Session) Checkpoint(h *Claim, entries []Entry) string {
 	if !s.Owns(h) {
 		return Lost
 	}
@@ -193,7 +193,7 @@ func (s *Session) Checkpoint(h *Hold, entries []Entry) string {
 }
 
 // Emit appends an event, after the turn's start if that has no event yet.
-func (s *Session) Emit(h *Hold, text string) string {
+func (s *Session) Emit(h *Claim, text string) string {
 	start := h.start()
 	if !s.Owns(h) {
 		return Lost
@@ -207,7 +207,7 @@ func (s *Session) Emit(h *Hold, text string) string {
 }
 
 // start is the event of the turn's start, on the first call.
-func (h *Hold) start() string {
+func (h *Claim) start() string {
 	if h.announced {
 		return ""
 	}
@@ -220,10 +220,10 @@ func started(turn int, sessionID string, messages []string) string {
 }
 
 // Steered are the messages of the turn that joined it while it ran.
-func (h *Hold) Steered() []string { return h.parts[len(h.Turn.Messages):] }
+func (h *Claim) Steered() []string { return h.parts[len(h.Turn.Messages):] }
 
-// Keep stores the agent's state. "" deletes it.
-func (s *Session) Keep(h *Hold, data string) string {
+// StoreState stores the agent's state. "" deletes it.
+func (s *Session) StoreState(h *Claim, data string) string {
 	if !s.Owns(h) {
 		return Lost
 	}
@@ -232,7 +232,7 @@ func (s *Session) Keep(h *Hold, data string) string {
 }
 
 // Ask stores the agent's question. Its number is one that the session never had.
-func (s *Session) Ask(h *Hold) string {
+func (s *Session) Ask(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
 	}
@@ -243,12 +243,12 @@ func (s *Session) Ask(h *Hold) string {
 }
 
 // Withdraw ends the question, and returns the decision that came before.
-func (s *Session) Withdraw(h *Hold) string {
+func (s *Session) Withdraw(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
 	}
 	s.Run.Question = 0
-	if s.Run.LastAsked != 0 && s.Run.Answered == s.Run.LastAsked {
+	if s.Run.LastAsked != 0 && s.Run.Decided == s.Run.LastAsked {
 		return OK + " " + s.Run.Decision
 	}
 	return OK + " "
@@ -257,27 +257,27 @@ func (s *Session) Withdraw(h *Hold) string {
 // justAsked is how long a decision without a number may be meant for the question before, ms.
 const justAsked = 3000
 
-// Answer is the user's decision on the question with that number. 0: the question that the user
+// Decide records the user's decision on the question with that number. 0: the question that the user
 // sees, unless it may still be another.
-func (s *Session) Answer(number int, decision string) string {
+func (s *Session) Decide(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
 	case s.Owner == 0 || asked == 0:
 		return "no question is open"
 	case number != 0 && number != asked:
 		return fmt.Sprintf("another question is open: %d", asked)
-	case s.Run.Answered == asked:
+	case s.Run.Decided == asked:
 		return "the question was decided before"
 	case number == 0 && asked > 1 && s.Now-s.asked.at < justAsked:
 		return fmt.Sprintf("the question was asked just now: %d", asked)
 	}
-	s.Run.Answered, s.Run.Decision = asked, decision
+	s.Run.Decided, s.Run.Decision = asked, decision
 	return fmt.Sprintf("ok %d", asked)
 }
 
 // ProposeTitle sets the agent's title. A user's stays, and a turn whose conversation was replaced
 // cannot set a title in the new one.
-func (s *Session) ProposeTitle(h *Hold, title string) {
+func (s *Session) ProposeTitle(h *Claim, title string) {
 	if s.Owns(h) && s.TitleBy != "user" && s.Run.Rotated == "" {
 		s.Title, s.TitleBy = title, "agent"
 		s.used()
@@ -285,7 +285,7 @@ func (s *Session) ProposeTitle(h *Hold, title string) {
 }
 
 // Dismiss archives one of several messages of the turn, which continues without it.
-func (s *Session) Dismiss(h *Hold, id, why string) string {
+func (s *Session) Dismiss(h *Claim, id, why string) string {
 	if !s.Owns(h) {
 		return Lost
 	}
@@ -300,7 +300,7 @@ func (s *Session) Dismiss(h *Hold, id, why string) string {
 
 // Past is what came before the turn: the transcript, what an earlier run of the same message had
 // done, and the texts of dropped messages, as far as they still exist.
-func (s *Session) Past(h *Hold) string {
+func (s *Session) Past(h *Claim) string {
 	partial := ""
 	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {
 		partial = ", partial of " + label(p.Turn)
