@@ -25,7 +25,6 @@ func cancelled() acpsdk.RequestPermissionResponse {
 // permission decides by the policy. Only the kinds of the agent's options count. If none fits, the
 // response is that the question was cancelled.
 func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.RequestPermissionResponse {
-	config := t.process.agent.config
 	name := p.Tool.ToolKind
 	if p.Tool.Title != nil {
 		name = cmp.Or(*p.Tool.Title, name)
@@ -34,7 +33,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 		t.locked(func() { name = t.tools.asks(p.Tool) })
 	}
 	var decision agent.Decision
-	switch config.Permissions {
+	switch t.config.Permissions {
 	case Allow:
 		decision.Allowed = true
 	case AskUser:
@@ -53,7 +52,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 		why = "the agent offered no way to permit it"
 	}
 	t.locked(func() { t.tools.decided(p.Tool.ID, why) })
-	if unasked := config.Permissions == Deny || decision.Allowed; p.Tool.ID == "" && why != "" && unasked {
+	if unasked := t.config.Permissions == Deny || decision.Allowed; p.Tool.ID == "" && why != "" && unasked {
 		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
 	}
 	if !ok {

@@ -23,7 +23,8 @@ import (
 type process struct {
 	*command.Command
 	*conn
-	agent  *Agent
+	config Config
+	env    command.Env
 	logger *slog.Logger
 	reader sync.WaitGroup
 
@@ -66,7 +67,7 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), agent: a, logger: logger}
+	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), config: a.config, env: a.env, logger: logger}
 	out := paced.New(c.Stdout, c.Done())
 	p.hurry = out.Hurry
 	p.reader.Go(func() { p.read(out) })
@@ -127,8 +128,8 @@ func (p *process) died(ctx context.Context) error {
 // quit ends the process within the grace, or at once when the session is lost, because its next
 // owner does not wait. The error is how it ended.
 func (p *process) quit(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { p.End(ctx, p.agent.config.Grace) })()
-	p.Interrupt(p.agent.config.Grace)
+	defer context.AfterFunc(ctx, func() { p.End(ctx, p.config.Grace) })()
+	p.Interrupt(p.config.Grace)
 	return p.gone()
 }
 
@@ -136,7 +137,7 @@ var errNoResponse = errors.New("no response")
 
 // call sends a request and waits for its response, no longer than Config.Start.
 func (p *process) call(ctx context.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.agent.config.Start, errNoResponse)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Start, errNoResponse)
 	defer cancel()
 	return p.callFor(ctx, method, params, result)
 }
@@ -151,7 +152,7 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 	case got = <-responses:
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), errNoResponse) {
-			return agent.Retryable(fmt.Errorf("the agent did not respond to %s within %s", method, p.agent.config.Start))
+			return agent.Retryable(fmt.Errorf("the agent did not respond to %s within %s", method, p.config.Start))
 		}
 		return command.Interrupted(ctx)
 	case <-p.closed:
@@ -172,14 +173,13 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 
 // initialize agrees on the protocol.
 func (p *process) initialize(ctx context.Context) error {
-	config := p.agent.config
 	var self initialized
 	err := p.call(ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
 		ClientInfo:      &acpsdk.Implementation{Name: "turnstile", Version: version.String()},
 		ClientCapabilities: acpsdk.ClientCapabilities{
-			Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: config.Files, WriteTextFile: config.Files},
-			Terminal: config.Terminal,
+			Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: p.config.Files, WriteTextFile: p.config.Files},
+			Terminal: p.config.Terminal,
 		},
 	}, &self)
 	if err != nil {

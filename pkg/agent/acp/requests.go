@@ -102,19 +102,18 @@ func (t *turn) requested(id json.RawMessage, method string, params json.RawMessa
 
 // carryOut carries out a request.
 func (t *turn) carryOut(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
-	config := t.process.agent.config
 	switch {
 	case method == acpsdk.ClientMethodSessionRequestPermission:
 		return responseTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
-	case method == acpsdk.ClientMethodFsReadTextFile && config.Files:
+	case method == acpsdk.ClientMethodFsReadTextFile && t.config.Files:
 		return responseTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) {
 			return t.file(ctx, func() (any, error) { return readFile(ctx, t.dir, p) })
 		})
-	case method == acpsdk.ClientMethodFsWriteTextFile && config.Files:
+	case method == acpsdk.ClientMethodFsWriteTextFile && t.config.Files:
 		return responseTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) {
 			return t.file(ctx, func() (any, error) { return writeFile(t.dir, p) })
 		})
-	case !strings.HasPrefix(method, "terminal/") || !config.Terminal:
+	case !strings.HasPrefix(method, "terminal/") || !t.config.Terminal:
 	case method == acpsdk.ClientMethodTerminalCreate:
 		return responseTo(params, func(p acpsdk.CreateTerminalRequest) (any, error) { return t.createTerminal(p) })
 	default:

@@ -80,7 +80,7 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 	if err != nil {
 		return nil, refuse(codeNotFound, "%v (no shell runs it: the command is a program, its arguments are apart)", err)
 	}
-	env := t.process.agent.env.ForSession(os.Environ(), t.session)
+	env := t.env.ForSession(os.Environ(), t.session)
 	for _, v := range p.Env {
 		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, v.Name+"=") })
 		env = append(env, v.Name+"="+v.Value)

@@ -217,7 +217,7 @@ func (t *turn) finish(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		t.tools.end("")
-	case ctx.Err() == nil && !t.warm.process.ended():
+	case ctx.Err() == nil && !t.process.ended():
 		t.tools.end("the turn ended before this did")
 	default: // the tools were interrupted, and the transcript must say so
 		t.tools.flush()

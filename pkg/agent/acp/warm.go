@@ -161,7 +161,7 @@ func (w *warm) talked() {
 	w.logger.Warn("the agent wrote too much between two turns and is ended: the session's next turn starts another",
 		"most_mib", command.MaxResting>>20)
 	w.fail(command.ErrTalked)
-	w.Interrupt(w.agent.config.Grace)
+	w.Interrupt(w.config.Grace)
 }
 
 // Ended reports whether the agent can run no further turn.
@@ -172,7 +172,7 @@ func (w *warm) interrupted(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	w.stop = time.Now().Add(w.agent.config.Grace)
+	w.stop = time.Now().Add(w.config.Grace)
 	if errors.Is(context.Cause(ctx), agent.ErrLeaseLost) {
 		w.stop = time.Now()
 	}
@@ -183,7 +183,7 @@ func (w *warm) interrupted(ctx context.Context) {
 
 // Close ends the process. It has what is left of an interrupt's grace.
 func (w *warm) Close() error {
-	grace := w.agent.config.Grace
+	grace := w.config.Grace
 	if !w.stop.IsZero() {
 		grace = max(time.Until(w.stop), 0)
 	}
