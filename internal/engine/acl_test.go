@@ -17,7 +17,7 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestB71_TitleOfTheAgent", "TestB75_RetryRunsAgain", "TestB75_B76_UndoRace",
 		"TestB77_RotationKeepsTheLock", "TestB81_StaleMessages", "TestB82_DuplicateDelivery", "TestTurnShare",
 		"TestTheWorkerWithTheWarmAgentClaimsFirst", "TestRetryAtTheHeadOfTheLine",
-		"TestArchivedAfterMaxAttempts", "TestB24_Suspended", "TestResumedTurnGoesOn", "TestDrainHandsOver",
+		"TestArchivedAfterMaxAttempts", "TestB24_ASuspendedSessionBeginsAnew", "TestResumedTurnGoesOn", "TestDrainHandsOver",
 		"TestB36_EveryRunningTurnIsMarked", "TestB38_MarkedBeforeTheInterrupt", "TestB64_SurvivesKill",
 		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsArchived", "TestMaintenance",
 	)

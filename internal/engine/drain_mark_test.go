@@ -23,7 +23,7 @@ func TestB36_EveryRunningTurnIsMarked(t *testing.T) {
 	testMarks(newRig(t), engine.ReasonShutdown, resume.ReasonShutdown)
 }
 
-func TestB37_Restarting(t *testing.T) {
+func TestB37_ARestartMarksWithItsReason(t *testing.T) {
 	t.Parallel()
 	testMarks(newRig(t), engine.ReasonRestart, resume.ReasonRestart)
 }
@@ -219,7 +219,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 }
 
 // The notice comes once, also if the turn is then interrupted and resumed on another worker.
-func TestB42_Banner(t *testing.T) {
+func TestB42_ADrainTellsEachActiveSessionOnce(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[engine.Reason]string{engine.ReasonShutdown: "shutting down", engine.ReasonRestart: "restarting"} {
 		t.Run(string(reason), func(t *testing.T) {

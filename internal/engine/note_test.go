@@ -11,7 +11,7 @@ import (
 
 // The text that an agent reads in a turn.
 
-func TestB31_Layout(t *testing.T) {
+func TestB31_TheNoteStandsAboveTheText(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(r *rig){
 		"drained": func(r *rig) { r.interruptTurn("m1", engine.ReasonRestart, "half") },

@@ -139,7 +139,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 	}
 }
 
-func TestB24_Suspended(t *testing.T) {
+func TestB24_ASuspendedSessionBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
@@ -157,7 +157,7 @@ func TestB24_Suspended(t *testing.T) {
 	expect.Equal(t, "suspensions", w.Recovered().Suspended, 1)
 }
 
-func TestB25_Both(t *testing.T) {
+func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
@@ -277,7 +277,7 @@ func TestB43_ThirdIsACrash(t *testing.T) {
 	r.begunAnew(s.next(t, "m2"), a.SessionID)
 }
 
-func TestB45_FinishedTurn(t *testing.T) {
+func TestB45_AFinishedTurnClearsTheMarkAndItsCounter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")

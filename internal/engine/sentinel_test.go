@@ -208,7 +208,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	expect.List(t, "turns", r.starts(r.key), "m1")
 }
 
-func TestB09_StopWhileStarting(t *testing.T) {
+func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]redistest.Match{"history": history, "promote": promoting} {
 		t.Run(name, func(t *testing.T) {

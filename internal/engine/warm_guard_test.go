@@ -36,7 +36,7 @@ func TestB48_RebaseForAnotherTranscript(t *testing.T) {
 	}
 }
 
-func TestB49_Rebase(t *testing.T) {
+func TestB49_OwnEntriesRaiseTheCount(t *testing.T) {
 	t.Parallel()
 	s := seen{"a", 0}
 	for n := int64(2); n <= 10; n += 2 {

@@ -76,7 +76,7 @@ func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
 	r.turn(s, "m6", 3) // 2 was busy
 }
 
-func TestB47_Entry(t *testing.T) {
+func TestB47_AWarmAgentKeepsItsSignatureAndCount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newWarmStage()

@@ -186,7 +186,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	}
 }
 
-func TestB09_StopWhileStarting(t *testing.T) {
+func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")

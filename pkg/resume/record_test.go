@@ -10,10 +10,10 @@ import (
 	"turnstile/test/redistest"
 )
 
-func TestB11_Defaults(t *testing.T) {
+func TestB11_AnAbsentRecordReadsAsNoMark(t *testing.T) {
 	t.Parallel()
 	expect.Equal(t, "never heard of", read(t, redistest.New(t)), resume.Record{})
-	expect.Equal(t, "never cut off", read(t, known(t)), resume.Record{})
+	expect.Equal(t, "never interrupted", read(t, known(t)), resume.Record{})
 }
 
 func TestB12_RoundTrip(t *testing.T) {
@@ -35,7 +35,7 @@ func TestB12_RoundTrip(t *testing.T) {
 	expect.Equal(t, "record", got, resume.Record{Pending: true, Reason: "the moon", Interruptions: 2, Fence: 1795227266293, Suspended: true})
 }
 
-func TestB13_Legacy(t *testing.T) {
+func TestB13_MissingFieldsReadAsDefaults(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	record(t, rdb, "pending", "1")

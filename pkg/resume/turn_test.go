@@ -99,7 +99,7 @@ func TestB23_ReadingDoesNotClear(t *testing.T) {
 	expect.Equal(t, "after the turn", read(t, q.rdb), resume.Record{})
 }
 
-func TestB24_Suspended(t *testing.T) {
+func TestB24_ASuspendedSessionBeginsAnew(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	id := q.sessionID()
@@ -108,7 +108,7 @@ func TestB24_Suspended(t *testing.T) {
 	begunAnew(t, q, id)
 }
 
-func TestB25_Both(t *testing.T) {
+func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	id := q.sessionID()
@@ -181,7 +181,7 @@ func TestB44_OneCounter(t *testing.T) {
 	}
 }
 
-func TestB45_FinishedTurn(t *testing.T) {
+func TestB45_AFinishedTurnClearsTheMarkAndItsCounter(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.say("next")

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-func TestChoose(t *testing.T) {
+func TestThePermissionOptionFitsTheDecision(t *testing.T) {
 	t.Parallel()
 	option := func(kind string) acpsdk.PermissionOption {
 		return acpsdk.PermissionOption{Kind: acpsdk.PermissionOptionKind(kind), OptionId: acpsdk.PermissionOptionId("id-" + kind)}
@@ -69,7 +69,7 @@ func selected(id string) string {
 	return `{"result":{"outcome":{"optionId":"` + id + `","outcome":"selected"}}}` + "\n"
 }
 
-func TestPolicies(t *testing.T) {
+func TestAPolicyDecidesOrAsks(t *testing.T) {
 	t.Parallel()
 	var question agent.Question
 	ask := func(a agent.Decision, err error) agent.Ask {

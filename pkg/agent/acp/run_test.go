@@ -113,7 +113,7 @@ tool_end c the turn ended before this did`
 	}
 }
 
-func TestEndings(t *testing.T) {
+func TestATurnEndsAsTheAgentSays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lines     string
@@ -227,7 +227,7 @@ func TestAnAgentThatAnswersAndDies(t *testing.T) {
 	failed(t, err, true, "the agent ended between two turns: exit status 4")
 }
 
-func TestStarts(t *testing.T) {
+func TestAFailedStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args      string

@@ -178,8 +178,8 @@ func (g *rig) scrub(t *testing.T, name string) {
 	}
 }
 
-// TestReal runs the turns of a real program's session.
-func TestReal(t *testing.T) {
+// TestARealProgramsSession runs the turns of a real program's session.
+func TestARealProgramsSession(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
 		t.Run(string(r.kind), func(t *testing.T) {

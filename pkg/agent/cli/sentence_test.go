@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSentence(t *testing.T) {
+func TestAnErrorBecomesASentence(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"  plain\n": "plain",

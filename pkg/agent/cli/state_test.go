@@ -6,7 +6,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-func TestSince(t *testing.T) {
+func TestUsageSinceATotal(t *testing.T) {
 	t.Parallel()
 	total := session.Usage{Model: "m", InputTokens: 10, CachedTokens: 4, OutputTokens: 3, CostUSD: 2}
 	if got := since(total, session.Usage{InputTokens: 8, CachedTokens: 4, OutputTokens: 1, CostUSD: 0.5}); got != (session.Usage{Model: "m", InputTokens: 2, OutputTokens: 2, CostUSD: 1.5}) {

@@ -237,7 +237,7 @@ func TestInterruptedWhileAsking(t *testing.T) {
 	r.requests(0)
 }
 
-func TestSleep(t *testing.T) {
+func TestASleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := sleep(ctx, time.Millisecond); err != nil {

@@ -177,7 +177,7 @@ func TestToolRounds(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
+func TestHowAReplyEndsDecidesTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		steps []modelserver.Step
