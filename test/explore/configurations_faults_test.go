@@ -155,7 +155,7 @@ func noteOfAnother(v explore.View) string {
 			of, id, _ := strings.Cut(strings.TrimPrefix(f, "started "), " ")
 			return strings.HasPrefix(f, "started ") && of != turn && id == conversation
 		}) {
-			return "note: turn " + turn + " is told that one was cut off, and none of its conversation was"
+			return "note: turn " + turn + " is told that one was interrupted, and none of its conversation was"
 		}
 	}
 	return ""

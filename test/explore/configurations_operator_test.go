@@ -82,7 +82,7 @@ func cleaningOnes() []configuration {
 			Without:   []string{"leftover", "index"},
 			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners(), lazily(finder())),
 		}),
-		clean("forgotten-submit", "the same of Submit, and its sender dies before the ring", explore.Configuration{
+		clean("forgotten-submit", "the same of Submit, and its sender dies before it notifies", explore.Configuration{
 			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1,
 			Processes: with(list(late(returning()), working("worker1", behaviour{})), timers(), cleaners()),
 		}),

@@ -58,7 +58,7 @@ func plainOnes() []configuration {
 			}}, working("worker1", behaviour{makesWay: true}), working("worker2", behaviour{makesWay: true})),
 		}},
 		{Configuration: explore.Configuration{
-			Name: "plain-sender", Purpose: "messages without a ring are found by the sweep, also where it comes in between",
+			Name: "plain-sender", Purpose: "messages without a notify are found by the sweep, even when it runs between two of them",
 			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 2,
 			Processes: with(list(plainSender("plain", "m1", "m2"), working("worker1", behaviour{}), sweeper()), lazily(reaper(), duer())),
 		}},

@@ -58,7 +58,7 @@ func deploy(t *testing.T, from, to version) {
 	// The log's words of the version before, and of this one.
 	given := strings.Count(log, `"msg":"turn given back"`) + strings.Count(log, `"status":"requeued"`)
 	if given == 0 {
-		t.Errorf("the %s was drained, and no turn was cut off", leaving[1].name)
+		t.Errorf("the %s was drained, and no turn was interrupted", leaving[1].name)
 	}
 
 	for i, finish := range senders {

@@ -130,7 +130,7 @@ func situations() []situation {
 			runs: []string{"now"},
 		},
 		{
-			name: "a turn that was cut off, with a mark and a partial",
+			name: "a turn that was interrupted, with a mark and a partial",
 			prepare: func(r *records) {
 				r.says("now")
 				h := r.start()
