@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/bench/internal/lab"
 )
 
 const contenders = 16
@@ -21,17 +23,17 @@ type contention struct {
 	overtakings int
 }
 
-// turn is one hold of the contended lock. Redis answered its first command at answered, so it knew
-// of the request then.
-type turn struct {
+// acquisition is one hold of the contended lock. Redis answered its first command at answered, so
+// it knew of the request then.
+type acquisition struct {
 	goroutine               int
 	asked, answered, gotten time.Time
 }
 
-type turnKey struct{}
+type acquisitionKey struct{}
 
-// watch counts the commands that a client sends, and records when Redis answered a turn's first
-// one.
+// watch counts the commands that a client sends, and records when Redis answered the first one of
+// an acquisition.
 type watch struct{ commands atomic.Int64 }
 
 func (w *watch) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -40,7 +42,7 @@ func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		w.commands.Add(1)
 		err := next(ctx, cmd)
-		if t, ok := ctx.Value(turnKey{}).(*turn); ok && t.answered.IsZero() {
+		if t, ok := ctx.Value(acquisitionKey{}).(*acquisition); ok && t.answered.IsZero() {
 			t.answered = time.Now()
 		}
 		return err
@@ -54,8 +56,8 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-func measureContention(ctx context.Context, s *server, build maker, length, hold time.Duration) (contention, error) {
-	client := s.client()
+func measureContention(ctx context.Context, s *lab.Server, build maker, length, hold time.Duration) (contention, error) {
+	client := s.Client()
 	defer func() { _ = client.Close() }()
 	w := &watch{}
 	client.AddHook(w)
@@ -68,47 +70,47 @@ func measureContention(ctx context.Context, s *server, build maker, length, hold
 		return contention{}, err
 	}
 	w.commands.Store(0)
-	turns, err := contend(ctx, l, length, hold)
+	acquisitions, err := contend(ctx, l, length, hold)
 	if err != nil {
 		return contention{}, err
 	}
 	c := contention{
-		commands:    float64(w.commands.Load()) / float64(len(turns)),
-		overtakings: overtakings(turns),
+		commands:    float64(w.commands.Load()) / float64(len(acquisitions)),
+		overtakings: overtakings(acquisitions),
 	}
 	between := 0
 	var waits []time.Duration
-	for i, t := range turns {
+	for i, t := range acquisitions {
 		waits = append(waits, t.gotten.Sub(t.asked))
-		if i > 0 && turns[i-1].goroutine != t.goroutine {
+		if i > 0 && acquisitions[i-1].goroutine != t.goroutine {
 			between++
 		}
 	}
 	slices.Sort(waits)
-	c.handoffs = float64(between) / turns[len(turns)-1].gotten.Sub(turns[0].gotten).Seconds()
+	c.handoffs = float64(between) / acquisitions[len(acquisitions)-1].gotten.Sub(acquisitions[0].gotten).Seconds()
 	c.p50, c.p99, c.max = waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1]
 	return c, nil
 }
 
-// contend makes all contenders want one key for a while and returns the turns in the order of the
-// holds.
-func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*turn, error) {
+// contend makes all contenders want one key for a while. It returns the acquisitions in
+// their order.
+func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*acquisition, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var turns []*turn // only the lock under test guards it
+	var acquisitions []*acquisition // only the lock under test guards it
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i := range contenders {
 		wg.Go(func() {
 			for time.Since(start) < length && ctx.Err() == nil {
-				t := &turn{goroutine: i, asked: time.Now()}
-				release, err := l.wait(context.WithValue(ctx, turnKey{}, t), "contended")
+				t := &acquisition{goroutine: i, asked: time.Now()}
+				release, err := l.wait(context.WithValue(ctx, acquisitionKey{}, t), "contended")
 				if err != nil {
 					cancel(err)
 					return
 				}
 				t.gotten = time.Now()
-				turns = append(turns, t)
+				acquisitions = append(acquisitions, t)
 				time.Sleep(hold)
 				if err := release(); err != nil {
 					cancel(err)
@@ -118,15 +120,15 @@ func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*turn
 		})
 	}
 	wg.Wait()
-	return turns, context.Cause(ctx)
+	return acquisitions, context.Cause(ctx)
 }
 
-// overtakings counts the turns that came before one whose request Redis had answered before their
+// overtakings counts the acquisitions that came before one whose request Redis had answered before their
 // own began.
-func overtakings(turns []*turn) int {
+func overtakings(acquisitions []*acquisition) int {
 	n := 0
-	var earliest time.Time // among the turns that came later
-	for _, t := range slices.Backward(turns) {
+	var earliest time.Time // among the acquisitions that came later
+	for _, t := range slices.Backward(acquisitions) {
 		if !earliest.IsZero() && earliest.Before(t.asked) {
 			n++
 		}

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"text/tabwriter"
 	"time"
+
+	"turnstile/bench/internal/lab"
 )
 
 func main() {
@@ -33,11 +35,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, rounds int, length, contended, hold time.Duration) error {
-	s, err := startServer(ctx)
+	s, err := lab.StartServer(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.stop()
+	defer s.Stop()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tlockguard\tredislock\tratio\treach")
 

@@ -7,13 +7,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"turnstile/bench/internal/lab"
 )
 
 // compare measures both libraries alternately and returns the medians.
-func compare(ctx context.Context, s *server, rounds int, measure func(context.Context, locker) (float64, error)) (float64, float64, error) {
+func compare(ctx context.Context, s *lab.Server, rounds int, measure func(context.Context, locker) (float64, error)) (float64, float64, error) {
 	var lockers []locker
 	for _, build := range []maker{newOurs, newTheirs} {
-		client := s.client()
+		client := s.Client()
 		defer func() { _ = client.Close() }()
 		l, err := build(client)
 		if err != nil {

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisserver"
 )
 
 // poolSize is how many connections a client may have: more than the 50 slots of the comparisons
@@ -20,43 +21,43 @@ const poolSize = 100
 // Server is a redis-server of the benchmark's own, without persistence, otherwise with the settings
 // of docker-compose.yml.
 type Server struct {
-	addr string
-	dir  string
-	cmd  *exec.Cmd
+	addr   string
+	dir    string
+	server *redisserver.Server
 }
 
-// StartServer starts a redis-server on a free port. It ends with ctx.
+// startTimeout is how long a redis-server may take until it serves.
+const startTimeout = 10 * time.Second
+
+// StartServer starts a redis-server on a free port. It ends with this process, or by Stop.
 func StartServer(ctx context.Context) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-bench-")
 	if err != nil {
 		return nil, err
 	}
+	addr, err := freeAddr(ctx)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	args := append(redisserver.Args(dir, addr.Port),
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	s, err := redisserver.Launch(ctx, dir, addr.Port, "", args)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	return &Server{addr: addr.String(), dir: dir, server: s}, nil
+}
+
+func freeAddr(ctx context.Context) (*net.TCPAddr, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = l.Close()
-	s := &Server{addr: addr, dir: dir}
-	s.cmd = exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir,
-		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
-	if err := s.cmd.Start(); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("start redis-server: %w", err)
-	}
-	rdb := s.Client()
-	defer rdb.Close()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if err = rdb.Ping(ctx).Err(); err == nil {
-			return s, nil
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			s.Stop()
-			return nil, fmt.Errorf("redis-server does not answer: %w", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
 // Addr is the server's HOST:PORT.
@@ -79,7 +80,6 @@ func (s *Server) Clear(ctx context.Context) error {
 
 // Stop kills the server.
 func (s *Server) Stop() {
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.server.Kill()
 	_ = os.RemoveAll(s.dir)
 }
