@@ -161,7 +161,7 @@ func (q *questions) await(number int) <-chan session.Decision {
 	return decided
 }
 
-// apply applies a user's decision. Only the first on a question counts, since renewals repeat it.
+// apply handles a user's decision. Only the first on a question counts, since renewals repeat it.
 func (q *questions) apply(r protocol.Decided) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

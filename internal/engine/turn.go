@@ -104,7 +104,7 @@ func (t *turnRun) run() (more bool, err error) {
 	return t.writeEnd(result, err)
 }
 
-// apply applies what a signal or a renewal brings for this turn.
+// apply handles what a signal or a renewal brings for this turn.
 func (t *turnRun) apply(request error, steer bool, d protocol.Decided) {
 	switch {
 	case request != nil:
