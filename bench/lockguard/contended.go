@@ -123,8 +123,8 @@ func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*acqu
 	return acquisitions, context.Cause(ctx)
 }
 
-// overtakings counts the acquisitions that came before one whose request Redis had answered before their
-// own began.
+// overtakings counts the acquisitions that came before one whose request Redis had answered before
+// their own began.
 func overtakings(acquisitions []*acquisition) int {
 	n := 0
 	var earliest time.Time // among the acquisitions that came later

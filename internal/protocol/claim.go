@@ -39,7 +39,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	var waiting []WakeUp
 	var failed error
 	var again []string
-	settle := func(m *move, attempts []*Claim, calls []*script.Call) {
+	readResults := func(m *move, attempts []*Claim, calls []*script.Call) {
 		for i, call := range calls {
 			claim := attempts[i]
 			if call.Err != nil {
@@ -82,11 +82,11 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		_ = c.PutBack(parent, sessions) // if it fails, reap finds them
 		return nil, failed
 	}
-	settle(claimFast, attempts, calls)
+	readResults(claimFast, attempts, calls)
 	if rest := special; len(rest) > 0 {
 		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
 		// before the fast path was sent.
-		settle(claimMove, rest, claimMove.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
+		readResults(claimMove, rest, claimMove.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
 			return claimMove.keys(rest[i].keys), rest[i].claimArgs()
 		}))
 	}

@@ -40,12 +40,12 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 		return err // NOSCRIPT: nothing was carried out
 	}
 	r.calls++
-	first, before := alone(cmd), settled(actors.Dump(r.t, r.bare))
+	first, before := alone(cmd), withoutClock(actors.Dump(r.t, r.bare))
 	err := send()
 	if err != nil {
 		return err
 	}
-	actors.Same(r.t, r.script+" sent a second time", before, settled(actors.Dump(r.t, r.bare)))
+	actors.Same(r.t, r.script+" sent a second time", before, withoutClock(actors.Dump(r.t, r.bare)))
 	a, b := timeless(r.script, first), timeless(r.script, alone(cmd))
 	if r.special != "" && r.special != a {
 		r.t.Errorf("%s returned %s, and after a repetition %s", r.script, r.special, a)
@@ -60,8 +60,8 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 
 var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
 
-// settled leaves out what follows the clock: asynq's lease, and when the record was last changed.
-func settled(dump string) string { return clock.ReplaceAllString(dump, "lease") }
+// withoutClock leaves out what follows the clock: asynq's lease, and when the record was last changed.
+func withoutClock(dump string) string { return clock.ReplaceAllString(dump, "lease") }
 
 // timeless returns a result without what follows the clock.
 func timeless(script string, v any) string {

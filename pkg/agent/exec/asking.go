@@ -12,8 +12,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// answerLine is a line of a command's stdin: the user's decision on one of its questions.
-type answerLine struct {
+// decisionLine is a line of a command's stdin: the user's decision on one of its questions.
+type decisionLine struct {
 	Type     string `json:"type"` // answer
 	ID       string `json:"id"`
 	Allowed  bool   `json:"allowed"`
@@ -51,7 +51,7 @@ func (a *asking) put(l line) error {
 				return
 			}
 		}
-		data, err := json.Marshal(answerLine{"answer", l.ID, decision.Allowed, decision.Remember})
+		data, err := json.Marshal(decisionLine{"answer", l.ID, decision.Allowed, decision.Remember})
 		if err == nil {
 			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
 		}

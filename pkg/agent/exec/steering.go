@@ -62,7 +62,7 @@ func (s *steering) send(steer agent.Steer, w io.Writer) error {
 		return fmt.Errorf("encode a steer: %w", err)
 	}
 	s.mu.Lock()
-	s.sent[steer.Message.ID] = steer // before the command can answer
+	s.sent[steer.Message.ID] = steer // before the command can respond
 	s.mu.Unlock()
 	_, err = w.Write(append(data, '\n'))
 	return err

@@ -39,8 +39,7 @@ func (a *completion) message() message {
 	return m
 }
 
-// stream asks the model once and emits the reply while it comes. After an error the completion has what
-// came before it.
+// stream requests one completion and emits it while it comes. After an error it has what came before.
 func (r *run) stream(ctx context.Context) (*completion, error) {
 	a := &completion{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -131,8 +130,8 @@ func (a *completion) fragment(f fragment) {
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
 }
 
-// normalizeCalls makes the calls ready to run and to repeat: every id becomes unique, and arguments that
-// are not an object are not sent to a server again.
+// normalizeCalls makes the calls ready to run and to repeat: every id becomes unique, and arguments
+// that are not an object are not sent to a server again.
 func (a *completion) normalizeCalls(ids *callIDs) {
 	for i := range a.calls {
 		c := &a.calls[i]
