@@ -28,7 +28,7 @@ func reply(b *actors.Bench, h *protocol.Claim) protocol.Decided {
 func TestQuestionIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	const usage = "Write it as /approve [NUMBER] [always]. Nothing was answered."
+	const usage = "Write it as /approve [NUMBER] [always]. Nothing was decided."
 	expect.Equal(t, "before any turn", b.Command("/approve "), "There is no open question.")
 	b.Say("now")
 	h := b.Start()
@@ -42,7 +42,7 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	expect.Equal(t, "another", b.Command("/deny 7"), "Question 7 is no longer open; question 1 is: run make.")
 	expect.Equal(t, "reply so far", reply(b, h), protocol.Decided{})
 	expect.Equal(t, "decided", b.Command("/approve 1 always"), "Approved question 1: run make.")
-	expect.Equal(t, "too late", b.Command("/deny 1"), "That question was already answered.")
+	expect.Equal(t, "too late", b.Command("/deny 1"), "That question was already decided.")
 	expect.Equal(t, "reply", reply(b, h), protocol.Decided{Question: 1, Decision: session.Always})
 	if q := b.Info().Question; q != nil {
 		t.Errorf("still open: %+v", q)
@@ -107,7 +107,7 @@ func TestDecisionWithoutANumber(t *testing.T) {
 	b.Asks(h, "list")
 	expect.Equal(t, "the first ever", b.Command("/approve"), "Approved question 1: list.")
 	b.Asks(h, "delete_production")
-	const refused = "Nothing was answered: question 2 is new, delete_production. Write /approve 2 or /deny 2"
+	const refused = "Nothing was decided: question 2 is new, delete_production. Write /approve 2 or /deny 2"
 	expect.Equal(t, "too soon", b.Command("/approve"), refused)
 	expect.Equal(t, "too soon", b.Command("/deny"), refused)
 	expect.Equal(t, "reply", reply(b, h), protocol.Decided{Question: 1, Decision: session.Allow})
@@ -115,7 +115,7 @@ func TestDecisionWithoutANumber(t *testing.T) {
 	expect.Equal(t, "in time", b.Command("/approve"), "Approved question 2: delete_production.")
 	b.Asks(h, "x")
 	expect.Equal(t, "decided at once, by its number", b.Command("/deny 3"), "Denied question 3: x.")
-	expect.Equal(t, "and again", b.Command("/deny"), "That question was already answered.")
+	expect.Equal(t, "and again", b.Command("/deny"), "That question was already decided.")
 }
 
 // askedBefore makes the session's last question as old as d.

@@ -226,10 +226,10 @@ func (b *bulk) report(whole bool) {
 		missing += fmt.Sprintf("all after line %d", b.last)
 	}
 	if b.outer.Err() != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
-		b.fail(failure{code: exitInterrupted, text: "interrupted; what was put in stays"})
+		b.fail(failure{code: exitInterrupted, text: "interrupted; submitted messages stay"})
 	}
 	if missing != "" {
-		b.out.note("enqueue: not put in: " + missing)
+		b.out.note("enqueue: not submitted: " + missing)
 	}
 	if b.o.json {
 		return
@@ -242,7 +242,7 @@ func (b *bulk) report(whole bool) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		}
 	}
-	text := fmt.Sprintf("%d put in", in)
+	text := fmt.Sprintf("%d submitted", in)
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}

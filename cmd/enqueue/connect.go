@@ -21,10 +21,10 @@ func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
 	}
 	dial, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	answered := make(chan error, 1)
-	go func() { answered <- rdb.Ping(dial).Err() }() // it heeds deadlines, not Ctrl-C
+	responded := make(chan error, 1)
+	go func() { responded <- rdb.Ping(dial).Err() }() // it heeds deadlines, not Ctrl-C
 	select {
-	case err = <-answered:
+	case err = <-responded:
 		if err == nil {
 			return rdb, nil
 		}

@@ -39,7 +39,7 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 	url, _ := newRedis(t)
 	ctx := bg(t)
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--wait", "--timeout", "50ms", "slow").want(t, exitTimeout).
-		oneLine(t, "no answer", "50ms; it goes on", "enqueue -s a --id m --follow --after 0-0\n")
+		oneLine(t, "no reply", "50ms; the message stays", "enqueue -s a --id m --follow --after 0-0\n")
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--follow", "--timeout", "50ms", "--json", "slow").want(t, exitTimeout)
 	list := r.objects(t)
 	if len(list) != 2 || list[1]["code"] != 4.0 || text(list[1], "id") != "m" || text(list[1], "session") != "a" {
@@ -214,7 +214,7 @@ func TestARedisThatHangs(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	started := time.Now()
-	enqueue(t, bg(t), server.URL(), "", "-s", "a", "x").want(t, exitOther).oneLine(t, "does not answer in time", "nothing was stored")
+	enqueue(t, bg(t), server.URL(), "", "-s", "a", "x").want(t, exitOther).oneLine(t, "does not respond in time", "nothing was stored")
 	if d := time.Since(started); d > connectTimeout+2*time.Second {
 		t.Errorf("it took %s", d)
 	}
@@ -261,7 +261,7 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 			if got := <-code; got != exitTimeout {
 				t.Errorf("exit code %d", got)
 			}
-			if said := stderr.String(); strings.Count(said, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(said, "Redis is away, so whether it goes on is not known") || strings.Contains(said, "; it goes on") {
+			if said := stderr.String(); strings.Count(said, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(said, "Redis is away, so its state is not known") || strings.Contains(said, "the message stays") {
 				t.Errorf("stderr %q", said)
 			}
 		})

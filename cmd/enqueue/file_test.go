@@ -37,7 +37,7 @@ func TestAFileKeepsTheOrderWithinEachSession(t *testing.T) {
 	const sessions, n = 50, 20
 	file := writeFile(t, manyLines(sessions, n))
 	r := enqueue(t, bg(t), url, "", "--file", file).want(t, exitOK)
-	if r.out != "1000 put in (1000 accepted)\n" || r.err != "" {
+	if r.out != "1000 submitted (1000 accepted)\n" || r.err != "" {
 		t.Errorf("%+v", r)
 	}
 	var mu sync.Mutex
@@ -137,7 +137,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		t.Errorf("pending %v, want %v", ids, want)
 	}
 	r = enqueue(t, bg(t), url, strings.Join(lines, "\n"), "--file", "-").want(t, exitUsage)
-	if r.out != "0 put in, 3 duplicates, 17 bad lines\n" {
+	if r.out != "0 submitted, 3 duplicates, 17 bad lines\n" {
 		t.Errorf("stdout %q", r.out)
 	}
 }
@@ -263,11 +263,11 @@ func TestTheCodeOfAFile(t *testing.T) {
 		code int
 		out  string
 	}{
-		{"", exitOK, "0 put in\n"},
-		{good, exitOK, "1 put in (1 accepted)\n"},
-		{good + good, exitOK, "0 put in, 2 duplicates\n"},
-		{good + bad, exitUsage, "0 put in, 1 duplicate, 1 bad line\n"},
-		{bad + refused + good, exitRefused, "0 put in, 1 duplicate, 1 refused, 1 bad line\n"},
+		{"", exitOK, "0 submitted\n"},
+		{good, exitOK, "1 submitted (1 accepted)\n"},
+		{good + good, exitOK, "0 submitted, 2 duplicates\n"},
+		{good + bad, exitUsage, "0 submitted, 1 duplicate, 1 bad line\n"},
+		{bad + refused + good, exitRefused, "0 submitted, 1 duplicate, 1 refused, 1 bad line\n"},
 	} {
 		r := enqueue(t, bg(t), url, c.file, "--file", "-").want(t, c.code)
 		if r.out != c.out {
@@ -286,7 +286,7 @@ func TestCtrlCInAFile(t *testing.T) {
 	cancel()
 	r := <-finish
 	r.want(t, exitInterrupted)
-	if !strings.Contains(r.err, "interrupted; what was put in stays") {
+	if !strings.Contains(r.err, "interrupted; submitted messages stay") {
 		t.Errorf("stderr %q", r.err)
 	}
 	known := map[string]bool{}
@@ -329,7 +329,7 @@ func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 		fmt.Fprintf(&file, `{"session":"s%d","text":"%s","id":"m%d"}`+"\n", i%40, strings.Repeat("x", 2000), i)
 	}
 	r := enqueue(t, bg(t), server.URL(), file.String(), "--file", "-", "--json").want(t, exitOther)
-	if !strings.Contains(r.err, "out of memory") || !strings.Contains(r.err, "not put in: ") {
+	if !strings.Contains(r.err, "out of memory") || !strings.Contains(r.err, "not submitted: ") {
 		t.Errorf("stderr %q", r.err)
 	}
 	checkAcknowledged(t, server.URL(), r)

@@ -50,7 +50,7 @@ func TestWaitDoesNotMissAWorker(t *testing.T) {
 		}
 		turns(t, url, hour, echo)
 		r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", "--timeout", "5s", "hello").want(t, exitTimeout)
-		r.oneLine(t, "no answer to message")
+		r.oneLine(t, "no reply to message")
 	})
 	t.Run("that drains", func(t *testing.T) {
 		t.Parallel()

@@ -61,7 +61,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVar(&o.id, "id", "", "message `ID`, unique in its session; the same id again is a duplicate and is run once")
 	f.StringVar(&o.mode, "mode", "", "what happens if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
 	f.Var((*duration)(&o.in), "in", "put it in line only after `DUR`, as 90s, 1h30m or 2d")
-	f.Var((*duration)(&o.expiresIn), "expires-in", "archive it if it has not started within `DUR`; with --in, from when it is due")
+	f.Var((*duration)(&o.expiresIn), "expires-in", "make it a dead letter if it has not started within `DUR`; with --in, from when it is due")
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` for the agent, beside the text; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the reply as it comes, and tools on stderr")
@@ -105,11 +105,11 @@ func (o *options) validate(words []string) error {
 	case o.given("after") && !o.follow:
 		return problem("--after needs --follow")
 	case o.given("after") && o.file != "":
-		return problem("--after with --file: it goes on with one message, named with --id")
+		return problem("--after with --file: it continues with one message, named with --id")
 	case o.given("after") && !o.given("id"):
 		return problem("--after needs the --id of the message that was followed")
 	case o.given("after") && (o.given("mode") || o.given("in") || o.given("expires-in") || o.given("meta")):
-		return problem("--after puts nothing in: leave out --mode, --in, --expires-in and --meta")
+		return problem("--after submits nothing: leave out --mode, --in, --expires-in and --meta")
 	case o.given("timeout") && !o.wait && !o.follow:
 		return problem("--timeout needs --wait or --follow")
 	case o.given("timeout") && o.timeout <= 0:

@@ -125,7 +125,7 @@ func receiptText(r turnstile.Receipt) string {
 	case turnstile.Queued:
 		return fmt.Sprintf("queued as %s, position %d", r.ID, r.Position)
 	case turnstile.Scheduled:
-		return fmt.Sprintf("scheduled as %s, for %s", r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
+		return fmt.Sprintf("delayed as %s, until %s", r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
 	case turnstile.Duplicate:
 		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, r.State)
 	}

@@ -174,7 +174,7 @@ func (a *results) failed(m awaited, err error) {
 	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
 	switch {
 	case errors.Is(err, errTimeout):
-		f.code, f.text = exitTimeout, a.b.o.noAnswer(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
+		f.code, f.text = exitTimeout, a.b.o.noReply(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
 	case errors.Is(err, turnstile.ErrUnknownMessage):
 		f.text = unknownText(m.m.ID)
 	default:
@@ -224,10 +224,10 @@ func (a *results) summary() string {
 		}
 	}
 	if n := len(a.waiting); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d not answered yet", n))
+		parts = append(parts, fmt.Sprintf("%d without a result yet", n))
 	}
 	if len(parts) == 0 {
-		return "none answered"
+		return "no results"
 	}
 	return strings.Join(parts, ", ")
 }

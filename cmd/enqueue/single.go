@@ -18,7 +18,7 @@ import (
 )
 
 // errTimeout is the cause of a context whose --timeout is over.
-var errTimeout = errors.New("no answer in time")
+var errTimeout = errors.New("no reply in time")
 
 // single submits one message.
 type single struct {
@@ -106,7 +106,7 @@ func submitFailure(ctx context.Context, key string, m session.Message, r turnsti
 		f.code, f.text = exitUsage, err.Error()
 		return f
 	case ctx.Err() != nil:
-		f.code, f.text = exitInterrupted, "interrupted before Redis answered"
+		f.code, f.text = exitInterrupted, "interrupted before Redis responded"
 	}
 	command := r.Status == turnstile.Answered
 	if command {
@@ -182,7 +182,7 @@ func (s *single) waitFailed(err error) failure {
 	again := fmt.Sprintf("; to wait for it again: %s --id %s --follow --after %s", s.o.call(s.o.session), terminal.Quoted(s.m.ID), cmp.Or(s.seen, "0-0"))
 	switch {
 	case errors.Is(err, errTimeout):
-		f.code, f.text = exitTimeout, s.o.noAnswer("message "+s.m.ID, s.link)+again
+		f.code, f.text = exitTimeout, s.o.noReply("message "+s.m.ID, s.link)+again
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
 	case errors.Is(err, turnstile.ErrUnknownMessage):
@@ -193,13 +193,13 @@ func (s *single) waitFailed(err error) failure {
 	return f
 }
 
-// noAnswer says that --timeout is over, and what is known by then.
-func (o options) noAnswer(message string, link *away) string {
-	text := fmt.Sprintf("no answer to %s within %s; ", message, o.timeout)
+// noReply says that --timeout is over, and what is known by then.
+func (o options) noReply(message string, link *away) string {
+	text := fmt.Sprintf("no reply to %s within %s; ", message, o.timeout)
 	if link.maybe() {
-		return text + "Redis is away, so whether it goes on is not known"
+		return text + "Redis is away, so its state is not known"
 	}
-	return text + "it goes on"
+	return text + "the message stays"
 }
 
 // call is how this program was called, for a session: the beginning of a command to paste. It

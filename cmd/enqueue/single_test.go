@@ -314,7 +314,7 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 	}
 	lines := "a: " + strings.ReplaceAll(strings.TrimSuffix(help, "\n"), "\n", "\na: ") + "\n"
 	r := enqueue(t, bg(t), url, `{"session":"a","text":"/help"}`, "--file", "-").want(t, exitOK)
-	if r.out != lines+"0 put in, 1 command\n" {
+	if r.out != lines+"0 submitted, 1 command\n" {
 		t.Errorf("%q", r.out)
 	}
 	for command, want := range map[string]string{
@@ -335,7 +335,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		"/steer":       "Say what to tell the running turn: /steer TEXT.",
 		"/help me":     "/help takes no arguments. To send it as a message, write //help.",
 		"/history zz":  "Write how many entries, from 1 to 1000: /history 50.",
-		"/deny x":      "Write it as /deny [NUMBER]. Nothing was answered.",
+		"/deny x":      "Write it as /deny [NUMBER]. Nothing was decided.",
 	} {
 		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitUsage); r.out != "" || r.err != "enqueue: "+want+"\n" {
 			t.Errorf("%s: %+v", command, r)
@@ -346,7 +346,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		}
 	}
 	r := enqueue(t, bg(t), url, `{"text":"/deny x"}`+"\n"+`{"text":"/deny"}`, "--file", "-", "-s", "b").want(t, exitUsage)
-	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was answered.\n" || r.out != "b: There is no open question.\n0 put in, 1 command, 1 bad line\n" {
+	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was decided.\n" || r.out != "b: There is no open question.\n0 submitted, 1 command, 1 bad line\n" {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)

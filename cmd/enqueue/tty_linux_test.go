@@ -50,7 +50,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 			if !strings.HasSuffix(seen, eraseLine) {
 				t.Errorf("%v: left on the terminal: %q", args, seen)
 			}
-			if strings.Contains(out.String(), "\r") || !strings.Contains(out.String(), "400 put in (") && !strings.Contains(out.String(), "0 put in, 400 duplicates") {
+			if strings.Contains(out.String(), "\r") || !strings.Contains(out.String(), "400 submitted (") && !strings.Contains(out.String(), "0 submitted, 400 duplicates") {
 				t.Errorf("%v: stdout %q", args, out.String())
 			}
 		}
@@ -153,7 +153,7 @@ func TestATurnOnATerminal(t *testing.T) {
 			"{faint}tool grep: x ...{off}" + erase +
 			"{yellow}tool grep: x (<0.1s) failed: no match{off}\n" +
 			"{strong}permission asked (1): rm{off}\n" +
-			"{strong}answer with: enqueue -s 'a~b' /approve 1   or: enqueue -s 'a~b' /deny 1{off}\n" +
+			"{strong}decide with: enqueue -s 'a~b' /approve 1   or: enqueue -s 'a~b' /deny 1{off}\n" +
 			"{faint}permission 1: denied{off}\n" +
 			"Nothing there.\uFFFD2J\n" +
 			"{faint}used: 3 tokens in{off}\n"

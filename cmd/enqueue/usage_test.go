@@ -56,7 +56,7 @@ func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 		"after and wait":        {[]string{"-s", "a", "--id", "m", "--wait", "--after", "1-0", "hello"}, "", "--after needs --follow"},
 		"after without id":      {[]string{"-s", "a", "--follow", "--after", "1-0", "hello"}, "", "--after needs the --id"},
 		"after and file":        {[]string{"--file", "m.jsonl", "--follow", "--after", "1-0"}, "", "--after with --file"},
-		"after and mode":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "1-0", "--mode", "queue"}, "", "--after puts nothing in"},
+		"after and mode":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "1-0", "--mode", "queue"}, "", "--after submits nothing"},
 		"after nothing":         {[]string{"-s", "a", "--id", "m", "--follow", "--after", ""}, "", "event id"},
 		"after no event":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "m1"}, "", `invalid event id "m1": it is two numbers`},
 		"unknown flag":          {[]string{"-s", "a", "--colour", "hello"}, "", "after --"},

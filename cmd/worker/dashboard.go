@@ -71,5 +71,5 @@ func (p *program) health(ctx context.Context, flags map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return p.say("well: %s", strings.Join(found, ", "))
+	return p.say("healthy: %s", strings.Join(found, ", "))
 }

@@ -14,9 +14,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-const deadHelp = `dead lists, reruns and deletes dead letters: messages that were archived because they
-failed, were stopped, expired, were dropped from a full line, or were taken back by a
-newer message. asynqmon shows them under Archived.
+const deadHelp = `dead lists, reruns and deletes dead letters: messages that failed, were stopped,
+expired, were dropped from a full line, or whose turn a newer message rolled back.
+asynqmon shows them under Archived.
 
   dead [list] [SESSION]           lists those of a session, oldest first, or of
                                   all, session by session

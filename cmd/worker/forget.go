@@ -75,7 +75,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	if asJSON {
 		return p.printJSON(f)
 	}
-	text := fmt.Sprintf("Session %s is forgotten: %s, %s, %d scheduled, %s", f.Session,
+	text := fmt.Sprintf("Session %s is forgotten: %s, %s, %d delayed, %s", f.Session,
 		count(f.Entries, "transcript entry", "transcript entries"), count(f.Pending, "waiting message", "waiting messages"),
 		f.Scheduled, count(f.Archived, "dead letter", "dead letters"))
 	if f.Workspace != "" {

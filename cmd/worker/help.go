@@ -50,7 +50,7 @@ A turn that still runs in a paused session has ", paused" after it. ", suspended
 that the last turns were interrupted too often: the next message begins a new transcript.
 FENCE is the running turn's, or the last one's. SINCE is how long the turn has been
 running. FOLLOW-UPS are the messages that came while it ran; PENDING are all messages in
-line, with these; SCHEDULED wait for a later time.
+line, with these; DELAYED wait for a later time.
 
 With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running",
@@ -66,8 +66,8 @@ worker without maintenance is listed only by its name, and not always. With --js
 prints one array:
   {"worker","host","pid","slots","turns","draining","since"}`
 
-const showHelp = `show prints one session: its state, the waiting messages, why messages were archived (the
-last ten), its transcript, and a running turn's messages and what it has done so far.
+const showHelp = `show prints one session: its state, the waiting messages, the last ten dead letters with the
+reasons, its transcript, and a running turn's messages and what it has done so far.
 
 --follow then prints the running turn as it comes, or the next one if one waits, as
 enqueue --follow does. It ends when the turn's message has ended, and says how, or with

@@ -58,7 +58,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("ps of nothing: %q", r.out)
 	}
 	if r := call(t, environ, "show", "a", "--json").want(t, exitOther); r.out != "" ||
-		r.err != "worker: session a is unknown: no message was ever put into it, or it was forgotten\n" {
+		r.err != "worker: session a is unknown: it never had a message, or it was forgotten\n" {
 		t.Errorf("show of an unknown session: %+v", r)
 	}
 
@@ -242,7 +242,7 @@ func TestShowContinuity(t *testing.T) {
 	}
 	text := call(t, environ, "show", "a").want(t, exitOK).out
 	for _, want := range []string{
-		"queue       collect debounce:1m0s cap:3 drop:summarize\n", "dropped     1 message from the full line; the next turn is told\n",
+		"queue       collect debounce:1m0s cap:3 drop:summarize\n", "dropped     1 message from the full line; the next turn gets a note\n",
 		"resume      to be resumed (shutdown_timeout at ", "), interrupted 1 time\n", " (interrupted)\n",
 	} {
 		if !strings.Contains(text, want) {

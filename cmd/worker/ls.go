@@ -17,7 +17,7 @@ It reads the sessions page by page and prints each page at once, so a list of an
 takes little memory. A session that is used meanwhile may appear twice.
 
 STATE is as in ps, or idle. ACTIVE is the time since the session was last used. PENDING
-messages wait in line, SCHEDULED ones for a later time, ARCHIVED are dead letters.
+messages wait in line, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
   {"session","session_id","phase","state","paused","suspended","worker","turn","since",
@@ -78,7 +78,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				err = p.printJSON(knownOf(s))
 			} else {
 				if n == 1 {
-					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "SCHEDULED", "ARCHIVED", "TITLE")
+					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
 				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended), lastActive(s), s.Pending, s.Scheduled, s.Archived, orDash(glimpse(s.Title)))
 				if n%tablePage == 0 {

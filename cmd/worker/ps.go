@@ -95,7 +95,7 @@ func (p *program) printListed(list []listed) error {
 		return p.say("Nothing runs, nothing waits.")
 	}
 	t := p.table()
-	t.row("SESSION", "STATE", "WORKER", "FENCE", "SINCE", "FOLLOW-UPS", "PENDING", "SCHEDULED")
+	t.row("SESSION", "STATE", "WORKER", "FENCE", "SINCE", "FOLLOW-UPS", "PENDING", "DELAYED")
 	for _, l := range list {
 		since := "-"
 		if l.Since != nil {

@@ -124,7 +124,7 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 		return shown{}, err
 	}
 	if unknown(info) {
-		return shown{}, fmt.Errorf("session %s is unknown: no message was ever put into it, or it was forgotten", key)
+		return shown{}, fmt.Errorf("session %s is unknown: it never had a message, or it was forgotten", key)
 	}
 	followups, err := client.Followups(ctx, key)
 	if err != nil {

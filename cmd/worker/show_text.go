@@ -39,12 +39,12 @@ func (s shown) print(w io.Writer) error {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
 	}
 	row("fence", "%d", s.Fence)
-	row("waiting", "%d pending, %d scheduled, %d archived", s.Pending, s.Scheduled, s.Archived)
+	row("messages", "%d pending, %d delayed, %s", s.Pending, s.Scheduled, count(s.Archived, "dead letter", "dead letters"))
 	if s.Queue != (session.QueueSettings{}) {
 		row("queue", "%s", s.Queue)
 	}
 	if s.Dropped > 0 {
-		row("dropped", "%s from the full line; the next turn is told", count(s.Dropped, "message", "messages"))
+		row("dropped", "%s from the full line; the next turn gets a note", count(s.Dropped, "message", "messages"))
 	}
 	row("resume", "%s", s.Resume)
 	if len(s.Followups) > 0 {
@@ -69,12 +69,12 @@ func (s shown) print(w io.Writer) error {
 	return err
 }
 
-// printDead lists archived messages with their reasons.
+// printDead lists dead letters with their reasons.
 func (s shown) printDead(b *strings.Builder) {
 	if len(s.Dead) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\narchived (%d)\n", s.Archived)
+	fmt.Fprintf(b, "\ndead letters (%d)\n", s.Archived)
 	for _, d := range s.Dead {
 		why := strings.TrimPrefix(d.Error, string(d.Status)+": ")
 		if why != "" && why != string(d.Status) {

@@ -59,7 +59,7 @@ func TestSignalDrains(t *testing.T) {
 			exits(t, cmd, s, c.code)
 			givenBack(t, client, id, c.reason)
 			s.Await(t, "msg=drained")
-			s.Await(t, "reason="+strings.TrimSuffix(c.reason, "_timeout")+" finished=0 given_back=1 lost=0\n")
+			s.Await(t, "reason="+strings.TrimSuffix(c.reason, "_timeout")+" finished=0 requeued=1 lost=0\n")
 			if strings.Contains(s.String(), "\r") || strings.Contains(s.String(), "draining: ") {
 				t.Errorf("a countdown without a terminal: %q", s)
 			}

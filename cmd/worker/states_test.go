@@ -198,7 +198,7 @@ func TestShowFollow(t *testing.T) {
 	put(t, c, "a", "m1", "tool=grep ask=deploy on it")
 	untilEvent(t, c, "a", "m1", session.EventPermissionAsked)
 	follower := start(t, environ, "show", "a", "--follow")
-	follower.err.Await(t, "answer with: enqueue -s a /approve 1   or: enqueue -s a /deny 1")
+	follower.err.Await(t, "decide with: enqueue -s a /approve 1   or: enqueue -s a /deny 1")
 	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved question 1: deploy." {
 		t.Error(answer, err)
 	}

@@ -79,7 +79,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // another program has the terminal now
-				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker goes on."})
+				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker continues."})
 				return
 			}
 			close(t.gone)

@@ -37,7 +37,7 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	row("Redis", t.redisRow(), t.takenNote(t.redis != nil && t.redis.Port() != redisPort, fmt.Sprint(redisPort))...)
 	switch s.Agent {
 	case config.AgentEcho:
-		row("agent", "echo: it answers with what it is told; try sleep=3s hello")
+		row("agent", "echo: it replies with the message; try sleep=3s hello")
 	case config.AgentOpenAI:
 		row("agent", printable.Line("openai: "+s.Model+" on "+s.OpenAIBaseURL))
 	default:

@@ -113,7 +113,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	}
 	send(t, cmd.Process, syscall.SIGHUP)
 	exits(t, cmd, s, exitRestart)
-	s.Await(t, "finished=1 given_back=1 lost=0")
+	s.Await(t, "finished=1 requeued=1 lost=0")
 	givenBack(t, c, long, "restart_timeout")
 }
 

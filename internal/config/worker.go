@@ -52,30 +52,30 @@ type Worker struct {
 	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"The number of warm agents: those kept between turns. Agents with a running turn are not counted. The longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
 	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an idle agent is kept warm. At least 1s."`
 
-	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. Then it is archived."`
+	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. Then it becomes a dead letter."`
 	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. Each further one waits twice as long, with jitter."`
 	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time. 0: not at all, and enqueue --wait on a duplicate finds nothing."`
 	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does when its session is busy, if neither the message nor its session has a mode."`
 	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"The number of messages that may wait in one session while a turn runs."`
-	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest is archived. summarize: the oldest is archived, and the next turn gets a note."`
+	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
 	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
 	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
 	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
 	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker archives it, with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers are archived."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
 	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
 
 	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted. The end of a tool is stored at once."`
 	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
-	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message is archived."`
+	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message becomes a dead letter."`
 	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"The oldest interruption that the agent gets a note about. 0: any."`
 
 	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`
 	TurnShare     TurnShare     `env:"TURNSTILE_TURN_SHARE" envDefault:"10,60s" unit:"messages,duration" help:"After how many messages or how much time a session makes room for others that wait. One of the two may be left out."`
-	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer are archived as expired and do not run. 0: no limit."`
+	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer become dead letters, as expired, and do not run. 0: no limit."`
 
 	TranscriptCap   int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"The most entries of a transcript. The oldest are deleted first."`
 	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"The most memory of Redis for a transcript. The oldest entries are deleted first. One entry may have a sixteenth of it, and always as much as a message may have."`
@@ -83,8 +83,8 @@ type Worker struct {
 	SessionTTL      time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
 	EventsCap       int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"The number of events of a session that are kept for followers, approximately."`
 	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"The most bytes of a session's events. The oldest are deleted first."`
-	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
-	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every known session. If not, it lists sessions with messages that run, wait, are delayed or are archived; the others leave its list within a minute. Set it alike on all workers."`
+	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long dead letters are kept."`
+	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every known session. If not, it lists sessions with messages that run, wait or are delayed, or with dead letters; the others leave its list within a minute. Set it alike on all workers."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. Any address but loopback needs TURNSTILE_HTTP_TOKEN."`
 	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: they ask for none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`
@@ -107,8 +107,8 @@ type Sender struct {
 	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
 	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
 	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker archives it, with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers are archived."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
 	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr."`

@@ -82,7 +82,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.life.stop()
 	ends := w.roster.drain.ends
 	w.log.Info("drained", "reason", reason.Name(), "finished", ends[outcomeFinished],
-		"given_back", ends[outcomeRequeued], "lost", ends[outcomeLost])
+		"requeued", ends[outcomeRequeued], "lost", ends[outcomeLost])
 }
 
 // letRun returns when no turn runs any more, the drain's time is over, or ctx ends.

@@ -105,7 +105,7 @@ func TestDrainProgress(t *testing.T) {
 			break
 		}
 	}
-	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "given_back": "1", "lost": "1"})
+	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "requeued": "1", "lost": "1"})
 	expect.Equal(t, "after it", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart})
 	w.Drain(r.ctx, engine.ReasonShutdown)
 	expect.Equal(t, "the reason after a second call", w.DrainProgress().Reason, engine.ReasonRestart)

@@ -41,7 +41,7 @@ type outcome string
 // The outcomes. They are keys of the log.
 const (
 	outcomeFinished outcome = "finished"
-	outcomeRequeued outcome = "given_back"
+	outcomeRequeued outcome = "requeued"
 	outcomeLost     outcome = "lost"
 )
 

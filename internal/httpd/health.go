@@ -123,7 +123,7 @@ func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return false, fmt.Errorf("health check: no worker answers on %s: %w", addr, err)
+		return false, fmt.Errorf("health check: no worker responds on %s: %w", addr, err)
 	}
 	defer response.Body.Close()
 	ours = response.Header.Get("Server") == serverName

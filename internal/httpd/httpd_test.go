@@ -211,7 +211,7 @@ func TestHealthCheckFindsNoWorker(t *testing.T) {
 	for addr, hint := range map[string]string{
 		"":                             "TURNSTILE_HTTP_ADDR is empty",
 		"8080":                         "not HOST:PORT",
-		"127.0.0.1:1":                  "no worker answers",
+		"127.0.0.1:1":                  "no worker responds",
 		other.Listener.Addr().String(): "is not a worker",
 	} {
 		if err := HealthCheck(t.Context(), addr); err == nil || !strings.Contains(err.Error(), hint) {

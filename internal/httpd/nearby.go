@@ -59,7 +59,7 @@ func HealthCheckNearby(ctx context.Context, addr string, ports int) (found []str
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("health check: no worker answers on %s or the %d ports after it, where worker --dev serves; for another one set TURNSTILE_HTTP_ADDR", addr, ports-1)
+		return nil, fmt.Errorf("health check: no worker responds on %s or the %d ports after it, where worker --dev serves; for another one set TURNSTILE_HTTP_ADDR", addr, ports-1)
 	}
 	return found, errors.Join(sick...)
 }

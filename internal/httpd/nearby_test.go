@@ -51,7 +51,7 @@ func neighbours(t *testing.T, n int) (addrs []string, free func(i int)) {
 func TestHealthCheckNearby(t *testing.T) {
 	t.Parallel()
 	addrs, free := neighbours(t, 4)
-	if found, err := HealthCheckNearby(t.Context(), addrs[0], 1); found != nil || err == nil || !strings.Contains(err.Error(), "no worker answers on "+addrs[0]) {
+	if found, err := HealthCheckNearby(t.Context(), addrs[0], 1); found != nil || err == nil || !strings.Contains(err.Error(), "no worker responds on "+addrs[0]) {
 		t.Errorf("%q, %v", found, err)
 	}
 	for _, i := range []int{0, 1, 3} {

@@ -22,7 +22,7 @@ type indexes struct {
 func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
 	return &indexes{
 		read: read,
-		up:   prometheus.NewDesc("turnstile_redis_up", "1: Redis has answered this scrape within a second.", nil, nil),
+		up:   prometheus.NewDesc("turnstile_redis_up", "1: Redis has responded to this scrape within a second.", nil, nil),
 		sessions: prometheus.NewDesc("turnstile_sessions",
 			"Sessions in an index, the same for all workers of one Redis: ready wait for a free slot, due for their time, owned are run, were a moment ago or are to be recovered.",
 			[]string{"index"}, nil),

@@ -38,7 +38,7 @@ var advice = []struct{ word, text string }{
 	{"tls: certificate required", "Redis wants a client certificate: add tls_cert= and tls_key= to REDIS_URL"},
 	{"remote error: tls: expired certificate", "the client certificate has expired: renew what tls_cert= in REDIS_URL names"},
 	{"remote error: tls: ", "Redis does not accept this client's TLS or its client certificate: see tls_cert= in REDIS_URL, and Redis' own tls-ca-cert-file"},
-	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel answers, or none knows the master of that name: check hosts and master= in REDIS_URL"},
+	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel responds, or none knows the master of that name: check hosts and master= in REDIS_URL"},
 }
 
 // Explain describes an error of a Redis client in one line that says what to do. It returns the
@@ -98,7 +98,7 @@ func network(err error) string {
 	case errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return where + " does not answer in time: is it overloaded, stopped or behind a firewall (with rediss://: does it speak TLS)?"
+		return where + " does not respond in time: is it overloaded, stopped or behind a firewall (with rediss://: does it speak TLS)?"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return where + " closed the connection: did it end, or does it want TLS (rediss://) or a client certificate (tls_cert= in REDIS_URL)?"

@@ -26,7 +26,7 @@ func TestExplainNetwork(t *testing.T) {
 	_ = l.Close()
 	wantError(t, "redis://"+addr, "Redis at "+addr+" refuses the connection")
 	wantError(t, "redis-cluster://"+addr, "refuses the connection")
-	wantError(t, "redis-sentinel://"+addr+"?master=m", "no Redis Sentinel answers")
+	wantError(t, "redis-sentinel://"+addr+"?master=m", "no Redis Sentinel responds")
 	wantError(t, "redis://no-such-host.invalid", "no-such-host.invalid is not found")
 }
 
@@ -38,7 +38,7 @@ func TestExplainSilentServer(t *testing.T) {
 	defer s.Resume()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if text := Explain(client.Ping(ctx).Err()); !strings.Contains(text, "does not answer in time") {
+	if text := Explain(client.Ping(ctx).Err()); !strings.Contains(text, "does not respond in time") {
 		t.Error(text)
 	}
 }

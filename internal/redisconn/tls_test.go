@@ -42,7 +42,7 @@ func TestTLSWithCertificates(t *testing.T) {
 		"another name":             {s.URL("tls_ca", s.CA, "tls_cert", s.Cert, "tls_key", s.Key, "tls_server_name", "redis.example"), "tls_server_name="},
 		"an expired server":        {old.URL("tls_ca", old.CA, "tls_cert", old.Cert, "tls_key", old.Key), "certificate of Redis has expired"},
 		"no TLS where there is":    {"redis://" + s.Host, "TLS (rediss://)"},
-		"no TLS by sentinel's URL": {"redis-sentinel://" + s.Host + "?master=m", "no Redis Sentinel answers"},
+		"no TLS by sentinel's URL": {"redis-sentinel://" + s.Host + "?master=m", "no Redis Sentinel responds"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

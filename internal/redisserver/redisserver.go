@@ -137,7 +137,7 @@ func (s *Server) serves(ctx context.Context, port int, password string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("redis-server does not answer: %w", ctx.Err())
+			return fmt.Errorf("redis-server does not respond: %w", ctx.Err())
 		case <-time.After(pollInterval):
 		}
 	}

@@ -28,7 +28,7 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 	if len(words) > 0 {
 		number, _ = strconv.Atoi(words[0])
 		if number < 1 || len(words) > 1 {
-			return "", argsError("Write it as " + usage + ". Nothing was answered.")
+			return "", argsError("Write it as " + usage + ". Nothing was decided.")
 		}
 	}
 	q, err := c.Decide(ctx, sessionKey, number, d)
@@ -36,11 +36,11 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 	case errors.Is(err, session.ErrNoQuestion):
 		return "There is no open question.", nil
 	case errors.Is(err, session.ErrDecided):
-		return "That question was already answered.", nil
+		return "That question was already decided.", nil
 	case errors.Is(err, session.ErrOtherQuestion):
 		return fmt.Sprintf("Question %d is no longer open; question %d is: %s.", number, q.Number, q.Name), nil
 	case errors.Is(err, session.ErrJustAsked):
-		return fmt.Sprintf("Nothing was answered: question %d is new, %s. Write /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
+		return fmt.Sprintf("Nothing was decided: question %d is new, %s. Write /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
 	case err != nil:
 		return "", err
 	case d == session.Deny:

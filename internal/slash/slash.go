@@ -39,7 +39,7 @@ func commands() []Command {
 	return []Command{
 		{"/help", "", "lists the commands", help},
 		{"/status", "", "shows what the session is doing", status},
-		{"/stop", "", "ends the running turn and archives the waiting messages", stop},
+		{"/stop", "", "ends the running turn; waiting messages become dead letters", stop},
 		{"/new", "", "begins a new conversation (also /reset)", renew},
 		{"/reset", "", "", renew},
 		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "sets what messages do while a turn runs", queue},
@@ -50,7 +50,7 @@ func commands() []Command {
 		{"/undo", "", "removes the last turn from the conversation", undo},
 		{"/title", "[TEXT]", "sets or shows the title of the conversation", title},
 		{"/history", "[ENTRIES]", "shows the last entries of the conversation", history},
-		{"/resume", "", "reruns messages that a /stop or a failure archived", rerun},
+		{"/resume", "", "reruns dead letters: messages that a /stop ended or that failed", rerun},
 	}
 }
 
@@ -88,7 +88,7 @@ func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args strin
 	case args != "" && cmd.args == "":
 		err = argsError(fmt.Sprintf("%s takes no arguments. To send it as a message, write /%[1]s.", cmd.Name))
 	case cmd.run == nil:
-		err = argsError("Say what to tell the running turn: " + cmd.Name + " " + cmd.args + ".")
+		err = argsError("Write what to hand to the running turn: " + cmd.Name + " " + cmd.args + ".")
 	default:
 		reply, err = cmd.run(ctx, c, sessionKey, args)
 	}
@@ -145,7 +145,7 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 		lines = append(lines, "Its last turn was interrupted; the next one gets a note.")
 	}
 	if s.Archived > 0 {
-		lines = append(lines, counted(s.Archived, "message is", "messages are")+" archived; /resume reruns those that a /stop or a failure ended.")
+		lines = append(lines, counted(s.Archived, "dead letter", "dead letters")+"; /resume reruns those that a /stop ended or that failed.")
 	}
 	return strings.Join(lines, "\n"), nil
 }
@@ -172,9 +172,9 @@ func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	var stopped string
 	switch {
 	case s.Dropped == 1:
-		stopped = " 1 waiting message was archived; /resume reruns it."
+		stopped = " 1 waiting message is now a dead letter; /resume reruns it."
 	case s.Dropped > 1:
-		stopped = fmt.Sprintf(" %d waiting messages were archived; /resume reruns them.", s.Dropped)
+		stopped = fmt.Sprintf(" %d waiting messages are now dead letters; /resume reruns them.", s.Dropped)
 	}
 	switch s.Phase {
 	case session.PhaseStarting:

@@ -25,7 +25,7 @@ func (s *Story) question(e session.Event) []Line {
 	lines := []Line{{cut(text, questionLen), Alert}}
 	if s.Allow != "" {
 		id := Quoted(e.CallID)
-		how := "answer with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id
+		how := "decide with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id
 		if e.TimeoutMS > 0 {
 			how += "   within " + (time.Duration(e.TimeoutMS) * time.Millisecond).String()
 		}
