@@ -129,7 +129,7 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	r = enqueue(t, bg(t), url, "", "-s", "full", "/stop").want(t, exitOK)
-	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message was archived") {
+	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message is now a dead letter") {
 		t.Errorf("%q", r.out)
 	}
 	m1.wants(exitEnded, "echo:\nenqueue: message m1 stopped by user\n")

@@ -37,7 +37,7 @@ func TestReceipts(t *testing.T) {
 	if o := r.objects(t)[0]; text(o, "status") != "duplicate" || text(o, "state") != "pending" {
 		t.Errorf("%+v", r)
 	}
-	if r := enqueue(t, ctx, url, "", "-s", "b", "--id", "m4", "--in", "1h", "x").want(t, exitOK); !strings.HasPrefix(r.out, "scheduled as m4, for ") {
+	if r := enqueue(t, ctx, url, "", "-s", "b", "--id", "m4", "--in", "1h", "x").want(t, exitOK); !strings.HasPrefix(r.out, "delayed as m4, until ") {
 		t.Errorf("%+v", r)
 	}
 	r = enqueue(t, ctx, url, "", "-s", "b", "--in", "1h", "--json", "x").want(t, exitOK)
@@ -332,7 +332,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 	url, rdb := newRedis(t)
 	for command, want := range map[string]string{
 		"/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.",
-		"/steer":       "Say what to tell the running turn: /steer TEXT.",
+		"/steer":       "Write what to hand to the running turn: /steer TEXT.",
 		"/help me":     "/help takes no arguments. To send it as a message, write //help.",
 		"/history zz":  "Write how many entries, from 1 to 1000: /history 50.",
 		"/deny x":      "Write it as /deny [NUMBER]. Nothing was decided.",

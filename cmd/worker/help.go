@@ -44,6 +44,7 @@ Sessions with a turn come first, the oldest turn at the top. STATE is one of
   running               a turn runs
   waits for a decision  a turn runs, and its agent asks a question: /approve or /deny
   waits for a slot      messages wait until a worker has a free slot
+  waits for a worker    the same, and no worker is running
   waits for its time    messages wait: for a delay, a retry or a quiet window
   paused                an operator has paused the session: it runs no turns
 A turn that still runs in a paused session has ", paused" after it. ", suspended" means
@@ -60,9 +61,9 @@ since is when the turn began (RFC 3339, by Redis's clock); followups and the fie
 after it are numbers. If nothing runs and nothing waits it prints [].
 
 --workers lists the running workers instead: name, host, process id, slots
-(TURNSTILE_CONCURRENCY), running turns, since when, and whether it drains. Slots and
-turns are a few seconds old; a worker that was killed stays for 10 s. A program's own
-worker without maintenance is listed only by its name, and not always. With --json it
+(TURNSTILE_CONCURRENCY), running turns, since when, and whether it drains. Turns and
+state come from the worker's heartbeat and are up to 5 s old, so /readyz may report a
+drain earlier; a worker that was killed stays for 10 s. A program's own worker without maintenance is listed only by its name, and not always. With --json it
 prints one array:
   {"worker","host","pid","slots","turns","draining","since"}`
 

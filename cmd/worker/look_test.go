@@ -99,7 +99,7 @@ func TestLook(t *testing.T) {
 	}
 	table := call(t, environ, "ps").want(t, exitOK).out
 	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
-		want := []string{"SESSION STATE WORKER FENCE SINCE FOLLOW-UPS PENDING SCHEDULED", "a running ", "b waits for a slot - 0 - 0 1 0", "c waits for its time - 0 - 0 0 1"}[i]
+		want := []string{"SESSION STATE WORKER FENCE SINCE FOLLOW-UPS PENDING DELAYED", "a running ", "b waits for a slot - 0 - 0 1 0", "c waits for its time - 0 - 0 0 1"}[i]
 		if got := strings.Join(strings.Fields(line), " "); !strings.HasPrefix(got, want) {
 			t.Errorf("ps: got  %q\nwant %q", got, want)
 		}
@@ -143,7 +143,7 @@ func TestLook(t *testing.T) {
 	}
 
 	text := call(t, environ, "show", "a").want(t, exitOK).out
-	for _, want := range []string{"phase       running for ", "waiting     2 pending, 0 scheduled, 0 archived\n", "follow-ups (2)\n", "m3, queue, queued: third\n", "transcript (3)\n", "search {} -> \"ok\"\n", "line \uFFFD[31m<&>\n"} {
+	for _, want := range []string{"state       running\n", ", begun ", "messages    2 pending, 0 delayed, 0 dead letters\n", "follow-ups (2)\n", "m3, queue, queued: third\n", "transcript (3)\n", "search {} -> \"ok\"\n", "line \uFFFD[31m<&>\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
 		}
@@ -243,7 +243,7 @@ func TestShowContinuity(t *testing.T) {
 	text := call(t, environ, "show", "a").want(t, exitOK).out
 	for _, want := range []string{
 		"queue       collect debounce:1m0s cap:3 drop:summarize\n", "dropped     1 message from the full line; the next turn gets a note\n",
-		"resume      to be resumed (shutdown_timeout at ", "), interrupted 1 time\n", " (interrupted)\n",
+		"resume      the next turn resumes (shutdown_timeout at ", "), interrupted 1 time\n", " (interrupted)\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
@@ -254,14 +254,25 @@ func TestShowContinuity(t *testing.T) {
 func TestResumeInWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
-	for want, r := range map[string]shownResume{
+	before, after := at.Add(-time.Second), at.Add(time.Second)
+	marked := shownResume{Pending: true, Reason: "crash", MarkedAt: &at}
+	for want, c := range map[string]struct {
+		shownResume
+		turn *time.Time
+	}{
 		"-": {},
-		"to be resumed (crash), interrupted 2 times in a row": {Pending: true, Reason: "crash", Interruptions: 2},
-		"to be resumed (crash at 2026-11-21 05:00:00)":        {Pending: true, Reason: "crash", MarkedAt: &at},
-		"suspended: the next message begins a new transcript": {Suspended: true},
+		"the next turn resumes (crash), interrupted 2 times in a row": {shownResume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
+		"this turn resumes (crash), interrupted 2 times in a row":     {shownResume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
+		"the next turn resumes (crash at 2026-11-21 05:00:00)":        {marked, nil},
+		"this turn resumes (crash at 2026-11-21 05:00:00)":            {marked, &after},
+		"suspended: the next message begins a new transcript":         {shownResume{Suspended: true}, nil},
 	} {
-		if got := r.String(); got != want {
+		if got := c.text(c.turn); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	// A drain marks the turn that runs: the next one resumes it.
+	if got := marked.text(&before); got != "the next turn resumes (crash at 2026-11-21 05:00:00)" {
+		t.Errorf("a turn that is marked: %q", got)
 	}
 }

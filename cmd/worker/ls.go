@@ -69,6 +69,7 @@ const tablePage = 500
 func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
 	t := p.table()
 	n := 0
+	asked, idle := false, false // whether a worker is running is read once, if messages wait
 	err := p.ask(ctx, flags, func(client *admin.Client) error {
 		for s, err := range client.Browse(ctx, pattern) {
 			if err != nil {
@@ -77,10 +78,13 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 			if n++; asJSON {
 				err = p.printJSON(knownOf(s))
 			} else {
+				if s.State == admin.StateWaiting && !asked {
+					asked, idle = true, client.NoWorker(ctx)
+				}
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended), lastActive(s), s.Pending, s.Scheduled, s.Archived, orDash(glimpse(s.Title)))
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle), lastActive(s), s.Pending, s.Scheduled, s.Archived, orDash(glimpse(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}

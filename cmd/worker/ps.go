@@ -67,7 +67,7 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 	if asJSON {
 		err = p.printJSON(list)
 	} else {
-		err = p.printListed(list)
+		err = p.printListed(list, idle)
 	}
 	if idle {
 		p.complain(noWorker)
@@ -90,7 +90,7 @@ func listedOf(s admin.Standing) listed {
 	}
 }
 
-func (p *program) printListed(list []listed) error {
+func (p *program) printListed(list []listed, idle bool) error {
 	if len(list) == 0 {
 		return p.say("Nothing runs, nothing waits.")
 	}
@@ -101,19 +101,23 @@ func (p *program) printListed(list []listed) error {
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
 }
 
 // stateText is a session's state as text. A session that was paused during a turn is still running.
-func stateText(state admin.State, paused, suspended bool) string {
+// idle says that no worker is running.
+func stateText(state admin.State, paused, suspended, idle bool) string {
 	text := string(state)
 	switch state {
 	case admin.StateAsking:
 		text = "waits for a decision"
 	case admin.StateWaiting:
 		text = "waits for a slot"
+		if idle {
+			text = "waits for a worker"
+		}
 	case admin.StateDelayed:
 		text = "waits for its time"
 	case admin.StateRunning, admin.StateStarting, admin.StatePaused, admin.StateSuspended, admin.StateIdle:

@@ -49,6 +49,7 @@ type shown struct {
 
 	running time.Duration
 	events  []session.Event // of the running turn
+	idle    bool            // no worker is running
 }
 
 type shownMessage struct {
@@ -108,6 +109,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 		if asJSON {
 			err = p.printJSON(s)
 		} else {
+			s.idle = s.State == admin.StateWaiting && client.NoWorker(ctx)
 			err = s.print(p.stdout)
 		}
 		if err != nil || !follow {

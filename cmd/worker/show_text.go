@@ -25,15 +25,10 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	if s.Phase == session.PhaseIdle {
-		row("phase", "%s", s.Phase)
-	} else {
-		row("phase", "%s for %s", s.Phase, s.running.Round(100*time.Millisecond))
+	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle))
+	if s.Phase != session.PhaseIdle {
 		row("worker", "%s", s.Worker)
-		row("turn", "%s for message %s", s.Turn, strings.Join(s.Messages, ", "))
-	}
-	if string(s.State) != s.Phase || s.Paused {
-		row("state", "%s", stateText(s.State, s.Paused, false))
+		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.running.Round(100*time.Millisecond))
 	}
 	if q := s.Question; q != nil {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
@@ -46,7 +41,7 @@ func (s shown) print(w io.Writer) error {
 	if s.Dropped > 0 {
 		row("dropped", "%s from the full line; the next turn gets a note", count(s.Dropped, "message", "messages"))
 	}
-	row("resume", "%s", s.Resume)
+	row("resume", "%s", s.Resume.text(s.Since))
 	if len(s.Followups) > 0 {
 		fmt.Fprintf(&b, "\nfollow-ups (%d)\n", len(s.Followups))
 		for _, f := range s.Followups {
@@ -112,11 +107,16 @@ func story(message string, events []session.Event) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// String is the record as text.
-func (r shownResume) String() string {
+// text is the record as text. turn is when the running turn began, or nil: a mark that is older
+// than the turn is the one that the turn resumes from.
+func (r shownResume) text(turn *time.Time) string {
 	var parts []string
 	if r.Pending {
-		part := "to be resumed (" + r.Reason
+		part := "the next turn resumes ("
+		if turn != nil && (r.MarkedAt == nil || !r.MarkedAt.After(*turn)) {
+			part = "this turn resumes ("
+		}
+		part += r.Reason
 		if r.MarkedAt != nil {
 			part += " at " + clock(*r.MarkedAt)
 		}

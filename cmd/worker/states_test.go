@@ -83,7 +83,7 @@ func TestLs(t *testing.T) {
 	environ, _ := everyState(t)
 	got := rows(call(t, environ, "ls").want(t, exitOK).out)
 	for key, want := range map[string]string{
-		"SESSION": "STATE ACTIVE PENDING SCHEDULED ARCHIVED TITLE", "idle": "idle ", "suspended": "suspended ", "asking": "waits for a decision ",
+		"SESSION": "STATE ACTIVE PENDING DELAYED DEAD LETTERS TITLE", "idle": "idle ", "suspended": "suspended ", "asking": "waits for a decision ",
 		"paused": "paused ", "waiting": "waits for a slot ", "delayed": "waits for its time ", "running": "running, paused ",
 	} {
 		if !strings.HasPrefix(got[key], want) {
@@ -176,7 +176,7 @@ func TestShowRunningTurn(t *testing.T) {
 	text := call(t, environ, "show", "a").want(t, exitOK).out
 	for _, want := range []string{
 		"\nrunning turn\n  m1: tool=grep stream=2 tick=1h one two three four\n  so far\n    tool grep (<0.1s)\n    echo: one",
-		"\narchived (12)\n  dl, ", "s ago, failed: echo: told to fail\n", "  and 2 more: worker dead a\n",
+		"\ndead letters (12)\n  dl, ", "s ago, failed: echo: told to fail\n", "  and 2 more: worker dead a\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
@@ -225,5 +225,22 @@ func TestShowFollow(t *testing.T) {
 	ended.wait(t, exitInterrupted)
 	if said := ended.err.String(); said != "worker: interrupted: the session is no longer followed, and its turn continues\n" {
 		t.Errorf("%q", said)
+	}
+}
+
+// Without a worker, a message waits for one, not for a slot.
+func TestStatesWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	submit(t, c, "a", "hello")
+	environ := []string{"REDIS_URL=" + url}
+	for _, command := range [][]string{{"ps"}, {"ls"}, {"show", "a"}} {
+		t.Run(command[0], func(t *testing.T) {
+			t.Parallel()
+			r := call(t, environ, command...).want(t, exitOK)
+			if !strings.Contains(r.out, "waits for a worker") || strings.Contains(r.out, "slot") {
+				t.Errorf("%s prints %q", command[0], r.out)
+			}
+		})
 	}
 }

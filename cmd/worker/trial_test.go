@@ -36,7 +36,7 @@ func TestDev(t *testing.T) {
 	if got := status(t, addr[1], "/asynqmon"); got != 200 {
 		t.Errorf("asynqmon: %d", got)
 	}
-	if r := call(t, nil, "health").want(t, exitOK); !strings.HasPrefix(r.out, "well: ") || !strings.Contains(r.out, addr[1]) {
+	if r := call(t, nil, "health").want(t, exitOK); !strings.HasPrefix(r.out, "healthy: ") || !strings.Contains(r.out, addr[1]) {
 		t.Errorf("health beside --dev at %s: %q", addr[1], r.out)
 	}
 	for _, want := range []string{" -s demo --wait hello\n", "echo: ", "REDIS_URL=" + url + " "} {

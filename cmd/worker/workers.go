@@ -54,5 +54,8 @@ func (p *program) workers(ctx context.Context, flags map[string]string, asJSON b
 		}
 		t.row(cmp.Or(l.Worker, "-"), l.Host, l.PID, l.Slots, l.Turns, clock(*l.Since), state)
 	}
-	return t.end()
+	if err := t.end(); err != nil {
+		return err
+	}
+	return p.say("TURNS and STATE are up to 5 s old.")
 }

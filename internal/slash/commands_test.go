@@ -50,7 +50,7 @@ func TestCommandQueue(t *testing.T) {
 func TestCommandSteer(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	refuses(b, "/steer", "Say what to tell the running turn: /steer TEXT.")
+	refuses(b, "/steer", "Write what to hand to the running turn: /steer TEXT.")
 	expect.Equal(t, "database", b.Dump(), "")
 	say := func(text string) turnstile.Receipt {
 		t.Helper()
@@ -108,6 +108,25 @@ func TestCommandTitle(t *testing.T) {
 	})
 }
 
+// /status says that a session is paused, whether a turn runs or not.
+func TestStatusOfAPausedSession(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const paused = "An operator has paused the session: no further turn begins until it is unpaused."
+	b.Say("a")
+	h := b.Start()
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Paused(), 1, 0).Err())
+	b.Replies("/status", paused)
+	b.Replies("/status", ", 0 waiting.")
+	b.Finish(h)
+	b.Say("b")
+	b.Replies("/status", "Nothing runs, 1 waiting.\n"+paused)
+	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Paused()).Err())
+	if got := b.Command("/status"); strings.Contains(got, "paused") {
+		t.Errorf("/status has the reply %q", got)
+	}
+}
+
 func TestCommandHistory(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -140,7 +159,7 @@ func TestCommandHistory(t *testing.T) {
 	b.Replies("/history", "no entry yet")
 }
 
-// /resume reruns what a stop or a failure archived, the oldest first, and nothing else.
+// /resume reruns what a stop ended or what failed, the oldest first, and nothing else.
 func TestCommandResume(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

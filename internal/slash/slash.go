@@ -26,6 +26,7 @@ type Operations interface {
 	SetTitle(ctx context.Context, sessionKey, title string) error
 	Rerun(ctx context.Context, sessionKey string) (n int, err error)
 	NoWorker(ctx context.Context) bool
+	Paused(ctx context.Context, sessionKey string) (bool, error)
 }
 
 // Command is a slash command. The sender carries it out at once, without owning the session.
@@ -121,7 +122,14 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	if err != nil {
 		return "", err
 	}
-	lines := []string{statusLine(s)}
+	paused, err := c.Paused(ctx, sessionKey)
+	if err != nil {
+		return "", err
+	}
+	lines := []string{statusLine(s, paused)}
+	if paused {
+		lines = append(lines, "An operator has paused the session: no further turn begins until it is unpaused.")
+	}
 	if s.Phase == session.PhaseIdle && c.NoWorker(ctx) {
 		lines = append(lines, "No worker is running: messages wait until one is started.")
 	}
@@ -150,12 +158,15 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	return strings.Join(lines, "\n"), nil
 }
 
-func statusLine(s session.Info) string {
+func statusLine(s session.Info, paused bool) string {
 	waiting := fmt.Sprintf("%d waiting", s.Pending)
 	switch s.Phase {
 	case session.PhaseIdle:
 		if s.Pending == 0 {
 			return "Idle: nothing runs, nothing waits."
+		}
+		if paused {
+			return "Nothing runs, " + waiting + "."
 		}
 		return "Nothing runs yet, " + waiting + "."
 	case session.PhaseStarting:

@@ -129,7 +129,7 @@ func TestConversation(t *testing.T) {
 		{"tool=search stream=3 in pieces\n", "tool search ...\r\x1b[Ktool search (<0.1s)\necho: in pieces\n> "},
 		{"//help\n", "echo: /help\n> "},
 		{"fail=final it\n", "failed: echo: told to fail\n> "},
-		{"/status\n", "Idle: nothing runs, nothing waits.\n1 message is archived; /resume reruns those that a /stop or a failure ended.\n> "},
+		{"/status\n", "Idle: nothing runs, nothing waits.\n1 dead letter; /resume reruns those that a /stop ended or that failed.\n> "},
 	} {
 		typed(t, in, turn[0])
 		said += turn[1]
