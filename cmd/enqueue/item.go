@@ -61,23 +61,26 @@ func (l *lines) each(ctx context.Context, o options, entries chan<- entry) {
 	}
 }
 
+// fields are the fields of a line.
+type fields struct {
+	Session     *string              `json:"session"`
+	ID          *string              `json:"id"`
+	Text        string               `json:"text"`
+	Mode        session.Mode         `json:"mode"`
+	Meta        map[string]string    `json:"meta"`
+	Attachments []session.Attachment `json:"attachments"`
+	In          *session.Duration    `json:"in"`
+	ExpiresIn   *session.Duration    `json:"expires_in"`
+}
+
 // item reads one line. The flags are its defaults.
 func (o options) item(text []byte) (item, error) {
-	var line struct {
-		Session     *string              `json:"session"`
-		ID          *string              `json:"id"`
-		Text        string               `json:"text"`
-		Mode        session.Mode         `json:"mode"`
-		Meta        map[string]string    `json:"meta"`
-		Attachments []session.Attachment `json:"attachments"`
-		In          *session.Duration    `json:"in"`
-		ExpiresIn   *session.Duration    `json:"expires_in"`
-	}
+	var line fields
 	if !utf8.Valid(text) {
 		return item{}, fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
 	}
 	if err := strictjson.Decode(text, &line); err != nil {
-		return item{}, wrongType(text, err)
+		return item{}, lineError(text, err)
 	}
 	it := item{
 		session: or(line.Session, o.session),

@@ -19,8 +19,8 @@ const (
 	estimateAfter = 2 * time.Second
 )
 
-// progress is a line on a terminal that shows how far a file is: by bytes while it is read, and
-// then by the results of its messages. It may be used from several goroutines. A nil progress shows
+// progress is a line on a terminal that shows how far a file is: a bar of the bytes that are read,
+// or of the results if they are awaited. That one begins when the file is read. It may be used from several goroutines. A nil progress shows
 // nothing.
 type progress struct {
 	screen *terminal.Screen
@@ -111,16 +111,16 @@ func (p *progress) draw() {
 // text is the line, when the work has taken this long.
 func (p *progress) text(took time.Duration) string {
 	part, of := float64(p.read), float64(p.size)
-	count := fmt.Sprintf("%d in", p.in)
+	count := fmt.Sprintf("%d submitted", p.in)
 	switch {
 	case p.whole:
 		part, of = float64(p.results+p.left), float64(p.waited)
 		count = fmt.Sprintf("%d of %d results", p.results, p.waited)
 		if p.left > 0 {
-			count += fmt.Sprintf(", %d given up", p.left)
+			count += fmt.Sprintf(", %d without one", p.left)
 		}
-	case p.waits:
-		count += fmt.Sprintf(", %d results", p.results)
+	case p.waits: // the bar is of the results, and not all messages are known
+		return fmt.Sprintf("%s, %d results", count, p.results)
 	}
 	if of <= 0 {
 		return count

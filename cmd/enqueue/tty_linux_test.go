@@ -30,7 +30,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	file := manyLines(20, 20)
 	for _, name := range []string{writeFile(t, file), "-"} {
 		for _, wait := range []bool{false, true} {
-			args, shown := []string{"--file", name}, " in"
+			args, shown := []string{"--file", name}, " submitted"
 			if wait {
 				args, shown = append(args, "--wait"), " results"
 			}
@@ -44,7 +44,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 			if !strings.Contains(seen, eraseLine) || !strings.Contains(seen, shown) {
 				t.Errorf("%v: no progress on the terminal: %q", args, seen)
 			}
-			if name != "-" && !strings.Contains(seen, "%") {
+			if name != "-" && !wait && !strings.Contains(seen, "%") {
 				t.Errorf("%v: no part of the whole: %q", args, seen)
 			}
 			if !strings.HasSuffix(seen, eraseLine) {
@@ -79,7 +79,11 @@ func TestProgressCountsResults(t *testing.T) {
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	if seen := s.Close(); !strings.HasSuffix(seen, eraseLine) {
+	seen := s.Close()
+	if strings.Contains(seen, "% 1 submitted") || strings.Contains(seen, "% 2 submitted") {
+		t.Errorf("a bar of the bytes, before the one of the results: %q", seen)
+	}
+	if !strings.HasSuffix(seen, eraseLine) {
 		t.Errorf("left on the terminal: %q", seen)
 	}
 }

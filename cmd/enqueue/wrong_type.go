@@ -6,19 +6,48 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
+	"turnstile/internal/typo"
 	"turnstile/pkg/session"
 )
 
-// wrongType names the field of a line that has a value of the wrong type, and the right type. Other
-// errors are returned unchanged.
-func wrongType(line []byte, err error) error {
+// lineError says what is wrong with a line of JSON in the file's words, given the decoder's error.
+func lineError(line []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
-		return err
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("%w JSON: the line must be a JSON object", session.ErrInvalid)
+	case errors.As(err, &wrong):
+		return wrongType(line, wrong)
 	}
+	if _, name, ok := strings.Cut(err.Error(), "json: unknown field "); ok { // the decoder has no type for it
+		return fmt.Errorf("%w JSON: unknown field %s%s", session.ErrInvalid, name, suggestion(name))
+	}
+	return err
+}
+
+// suggestion is the known field that a quoted name probably means.
+func suggestion(name string) string {
+	name, _ = strconv.Unquote(name)
+	for _, of := range []reflect.Type{reflect.TypeFor[fields](), reflect.TypeFor[session.Attachment]()} {
+		for field := range of.Fields() {
+			known, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if typo.Likely(strings.ToLower(name), known) {
+				return fmt.Sprintf(": did you mean %q?", known)
+			}
+		}
+	}
+	return ""
+}
+
+// wrongType names the field of a line that has a value of the wrong type, and the right type.
+func wrongType(line []byte, wrong *json.UnmarshalTypeError) error {
 	field, must := wrong.Field, "a string"
 	switch {
+	case wrong.Type == reflect.TypeFor[session.Attachment]():
+		must = "a list of objects"
 	case wrong.Type == reflect.TypeFor[session.Duration](), wrong.Type == reflect.TypeFor[*session.Duration]():
 		must = `a string, such as "10s"`
 	case wrong.Type.Kind() == reflect.Map, wrong.Type.Kind() == reflect.Struct:

@@ -3,6 +3,8 @@ package service
 import (
 	"io"
 	"log/slog"
+	"math"
+	"time"
 
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
@@ -26,10 +28,12 @@ func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
 }
 
 // durationsInSeconds writes the durations of a JSON log as seconds with a fraction, where slog
-// would write nanoseconds. A text log has them in Go's notation, 2.013s.
+// would write nanoseconds. They are rounded to milliseconds. A text log has them in Go's notation,
+// 2.013s.
 func durationsInSeconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
+		ms := math.Round(float64(a.Value.Duration()) / float64(time.Millisecond))
+		a.Value = slog.Float64Value(ms / 1000)
 	}
 	return a
 }

@@ -3,6 +3,8 @@ package slash
 import (
 	"fmt"
 	"strings"
+
+	"turnstile/internal/typo"
 )
 
 // agentCommands are commands of agents that look like a misspelt command of ours.
@@ -38,38 +40,5 @@ func Suggest(text string) (reply string, ok bool) {
 
 // mistyped reports whether a word is a command with at most one typing error.
 func mistyped(word, command string) bool {
-	if swapped(word, command) {
-		return true
-	}
-	w, c := []rune(word), []rune(command)
-	if word != command && (len(c) < surest || len(w)-len(c) > 1 || len(c)-len(w) > 1) {
-		return false
-	}
-	i := 0 // the first difference
-	for i < len(w) && i < len(c) && w[i] == c[i] {
-		i++
-	}
-	rest, want := w[i:], c[i:]
-	switch {
-	case len(w) > len(c):
-		rest = rest[1:]
-	case len(w) < len(c):
-		want = want[1:]
-	case len(rest) > 0:
-		rest, want = rest[1:], want[1:]
-	}
-	return string(rest) == string(want)
-}
-
-// swapped reports whether two letters next to each other are exchanged.
-func swapped(word, command string) bool {
-	if len(word) != len(command) {
-		return false
-	}
-	for i := 1; i+1 < len(word); i++ {
-		if word[i] != command[i] {
-			return word[:i] == command[:i] && word[i] == command[i+1] && word[i+1] == command[i] && word[i+2:] == command[i+2:]
-		}
-	}
-	return false
+	return word == command || typo.Swapped(word, command) || len(command) >= surest && typo.Likely(word, command)
 }
