@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/config"
+	"turnstile/internal/typo"
 	"turnstile/internal/version"
 )
 
@@ -20,7 +21,7 @@ func (p *program) command() *cobra.Command {
 		Short:                 "Run an agent for the messages of sessions",
 		Long:                  helpText,
 		Version:               version.String(),
-		Args:                  cobra.NoArgs,
+		Args:                  noWord,
 		SilenceErrors:         true,
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,
@@ -60,6 +61,21 @@ func (p *program) begin(c *cobra.Command, _ []string) error {
 	return nil
 }
 
+// noWord refuses words after a command that takes only commands, with a suggestion.
+func noWord(c *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", words[0], c.CommandPath())
+	for _, known := range c.Commands() {
+		if typo.Likely(words[0], known.Name()) {
+			text += fmt.Sprintf(": did you mean %q?", known.Name())
+			break
+		}
+	}
+	return errors.New(text)
+}
+
 // helpCommand is cobra's own, except that it refuses words that are not a command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
@@ -67,7 +83,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {
-				err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
+				err = noWord(c, rest)
 			}
 			return err
 		},

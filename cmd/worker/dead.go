@@ -18,22 +18,24 @@ const deadHelp = `dead lists, reruns and deletes dead letters: messages that fai
 expired, were dropped from a full line, or whose turn a newer message rolled back.
 asynqmon shows them under Archived.
 
-  dead [list] [SESSION]           lists those of a session, oldest first, or of
+  dead [list|ls] [SESSION]        lists those of a session, oldest first, or of
                                   all, session by session
   dead rerun SESSION | --all      puts those that failed or were stopped back in line,
                                   as /resume does; the others stay
   dead drop SESSION [ID...]       deletes those of a session, or only these
   dead drop --all                 deletes all
 
-Deletion is final. With --json there is one object a line, and errors
-are plain text on stderr:
+Deletion is final. An unknown session is an error with exit code 1. With --json there is
+one object a line, and errors are plain text on stderr:
   {"session","id","status","error","text","at","age_ms"}   list
   {"session","rerun"}  {"session","dropped"}               how many, of each session`
 
 func (p *program) deadCommand() *cobra.Command {
 	c := p.deadListCommand("dead")
 	c.Use, c.Short, c.Long = "dead [list|rerun|drop] [SESSION]", "List, rerun or delete dead letters", deadHelp
-	c.AddCommand(p.deadListCommand("list"), p.deadRerunCommand(), p.deadDropCommand())
+	list := p.deadListCommand("list")
+	list.Aliases = []string{"ls"}
+	c.AddCommand(list, p.deadRerunCommand(), p.deadDropCommand())
 	return c
 }
 
@@ -152,6 +154,9 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 				}
 			}
 		}
+		if n == 0 && len(sessions) > 0 {
+			return checkKnown(ctx, client, sessions[0])
+		}
 		return nil
 	})
 	if n == 0 && err == nil && !asJSON {
@@ -180,7 +185,9 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 	}
 	var n int
 	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
-		n, err = ch.do(ctx, client, key, ids)
+		if n, err = ch.do(ctx, client, key, ids); n == 0 && err == nil {
+			err = checkKnown(ctx, client, key)
+		}
 		return err
 	})
 	switch {

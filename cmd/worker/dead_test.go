@@ -70,7 +70,8 @@ func TestDeadList(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	for _, args := range [][]string{{"dead"}, {"dead", "list"}, {"dead", "list", "a"}, {"dead", "a"}} {
+	submit(t, c, "empty", "hello")
+	for _, args := range [][]string{{"dead"}, {"dead", "list"}, {"dead", "ls"}, {"dead", "list", "empty"}, {"dead", "ls", "empty"}, {"dead", "empty"}} {
 		if r := call(t, environ, args...).want(t, exitOK); r.out != "No dead letters.\n" {
 			t.Errorf("%v: %q", args, r.out)
 		}
@@ -107,6 +108,18 @@ func TestDeadList(t *testing.T) {
 			if o["id"] == "m1" && (o["status"] != "failed" || o["error"] != "exit status 2:\tno such\nfile" || o["text"] != "text of m1\nsecond line \x1b[31m") {
 				t.Errorf("%s: %v", args, o)
 			}
+		}
+	}
+}
+
+// A session with a typing error in its name is not one without dead letters.
+func TestDeadLettersOfAnUnknownSession(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	for _, args := range [][]string{{"dead", "nosuch"}, {"dead", "list", "nosuch", "--json"}, {"dead", "rerun", "nosuch"}, {"dead", "rerun", "nosuch", "--json"}, {"dead", "drop", "nosuch"}, {"dead", "drop", "nosuch", "m1"}} {
+		r := call(t, []string{"REDIS_URL=" + url}, args...).want(t, exitOther)
+		if r.out != "" || r.err != "worker: session nosuch is unknown: it never had a message, or it was forgotten\n" {
+			t.Errorf("%v: %+v", args, r)
 		}
 	}
 }

@@ -70,7 +70,11 @@ func (p *program) report(err error, command string) int {
 	case errors.Is(err, service.ErrRestart):
 		return exitRestart
 	case !p.called:
-		p.complain(err.Error() + "; see " + command + " --help")
+		see := "; see "
+		if strings.HasSuffix(err.Error(), "?") {
+			see = " See "
+		}
+		p.complain(err.Error() + see + command + " --help")
 	case errors.Is(err, config.ErrInvalid):
 		for line := range strings.Lines(err.Error()) {
 			p.complain(strings.TrimSpace(line))

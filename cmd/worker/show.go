@@ -126,7 +126,7 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 		return shown{}, err
 	}
 	if unknown(info) {
-		return shown{}, fmt.Errorf("session %s is unknown: it never had a message, or it was forgotten", key)
+		return shown{}, unknownError(key)
 	}
 	followups, err := client.Followups(ctx, key)
 	if err != nil {
@@ -179,6 +179,19 @@ func (s *shown) lookFurther(ctx context.Context, client *admin.Client, info sess
 	dead, err := client.LastDeadLetters(ctx, info.Session, deadShown)
 	for _, d := range dead {
 		s.Dead = append(s.Dead, shownDead{d.ID, d.Outcome.Status, d.Outcome.Error, d.At.UTC(), d.Age})
+	}
+	return err
+}
+
+func unknownError(key string) error {
+	return fmt.Errorf("session %s is unknown: it never had a message, or it was forgotten", key)
+}
+
+// checkKnown returns an error if a session is unknown.
+func checkKnown(ctx context.Context, client *admin.Client, key string) error {
+	info, err := client.Session(ctx, key)
+	if err == nil && unknown(info) {
+		return unknownError(key)
 	}
 	return err
 }

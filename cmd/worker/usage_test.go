@@ -19,9 +19,9 @@ func TestUsage(t *testing.T) {
 		err     string
 	}{
 		"unknown flag":      {nil, []string{"--agnt", "echo"}, exitUsage, "worker: unknown flag: --agnt; see worker --help\n"},
-		"unknown command":   {nil, []string{"pss"}, exitUsage, "worker: unknown command \"pss\" for \"worker\"; see worker --help\n"},
+		"unknown command":   {nil, []string{"shwo", "a"}, exitUsage, "worker: unknown command \"shwo\" for \"worker\": did you mean \"show\"? See worker --help\n"},
 		"unknown argument":  {nil, []string{"ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker ps --help\n"},
-		"help of nothing":   {nil, []string{"help", "pss"}, exitUsage, "worker: unknown command \"pss\" for \"worker\"; see worker --help\n"},
+		"help of nothing":   {nil, []string{"help", "process"}, exitUsage, "worker: unknown command \"process\" for \"worker\"; see worker --help\n"},
 		"help of too much":  {nil, []string{"help", "ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
 		"empty --redis":     {[]string{echo}, []string{"--redis", ""}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker --help\n"},
 		"ps, empty --redis": {nil, []string{"ps", "--redis="}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker ps --help\n"},
