@@ -6,8 +6,9 @@ time per session, in the order of their arrival.
 The words of TEXT are joined with blanks; - reads the text from stdin, without its
 last line break. A one-line text that begins with a command, such as /status or /stop,
 is carried out at once and its reply printed; /help lists the commands. One with a
-typing error, such as /stpo, is refused with a suggestion (exit code 2). To send a text
-that begins with a slash, write two.
+typing error, such as /stpo, or the beginning of one, such as /stat, is refused with a
+suggestion (exit code 2), unless it has arguments that the command does not take. To send
+a text that begins with a slash, write two.
 
 --mode says what happens to the message if a turn runs in its session. The default is
 the session's /queue setting, or else the worker's:

@@ -16,9 +16,13 @@ var agentCommands = map[string]bool{
 // typing error. Shorter ones are too ambiguous: "/now" and "/net" are not "/new".
 const surest = 5
 
+// shortest is the shortest beginning of a command, with its slash, that counts as the command.
+const shortest = 4
+
 // Suggest returns the reply to a text that is probably a misspelt command: its first word is not
 // a command, but has one letter too many, too few or wrong, two letters exchanged, or another
-// case, and its arguments fit the command. Any other text that begins with a slash is a message,
+// case, or it is the beginning of only one command. Its arguments must fit the command: "/rest
+// api?" is not /reset, which takes none. Any other text that begins with a slash is a message,
 // because agents have commands of their own.
 func Suggest(text string) (reply string, ok bool) {
 	text = strings.TrimSpace(text)
@@ -29,13 +33,28 @@ func Suggest(text string) (reply string, ok bool) {
 	if _, known := named(name); known {
 		return "", false
 	}
-	for _, c := range commands() {
-		if strings.TrimSpace(args) != "" && c.args == "" || !mistyped(strings.ToLower(name), c.Name) {
-			continue
-		}
-		return fmt.Sprintf("Unknown command %s: did you mean %s? To send it as a message, write /%[1]s.", name, c.Name), true
+	c, ok := meant(strings.ToLower(name))
+	if !ok || strings.TrimSpace(args) != "" && c.args == "" {
+		return "", false
 	}
-	return "", false
+	return fmt.Sprintf("Unknown command %s: did you mean %s? To send it as a message, write /%[1]s.", name, c.Name), true
+}
+
+// meant is the command that a word is a misspelling or the beginning of.
+func meant(word string) (Command, bool) {
+	var begun []Command
+	for _, c := range commands() {
+		if mistyped(word, c.Name) {
+			return c, true
+		}
+		if len(word) >= shortest && strings.HasPrefix(c.Name, word) {
+			begun = append(begun, c)
+		}
+	}
+	if len(begun) != 1 {
+		return Command{}, false
+	}
+	return begun[0], true
 }
 
 // mistyped reports whether a word is a command with at most one typing error.

@@ -11,7 +11,9 @@ func TestSuggest(t *testing.T) {
 		"/sotp": "/stop", "/sto": "/stop", "/stopp": "/stop", "/stip": "/stop", "/tsop": "/stop", " /Stop ": "/stop", "/STOP": "/stop",
 		"/statsu": "/status", "/histroy 5": "/history", "/titel My talk": "/title", "/aprove 1 always": "/approve", "/nwe": "/new",
 		"/NEW": "/new", "/ster go on": "/steer", "/undo!": "/undo", "/rest": "/reset",
+		"/stat": "/status", "/hist 5": "/history", "/que collect": "/queue", "/appr": "/approve", "/Resu": "/resume", "/ret": "/retry",
 
+		"/st": "", "/res": "", "/stat us": "", "/resu now": "", "/statusline": "",
 		"/stop": "", "/new": "", "/stop now": "", "/sotp now": "", "/rest api?": "", "/now": "", "/net": "", "/ne": "", "/news": "",
 		"//sotp": "", "//stop": "", "/sotp\nnow": "", "sotp": "", "stop": "", "/": "", "": "", "/stopoo": "", "/stats": "", "/compact": "", "/clear": "",
 		"/init": "", "/model": "", "/review": "", "/etc/stop": "", "/unknown": "", "/redo": "", "/restart": "", "/st\u00f6p": "/stop",

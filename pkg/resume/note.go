@@ -41,7 +41,7 @@ func Note(f Facts) string {
 	var says []string
 	switch {
 	case f.Record.Fresh(f.Freshness):
-		says = append(says, "Your previous turn was cut off by "+cause(f.Record.Reason)+". "+
+		says = append(says, "Your previous turn was interrupted by "+cause(f.Record.Reason)+". "+
 			"The conversation history is intact. If it holds tool results that were not dealt with, "+
 			"deal with them first and summarise what was done; then turn to the new message below, "+
 			"which may be the one that the interrupted turn was about.")

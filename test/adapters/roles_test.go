@@ -18,7 +18,7 @@ import (
 // The texts of the agents. Between them is the prompt that they received.
 const (
 	begun  = "I begin"
-	ending = "I was told: "
+	ending = "I was given: "
 )
 
 // part is one run of an agent's program. It writes into a directory what it finds and leaves

@@ -2,6 +2,7 @@ package behaviours
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -28,6 +29,9 @@ var dropped = []struct {
 	{dropWord(`(tell|tells|told) of`), "report, record, log"},
 	{dropWord(`answers`), "returns; reply, result or decision"},
 	{dropWord(`answered (true|false|nil|by|with)`), "returned"},
+	{dropWord(`(no|any) answer (to|in|within|of|from)|(not|none|already|was|were) answered|(do|does|did) not answer|answer with`), "reply, result, decided, respond"},
+	{dropWord(`(what|not) (was |were |is )?put in`), "submitted"},
+	{dropWord(`given_back`), "requeued"},
 	{dropWord(`look(s|ed|ing)? after`), "recover, check, poll"},
 	{dropWord(`left alone`), "skipped, not touched"},
 	{dropWord(`g(ive|ives|iven|ave|iving) back`), "requeued, released"},
@@ -117,7 +121,7 @@ var texts = []struct{ from, kind string }{
 // prose blanks everything but the prose of a file, so that lines keep their numbers.
 var prose = map[string]func(src string) (string, error){
 	".md":  markdownProse,
-	".go":  goComments,
+	".go":  goProse,
 	".lua": luaComments,
 }
 
@@ -185,8 +189,9 @@ func markdownProse(src string) (string, error) {
 
 var quoted = regexp.MustCompile("`[^`\n]*`|\"[^\"\n]*\"")
 
-// goComments is a Go file with only its comments, without what they quote.
-func goComments(src string) (string, error) {
+// goProse is a Go file with only its comments, without what they quote, and the texts in its string
+// literals. Of a test, it has the comments only.
+func goProse(src string) (string, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", src, parser.ParseComments)
 	if err != nil {
@@ -199,7 +204,36 @@ func goComments(src string) (string, error) {
 			copy(text[at:], "  "+c.Text[2:])
 		}
 	}
-	return quoted.ReplaceAllStringFunc(string(text), blank), nil
+	text = []byte(quoted.ReplaceAllStringFunc(string(text), blank))
+	if isTest(file) {
+		return string(text), nil
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.ImportSpec); ok {
+			return false
+		}
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.ContainsAny(lit.Value, " \n") {
+			copy(text[set.Position(lit.Pos()).Offset:], spaced.ReplaceAllString(formOf.ReplaceAllStringFunc(lit.Value, blank), "  "))
+		}
+		return true
+	})
+	return string(text), nil
+}
+
+// formOf matches what has a form in a text of several words: JSON, and names of fields.
+var formOf = regexp.MustCompile(`"[a-z_]+"`)
+
+// spaced matches a line break or a tab in a string literal.
+var spaced = regexp.MustCompile(`\\[nt]`)
+
+// isTest reports whether a Go file belongs to tests: by its imports, or its package's name.
+func isTest(file *ast.File) bool {
+	for _, imported := range file.Imports {
+		if imported.Path.Value == `"testing"` {
+			return true
+		}
+	}
+	return strings.HasSuffix(file.Name.Name, "_test")
 }
 
 var luaComment = regexp.MustCompile(`^(.*?)--`)
@@ -246,7 +280,9 @@ func TestDroppedWordsAreFound(t *testing.T) {
 		{".md", "A batch is in flight; a string, spring and bring. It is `a` told.\n", nil},
 		{".go", "package x\n\n// It is\n// told.\n\n// It is\nvar a int // told\n", []string{"3"}},
 		{".lua", "-- It is\n  -- told.\ncall() -- is\ncall() -- told\n", []string{"1"}},
-		{".go", "package x // it answers true\n\nvar rings = \"cut off\" // not \"cut off\"\n", []string{"1"}},
+		{".go", "package x // it answers true\n\nvar rings = \"cut_off\" // not \"cut off\"\n", []string{"1"}},
+		{".go", "package x\n\nvar a, b = \"rings\", `{\"rings\": 1}`\nvar c = \"a\\nbell rings\"\n", []string{"4"}},
+		{".go", "package x\n\nimport \"testing\"\n\nvar a = \"a bell rings\"\nvar _ testing.T\n", nil},
 		{".lua", "local ring = 1 -- the ring\nring() -- \"ring\"\n", []string{"1"}},
 	} {
 		text, err := prose[c.kind](c.src)

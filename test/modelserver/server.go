@@ -145,9 +145,9 @@ func (s *Server) next(r Request) Response {
 		return otherwise(r)
 	}
 	if s.t != nil {
-		s.t.Errorf("modelserver: request %d has no answer in the script", n)
+		s.t.Errorf("modelserver: request %d has no reply in the script", n)
 	}
-	return Error(http.StatusBadRequest, "not_scripted", fmt.Sprintf("modelserver: request %d has no answer in the script", n))
+	return Error(http.StatusBadRequest, "not_scripted", fmt.Sprintf("modelserver: request %d has no reply in the script", n))
 }
 
 func (s *Server) complete(w http.ResponseWriter, hr *http.Request) {

@@ -160,7 +160,7 @@ func TestOtherwiseAndModels(t *testing.T) {
 	t.Parallel()
 	s := Start()
 	defer s.Close()
-	if status, _, body, _ := ask(t, s, streaming); status != 400 || !strings.Contains(body, "no answer in the script") {
+	if status, _, body, _ := ask(t, s, streaming); status != 400 || !strings.Contains(body, "no reply in the script") {
 		t.Error(status, body)
 	}
 	s.Otherwise(func(r Request) Response { return Reply("you said " + r.Last()) })
