@@ -38,11 +38,11 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 	log := service.NewLogger(os.Stderr, settings)
 	end, release := service.WatchSignals(ctx, engine.ReasonRestart)
 	defer release()
-	s, err := service.Start(end.Asked, service.Config{Settings: settings, Agent: a, Logger: log})
+	s, err := service.Start(end.Requested, service.Config{Settings: settings, Agent: a, Logger: log})
 	if err != nil {
 		return end.Unless(err)
 	}
-	<-end.Asked.Done()
+	<-end.Requested.Done()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

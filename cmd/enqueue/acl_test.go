@@ -13,8 +13,8 @@ func TestSuiteUnderACL(t *testing.T) {
 	acl.Suite(t,
 		"TestReceipts", "TestTheMessageArrivesAsItWasGiven", "TestADelayedMessageIsWaitedFor",
 		"TestFollowStreams", "TestWaitGoesOnThroughARetryAndARequeue", "TestB08_CommandsAreAnsweredAtOnce",
-		"TestAllModes", "TestAFileWithAnswers", "TestFollowASteer", "TestFollowThroughADrain", "TestRefused",
-		"TestWireMessageIsAnswered", "TestWireDelayedMessage", "TestWireBadPayload",
+		"TestAllModes", "TestAFileWithReplies", "TestFollowASteer", "TestFollowThroughADrain", "TestRefusedMessagesExitWith3",
+		"TestWireMessageHasAReply", "TestWireDelayedMessage", "TestWireBadPayload",
 		"TestWaitTellsThatNoWorkerRuns",
 	)
 }

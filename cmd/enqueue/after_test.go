@@ -10,7 +10,7 @@ import (
 
 // --json prints where another process can continue, in mid-turn and after the end. Together they
 // print each event once.
-func TestAfter(t *testing.T) {
+func TestFollowContinuesAfterAnEvent(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	goOn := make(chan struct{})

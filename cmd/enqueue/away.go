@@ -25,11 +25,11 @@ const (
 type away struct {
 	note func(line string)
 
-	mu      sync.Mutex
-	waiting bool      // a caller waits, and wants warnings
-	is      bool      // the last call got no response
-	told    time.Time // when the last warning was shown
-	heard   time.Time // when Redis last responded
+	mu        sync.Mutex
+	waiting   bool      // a caller waits, and wants warnings
+	is        bool      // the last call got no response
+	warned    time.Time // when the last warning was shown
+	responded time.Time // when Redis last responded
 }
 
 // wait switches warnings on.
@@ -43,24 +43,24 @@ func (a *away) wait() {
 func (a *away) maybe() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.is || time.Since(a.heard) > awayAfter
+	return a.is || time.Since(a.responded) > awayAfter
 }
 
-// hear records the outcome of a call.
-func (a *away) hear(ctx context.Context, err error) {
+// record keeps the outcome of a call.
+func (a *away) record(ctx context.Context, err error) {
 	at, limited := ctx.Deadline()
 	if err != nil && (ctx.Err() != nil || limited && !time.Now().Before(at)) {
 		return // its caller has given up
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var answer redis.Error
-	if a.is = err != nil && (!errors.As(err, &answer) || strings.HasPrefix(answer.Error(), "LOADING ")); !a.is {
-		a.heard = time.Now()
+	var failed redis.Error
+	if a.is = err != nil && (!errors.As(err, &failed) || strings.HasPrefix(failed.Error(), "LOADING ")); !a.is {
+		a.responded = time.Now()
 		return
 	}
-	if a.waiting && time.Since(a.told) > awayEvery {
-		a.told = time.Now()
+	if a.waiting && time.Since(a.warned) > awayEvery {
+		a.warned = time.Now()
 		a.note("enqueue: Redis is away, waiting for it")
 	}
 }
@@ -70,7 +70,7 @@ func (a *away) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (a *away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		a.hear(ctx, err)
+		a.record(ctx, err)
 		return err
 	}
 }
@@ -78,7 +78,7 @@ func (a *away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		a.hear(ctx, err)
+		a.record(ctx, err)
 		return err
 	}
 }

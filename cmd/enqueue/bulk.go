@@ -156,7 +156,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.skip(it.line)
 		return
 	}
-	r, err := client.Submit(ctx, it.session, it.m, delays(time.Duration(it.delay))...)
+	r, err := client.Submit(ctx, it.session, it.message, delays(time.Duration(it.delay))...)
 	b.progress.line(it.bytes)
 	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
 	if b.results != nil && !waits {
@@ -187,7 +187,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 }
 
 func (b *bulk) submitFailed(ctx context.Context, it item, r turnstile.Receipt, err error) {
-	f := submitFailure(ctx, it.session, it.m, r, err, "the id")
+	f := submitFailure(ctx, it.session, it.message, r, err, "the id")
 	f.line = it.line
 	if f.code == exitOther {
 		b.stop(errBroken) // before later messages of the session overtake this one

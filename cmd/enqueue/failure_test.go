@@ -15,7 +15,7 @@ import (
 	"turnstile/test/watched"
 )
 
-func TestRefused(t *testing.T) {
+func TestRefusedMessagesExitWith3(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	ctx := bg(t)
@@ -298,7 +298,7 @@ func TestCommandsThatFail(t *testing.T) {
 	(<-finish).want(t, exitInterrupted).oneLine(t, "interrupted", "; whether the command was carried out is not known\n")
 }
 
-func TestWorst(t *testing.T) {
+func TestTheWorstExitCodeCounts(t *testing.T) {
 	t.Parallel()
 	order := []int{exitInterrupted, exitOther, exitRefused, exitUsage, exitEnded, exitTimeout, exitOK}
 	for i, a := range order {

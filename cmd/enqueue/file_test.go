@@ -163,7 +163,7 @@ func TestFlagsAreTheDefaultsOfLines(t *testing.T) {
 	}
 }
 
-func TestAFileWithAnswers(t *testing.T) {
+func TestAFileWithReplies(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	turns(t, url, hour, echo)

@@ -18,7 +18,7 @@ type item struct {
 	line    int
 	bytes   int
 	session string
-	m       session.Message
+	message session.Message
 	delay   session.Duration
 }
 
@@ -85,24 +85,24 @@ func (o options) item(text []byte) (item, error) {
 	it := item{
 		session: or(line.Session, o.session),
 		delay:   or(line.In, session.Duration(o.in)),
-		m: session.Message{
+		message: session.Message{
 			ID: or(line.ID, ""), Text: line.Text, Mode: line.Mode, Meta: line.Meta, Attachments: line.Attachments,
 			ExpiresIn: or(line.ExpiresIn, session.Duration(o.expiresIn)),
 		},
 	}
-	if it.m.Mode == "" {
-		it.m.Mode = session.Mode(o.mode)
+	if it.message.Mode == "" {
+		it.message.Mode = session.Mode(o.mode)
 	}
 	for k, v := range o.meta {
-		if it.m.Meta == nil {
-			it.m.Meta = map[string]string{}
+		if it.message.Meta == nil {
+			it.message.Meta = map[string]string{}
 		}
-		if _, ok := it.m.Meta[k]; !ok {
-			it.m.Meta[k] = v
+		if _, ok := it.message.Meta[k]; !ok {
+			it.message.Meta[k] = v
 		}
 	}
 	if line.ID == nil {
-		it.m.ID = turnstile.NewMessageID()
+		it.message.ID = turnstile.NewMessageID()
 	}
 	if line.Session == nil && o.session == "" {
 		return it, fmt.Errorf("%w message: it has no session: write \"session\", or give -s", session.ErrInvalid)
@@ -110,13 +110,13 @@ func (o options) item(text []byte) (item, error) {
 	if err := session.ValidateKey(it.session); err != nil {
 		return it, err
 	}
-	if err := session.ValidateID(it.m.ID); err != nil {
+	if err := session.ValidateID(it.message.ID); err != nil {
 		return it, err
 	}
 	if it.delay < 0 {
 		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
 	}
-	return it, o.limits.Validate(it.m)
+	return it, o.limits.Validate(it.message)
 }
 
 func or[T any](v *T, fallback T) T {

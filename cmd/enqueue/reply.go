@@ -11,14 +11,15 @@ import (
 // reply shows a reply as it comes. It writes whole lines, because the replies of several messages
 // come at the same time.
 type reply struct {
-	a     *results
+	o     options
+	out   *output
 	m     awaited
 	story terminal.Story
 	open  []byte // an incomplete line; it grows in place
 }
 
-func newReply(a *results, m awaited) *reply {
-	return &reply{a: a, m: m, story: newStory(a.b.o, m.session, m.m.ID)}
+func newReply(o options, out *output, m awaited) *reply {
+	return &reply{o: o, out: out, m: m, story: newStory(o, m.session, m.message.ID)}
 }
 
 // newStory shows the turns of a message. It tells the user how to decide questions with this
@@ -29,15 +30,14 @@ func newStory(o options, session, id string) terminal.Story {
 }
 
 func (r *reply) see(e session.Event) {
-	out := r.a.b.out
 	switch {
-	case r.a.b.o.json:
-		out.event(r.m.session, r.m.m.ID, e, r.m.line)
+	case r.o.json:
+		r.out.event(r.m.session, r.m.message.ID, e, r.m.line)
 	case e.Type == string(agent.EventText):
 		end := strings.LastIndexByte(e.Text, '\n') + 1
 		r.open = append(r.open, e.Text[:end]...)
 		if end > 0 {
-			out.text(prefixed(r.m.name(), string(r.open)))
+			r.out.text(prefixed(r.m.name(), string(r.open)))
 			r.open = r.open[:0]
 		}
 		r.open = append(r.open, e.Text[end:]...)
@@ -50,18 +50,18 @@ func (r *reply) see(e session.Event) {
 }
 
 func (r *reply) remark(lines []terminal.Line) {
-	if r.a.b.o.json {
+	if r.o.json {
 		return
 	}
 	for _, l := range lines {
 		l.Text = r.m.name() + ": " + l.Text
-		r.a.b.out.remark(l)
+		r.out.remark(l)
 	}
 }
 
 func (r *reply) flush() {
 	if len(r.open) > 0 {
-		r.a.b.out.text(prefixed(r.m.name(), string(r.open)))
+		r.out.text(prefixed(r.m.name(), string(r.open)))
 		r.open = r.open[:0]
 	}
 }

@@ -33,9 +33,13 @@ const (
 
 // results waits for the messages of a file and shows their results.
 type results struct {
-	ctx    context.Context // ends with Ctrl-C only
-	b      *bulk
-	client *turnstile.Client
+	ctx      context.Context // ends with Ctrl-C only
+	o        options
+	client   *turnstile.Client
+	out      *output
+	link     *away
+	progress *progress
+	fail     func(failure) // reports a message that did not succeed
 
 	room    chan struct{} // one element for each message that is in without a result
 	waiting chan awaited  // never full: as long as room
@@ -54,7 +58,7 @@ type awaited struct {
 
 func newResults(b *bulk, client *turnstile.Client) *results {
 	return &results{
-		ctx: b.outer, b: b, client: client,
+		ctx: b.outer, o: b.o, client: client, out: b.out, link: b.link, progress: b.progress, fail: b.fail,
 		room: make(chan struct{}, maxWaiting), waiting: make(chan awaited, maxWaiting),
 		over: make(chan struct{}), statuses: map[session.Status]int{},
 	}
@@ -91,11 +95,11 @@ func (a *results) release() { <-a.room }
 // add makes a message awaited.
 func (a *results) add(it item) {
 	m := awaited{item: it}
-	m.m.Text, m.m.Meta, m.m.Attachments = "", nil, nil // they may be large
-	if a.b.o.timeout > 0 {
-		m.until = time.Now().Add(a.b.o.timeout)
+	m.message.Text, m.message.Meta, m.message.Attachments = "", nil, nil // they may be large
+	if a.o.timeout > 0 {
+		m.until = time.Now().Add(a.o.timeout)
 	}
-	a.b.progress.wait()
+	a.progress.wait()
 	a.waiting <- m
 }
 
@@ -118,9 +122,9 @@ func (a *results) attend(m awaited) {
 		<-a.over
 		return
 	}
-	o := a.b.o
+	o := a.o
 	if n := len(a.room); n > waiters && !o.follow {
-		end, ended, err := a.client.Result(a.ctx, m.session, m.m.ID)
+		end, ended, err := a.client.Result(a.ctx, m.session, m.message.ID)
 		if ended {
 			a.end(m, end)
 			return
@@ -144,8 +148,8 @@ func (a *results) attend(m awaited) {
 	var end session.Outcome
 	var err error
 	if o.follow {
-		reply := newReply(a, m)
-		end, err = a.client.Follow(ctx, m.session, m.m.ID, reply.see)
+		reply := newReply(o, a.out, m)
+		end, err = a.client.Follow(ctx, m.session, m.message.ID, reply.see)
 		reply.flush()
 		if err == nil {
 			reply.remark(reply.story.End(end))
@@ -154,7 +158,7 @@ func (a *results) attend(m awaited) {
 		}
 	} else {
 		defer time.AfterFunc(waitSlice, func() { cancel(errSlice) }).Stop()
-		end, err = a.client.Wait(ctx, m.session, m.m.ID)
+		end, err = a.client.Wait(ctx, m.session, m.message.ID)
 	}
 	err = waitError(ctx, err)
 	switch {
@@ -171,18 +175,18 @@ func (a *results) attend(m awaited) {
 var errSlice = errors.New("other messages wait for this slot")
 
 func (a *results) failed(m awaited, err error) {
-	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
+	f := failure{session: m.session, id: m.message.ID, line: m.line, code: exitOther}
 	switch {
 	case errors.Is(err, errTimeout):
-		f.code, f.text = exitTimeout, a.b.o.noReply(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
+		f.code, f.text = exitTimeout, a.o.noReply(fmt.Sprintf("message %s of %s", m.message.ID, m.session), a.link)
 	case errors.Is(err, turnstile.ErrUnknownMessage):
-		f.text = unknownText(m.m.ID)
+		f.text = unknownText(m.message.ID)
 	default:
-		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.m.ID)
+		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.message.ID)
 	}
-	a.b.progress.leave()
+	a.progress.leave()
 	a.release()
-	a.b.fail(f)
+	a.fail(f)
 }
 
 // end shows how a message ended.
@@ -190,15 +194,15 @@ func (a *results) end(m awaited, end session.Outcome) {
 	a.mu.Lock()
 	a.statuses[end.Status]++
 	a.mu.Unlock()
-	if a.b.o.json {
-		a.b.out.outcome(end, m.line)
-	} else if !a.b.o.follow && end.Reply != "" {
-		a.b.out.text(prefixed(m.name(), end.Reply))
+	if a.o.json {
+		a.out.outcome(end, m.line)
+	} else if !a.o.follow && end.Reply != "" {
+		a.out.text(prefixed(m.name(), end.Reply))
 	}
 	if end.Status != session.StatusDone {
-		a.b.fail(failure{code: exitEnded, text: endText(end), line: m.line, said: true})
+		a.fail(failure{code: exitEnded, text: endText(end), line: m.line, said: true})
 	}
-	a.b.progress.result()
+	a.progress.result()
 	a.release()
 }
 
@@ -210,7 +214,7 @@ func (a *results) none() bool {
 }
 
 // name goes before each line of a message's reply.
-func (m awaited) name() string { return m.session + " " + m.m.ID }
+func (m awaited) name() string { return m.session + " " + m.message.ID }
 
 // summary counts the messages by how they ended.
 func (a *results) summary() string {

@@ -208,14 +208,14 @@ func TestColoursAreForTerminals(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		{[]string{"TERM=xterm"}, "\x1b[2mtool grep\x1b[0m\n\x1b[1;33mcut off\x1b[0m\n"},
-		{[]string{"TERM=xterm", "NO_COLOR=1"}, "tool grep\ncut off\n"},
-		{[]string{"TERM=dumb"}, "tool grep\ncut off\n"},
+		{[]string{"TERM=xterm"}, "\x1b[2mtool grep\x1b[0m\n\x1b[1;33mthe worker drains\x1b[0m\n"},
+		{[]string{"TERM=xterm", "NO_COLOR=1"}, "tool grep\nthe worker drains\n"},
+		{[]string{"TERM=dumb"}, "tool grep\nthe worker drains\n"},
 	} {
 		s := watched.NewTerminal(t)
 		out := newOutput(io.Discard, s.TTY, c.environ)
 		out.remark(terminal.Line{Text: "tool grep"})
-		out.remark(terminal.Line{Text: "cut off", Tone: terminal.Alert})
+		out.remark(terminal.Line{Text: "the worker drains", Tone: terminal.Alert})
 		if seen := strings.ReplaceAll(s.Close(), "\r\n", "\n"); seen != c.want {
 			t.Errorf("%v: %q", c.environ, seen)
 		}

@@ -154,7 +154,7 @@ func (w wire) result(id string) (state string, end map[string]any) {
 	return state, end
 }
 
-func TestWireMessageIsAnswered(t *testing.T) {
+func TestWireMessageHasAReply(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	w := wire{t, client(t, url)}
@@ -200,7 +200,7 @@ func TestWireMessageIsAnswered(t *testing.T) {
 
 // The sweep finds the message of a sender that does not notify; once the session is known, without
 // asynq's list, too.
-func TestWireMessageWithoutARing(t *testing.T) {
+func TestWireMessageWithoutNotify(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	w := wire{t, client(t, url)}

@@ -29,7 +29,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	log := service.NewLogger(p.raw.stderr, s)
 	end, release := service.WatchSignals(ctx, engine.ReasonShutdown)
 	defer release()
-	rdb, err := service.Connect(end.Asked, s.RedisURL, log)
+	rdb, err := service.Connect(end.Requested, s.RedisURL, log)
 	if err != nil {
 		return end.Unless(err)
 	}
@@ -39,7 +39,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return err
 	}
 	c.Metrics = metrics.New(admin.NewClient(rdb)).Handler()
-	server, err := service.StartHTTP(end.Asked, c, false)
+	server, err := service.StartHTTP(end.Requested, c, false)
 	if err != nil {
 		return end.Unless(err)
 	}
@@ -51,7 +51,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 			return fmt.Errorf("print the address of asynqmon: %w", err)
 		}
 	}
-	<-end.Asked.Done()
+	<-end.Requested.Done()
 	return nil
 }
 

@@ -140,7 +140,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		t.row(d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age), orDash(glimpse(why)), orDash(glimpse(d.Text)))
 		return t.err
 	}
-	err := p.ask(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
 		for key, err := range withDead(ctx, client, sessions) {
 			if err != nil {
 				return err
@@ -184,7 +184,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		}
 	}
 	var n int
-	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
 		if n, err = ch.do(ctx, client, key, ids); n == 0 && err == nil {
 			err = checkKnown(ctx, client, key)
 		}
@@ -216,7 +216,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 // changeAll changes the dead letters of all sessions. Before an error it has printed what was done.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
-	err := p.ask(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
 		for key, err := range client.SessionsWithDeadLetters(ctx) {
 			if err != nil {
 				return err

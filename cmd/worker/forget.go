@@ -56,7 +56,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		return err
 	}
 	var f forgotten
-	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
 		f, err = erase(ctx, client, key)
 		return err
 	})

@@ -70,7 +70,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	t := p.table()
 	n := 0
 	asked, idle := false, false // whether a worker is running is read once, if messages wait
-	err := p.ask(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
 		for s, err := range client.Browse(ctx, pattern) {
 			if err != nil {
 				return err

@@ -33,7 +33,7 @@ type listed struct {
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle := false // no worker is running
-	err := p.ask(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
 		busy, err := client.BusySessions(ctx)
 		if err != nil {
 			return err

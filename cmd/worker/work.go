@@ -35,7 +35,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	}()
 	var t *trial
 	if dev {
-		if t, err = p.startTrial(end.Asked, flags, &s); err != nil {
+		if t, err = p.startTrial(end.Requested, flags, &s); err != nil {
 			return end.Unless(err)
 		}
 		stops = append(stops, t.stop)
@@ -46,7 +46,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err != nil {
 		return err
 	}
-	running, err := service.Start(end.Asked, service.Config{
+	running, err := service.Start(end.Requested, service.Config{
 		Settings: s, Agent: a, Logger: log, Ephemeral: t.ownsRedis(), AnyPort: t.anyPort(),
 	})
 	if err != nil {
@@ -54,15 +54,15 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	}
 	stops = append(stops, func() { running.Stop(end.Now) })
 	t.begin(s, running.HTTP)
-	return drainWhenAsked(end, running.Worker, t, screen, log)
+	return drainWhenRequested(end, running.Worker, t, screen, log)
 }
 
-// drainWhenAsked ends the worker at a signal.
-func drainWhenAsked(end service.Ending, w *engine.Worker, t *trial, screen *terminal.Screen, log *slog.Logger) error {
+// drainWhenRequested ends the worker at a signal.
+func drainWhenRequested(end service.Ending, w *engine.Worker, t *trial, screen *terminal.Screen, log *slog.Logger) error {
 	select {
-	case <-end.Asked.Done():
+	case <-end.Requested.Done():
 	case <-t.left():
-		end.Ask(engine.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
+		end.Request(engine.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
 	case <-t.redisEnded():
 		return t.lost()
 	}

@@ -22,7 +22,7 @@ type liveWorker struct {
 // workers lists the live workers.
 func (p *program) workers(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []liveWorker{}
-	err := p.ask(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
 		infos, err := client.Workers(ctx)
 		for _, w := range infos {
 			l := liveWorker{Worker: w.Name, Host: w.Host, PID: w.PID, Slots: w.Slots, Turns: w.Turns, Draining: w.Draining}

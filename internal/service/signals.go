@@ -17,18 +17,18 @@ var ErrRestart = errors.New("restart requested")
 // process must end then; nothing that the worker uses may be closed before.
 var ErrAbandoned = errors.New("ended at once")
 
-// askedError is the cause of Ending.Asked.
-type askedError struct{ reason engine.Reason }
+// requestedError is the cause of Ending.Requested.
+type requestedError struct{ reason engine.Reason }
 
-func (s askedError) Error() string { return s.reason.Name() + " requested" }
+func (s requestedError) Error() string { return s.reason.Name() + " requested" }
 
 // Ending is what the signals so far request of the process.
 type Ending struct {
-	Asked context.Context // ends with the first signal: drain; the cause is askedError
-	Cut   context.Context // ends with the second: interrupt what still runs
-	Now   context.Context // ends with the third: exit at once
+	Requested context.Context // ends with the first signal: drain; the cause is requestedError
+	Cut       context.Context // ends with the second: interrupt what still runs
+	Now       context.Context // ends with the third: exit at once
 
-	Ask func(engine.Reason) // does the same as a first signal
+	Request func(engine.Reason) // does the same as a first signal
 }
 
 // WatchSignals turns signals, and the end of ctx, into an Ending. hup is the reason that SIGHUP
@@ -36,11 +36,11 @@ type Ending struct {
 // closed. The function that it returns restores the default handling of the signals.
 func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
-	asked, end := context.WithCancelCause(base)
-	ask := func(r engine.Reason) { end(askedError{r}) }
+	requested, end := context.WithCancelCause(base)
+	request := func(r engine.Reason) { end(requestedError{r}) }
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { ask(engine.ReasonShutdown) })
+	stop := context.AfterFunc(ctx, func() { request(engine.ReasonShutdown) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -56,10 +56,10 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 				return
 			case s := <-signals:
 				switch {
-				case asked.Err() == nil && s == syscall.SIGHUP:
-					ask(hup)
-				case asked.Err() == nil:
-					ask(engine.ReasonShutdown)
+				case requested.Err() == nil && s == syscall.SIGHUP:
+					request(hup)
+				case requested.Err() == nil:
+					request(engine.ReasonShutdown)
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -68,7 +68,7 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 			}
 		}
 	}()
-	return Ending{asked, cut, now, ask}, func() {
+	return Ending{requested, cut, now, request}, func() {
 		signal.Stop(signals)
 		signal.Stop(broken)
 		close(done)
@@ -81,8 +81,8 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 
 // Reason is why the process ends: the first signal decides.
 func (e Ending) Reason() engine.Reason {
-	var s askedError
-	if errors.As(context.Cause(e.Asked), &s) {
+	var s requestedError
+	if errors.As(context.Cause(e.Requested), &s) {
 		return s.reason
 	}
 	return engine.ReasonShutdown
@@ -98,7 +98,7 @@ func (e Ending) Done() error {
 
 // Unless returns err, or Done if a signal was the reason of the failure.
 func (e Ending) Unless(err error) error {
-	if e.Asked.Err() == nil {
+	if e.Requested.Err() == nil {
 		return err
 	}
 	return e.Done()

@@ -41,8 +41,8 @@ func commands() []Command {
 		{"/help", "", "lists the commands", help},
 		{"/status", "", "shows what the session is doing", status},
 		{"/stop", "", "ends the running turn; waiting messages become dead letters", stop},
-		{"/new", "", "begins a new conversation (also /reset)", renew},
-		{"/reset", "", "", renew},
+		{"/new", "", "begins a new conversation (also /reset)", newConversation},
+		{"/reset", "", "", newConversation},
 		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "sets what messages do while a turn runs", queue},
 		{"/approve", "[NUMBER] [always]", "allows what the agent asks permission for", approve},
 		{"/deny", "[NUMBER]", "denies it", deny},
@@ -199,7 +199,7 @@ func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	return "Nothing is running.", nil
 }
 
-func renew(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
+func newConversation(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
 	s, err := c.Session(ctx, sessionKey)
 	if err != nil {
 		return "", err

@@ -13,11 +13,11 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// askTimeout is for ps and show, until the first response of Redis.
-const askTimeout = 5 * time.Second
+// responseTimeout is for ps and show, until the first response of Redis.
+const responseTimeout = 5 * time.Second
 
-// ask calls f with a client of the sessions, for commands that only read.
-func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
+// withAdmin calls f with a client of the sessions, for commands that only read.
+func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb)) })
 }
 
@@ -33,7 +33,7 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 		return err
 	}
 	defer rdb.Close()
-	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	limited, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	if err = rdb.Ping(limited).Err(); err == nil {
 		err = f(rdb)
