@@ -239,7 +239,7 @@ func (b *bulk) report(whole bool) {
 	for _, status := range []turnstile.ReceiptStatus{turnstile.Accepted, turnstile.Queued, turnstile.Scheduled} {
 		if n := b.statuses[status]; n > 0 {
 			in += n
-			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+			parts = append(parts, fmt.Sprintf("%d %s", n, statusText(status)))
 		}
 	}
 	text := fmt.Sprintf("%d submitted", in)

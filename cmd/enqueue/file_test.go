@@ -266,6 +266,7 @@ func TestTheCodeOfAFile(t *testing.T) {
 		{"", exitOK, "0 submitted\n"},
 		{good, exitOK, "1 submitted (1 accepted)\n"},
 		{good + good, exitOK, "0 submitted, 2 duplicates\n"},
+		{`{"session":"s","text":"x","in":"1h"}` + "\n", exitOK, "1 submitted (1 delayed)\n"},
 		{good + bad, exitUsage, "0 submitted, 1 duplicate, 1 bad line\n"},
 		{bad + refused + good, exitRefused, "0 submitted, 1 duplicate, 1 refused, 1 bad line\n"},
 	} {

@@ -79,6 +79,9 @@ func (o options) item(text []byte) (item, error) {
 	if !utf8.Valid(text) {
 		return item{}, fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
 	}
+	if string(bytes.TrimSpace(text)) == "null" { // the decoder takes it for an object without fields
+		return item{}, errNoObject
+	}
 	if err := strictjson.Decode(text, &line); err != nil {
 		return item{}, lineError(text, err)
 	}

@@ -119,17 +119,36 @@ func (o *output) event(key, id string, e session.Event, line int) {
 	}{key, id, e.ID, e, line})
 }
 
+// statusText is a receipt's status in words.
+func statusText(status turnstile.ReceiptStatus) string {
+	if status == turnstile.Scheduled {
+		return "delayed"
+	}
+	return string(status)
+}
+
+// stateText is the state of a duplicate's message in words.
+func stateText(state string) string {
+	switch state {
+	case "scheduled":
+		return "delayed"
+	case "archived":
+		return "a dead letter"
+	}
+	return state
+}
+
 // receiptText is a receipt in one line of text.
 func receiptText(r turnstile.Receipt) string {
 	switch r.Status {
 	case turnstile.Queued:
 		return fmt.Sprintf("queued as %s, position %d", r.ID, r.Position)
 	case turnstile.Scheduled:
-		return fmt.Sprintf("delayed as %s, until %s", r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
+		return fmt.Sprintf("%s as %s, until %s", statusText(r.Status), r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
 	case turnstile.Duplicate:
-		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, r.State)
+		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, stateText(r.State))
 	}
-	return fmt.Sprintf("%s as %s", r.Status, r.ID)
+	return fmt.Sprintf("%s as %s", statusText(r.Status), r.ID)
 }
 
 // refusal says why a message was refused.

@@ -40,6 +40,9 @@ func TestReceipts(t *testing.T) {
 	if r := enqueue(t, ctx, url, "", "-s", "b", "--id", "m4", "--in", "1h", "x").want(t, exitOK); !strings.HasPrefix(r.out, "delayed as m4, until ") {
 		t.Errorf("%+v", r)
 	}
+	if r := enqueue(t, ctx, url, "", "-s", "b", "--id", "m4", "x").want(t, exitOK); r.out != "duplicate: m4 is there already, delayed\n" {
+		t.Errorf("%+v", r)
+	}
 	r = enqueue(t, ctx, url, "", "-s", "b", "--in", "1h", "--json", "x").want(t, exitOK)
 	o := r.objects(t)[0]
 	if at, err := time.Parse(time.RFC3339, text(o, "at")); text(o, "status") != "scheduled" || err != nil || time.Until(at) < 50*time.Minute {

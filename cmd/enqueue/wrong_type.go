@@ -13,12 +13,14 @@ import (
 	"turnstile/pkg/session"
 )
 
+var errNoObject = fmt.Errorf("%w JSON: the line must be a JSON object", session.ErrInvalid)
+
 // lineError says what is wrong with a line of JSON in the file's words, given the decoder's error.
 func lineError(line []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("%w JSON: the line must be a JSON object", session.ErrInvalid)
+		return errNoObject
 	case errors.As(err, &wrong):
 		return wrongType(line, wrong)
 	}
