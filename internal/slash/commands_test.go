@@ -2,6 +2,7 @@ package slash_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/titles"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -125,6 +127,24 @@ func TestStatusOfAPausedSession(t *testing.T) {
 	if got := b.Command("/status"); strings.Contains(got, "paused") {
 		t.Errorf("/status has the reply %q", got)
 	}
+}
+
+// The mark of an interrupted turn is for the turn that resumes it, also while that runs.
+func TestStatusOfAResumedTurn(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	for b.Redis.Time(b.Ctx).Val().UnixMilli() <= b.Info().StartedAt.UnixMilli() { // times are stored in ms
+		runtime.Gosched()
+	}
+	_, err := resume.Mark(b.Ctx, b.Redis, actors.Key, resume.ReasonShutdown)
+	expect.OK(t, err)
+	b.Replies("/status", "Its last turn was interrupted; the next one gets a note.")
+	expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+	b.Replies("/status", "Its last turn was interrupted; the next one gets a note.")
+	b.Start()
+	b.Replies("/status", "The turn resumes one that was interrupted.")
 }
 
 func TestCommandHistory(t *testing.T) {

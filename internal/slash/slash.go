@@ -149,6 +149,8 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	switch {
 	case r.Suspended:
 		lines = append(lines, "It was interrupted too often: the next message begins a new conversation.")
+	case r.Pending && s.Phase != session.PhaseIdle && !r.MarkedAt.After(s.StartedAt): // otherwise a drain has just marked it
+		lines = append(lines, "The turn resumes one that was interrupted.")
 	case r.Pending:
 		lines = append(lines, "Its last turn was interrupted; the next one gets a note.")
 	}

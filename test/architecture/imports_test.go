@@ -26,6 +26,8 @@ var rooms = []room{
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
 	{"internal/process/paced", ""},
+	{"internal/process/gulp", ""},
+	{"internal/typo", ""},
 	{"internal/version", ""},
 	// The leaves that users see.
 	{"pkg/session", ""},
@@ -51,7 +53,7 @@ var rooms = []room{
 	{"internal/protocol", "internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
-	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
+	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
 	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	// The parts of a worker around its engine.

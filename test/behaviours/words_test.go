@@ -87,6 +87,7 @@ var texts = []struct{ from, kind string }{
 	{"internal/strictjson", ".go"},
 	{"internal/terminal", ".go"},
 	{"internal/titles", ".go"},
+	{"internal/typo", ".go"},
 	{"internal/version", ".go"},
 	{"internal/workspace", ".go"},
 	{"bench", ".go"},
