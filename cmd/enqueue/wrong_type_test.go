@@ -18,7 +18,7 @@ func TestWhatIsWrongWithALine(t *testing.T) {
 		`{"text":"x","meta":"k=v"}`:                       `invalid JSON: "meta" must be an object`,
 		`[]`:                                              `invalid JSON: the line must be a JSON object`,
 		`"hello"`:                                         `invalid JSON: the line must be a JSON object`,
-		` null `:                                          `invalid JSON: the line must be a JSON object`,
+		"null\n":                                          `invalid JSON: the line must be a JSON object`,
 		`7`:                                               `invalid JSON: the line must be a JSON object`,
 		`{"text":"x","sesion":"s"}`:                       `invalid JSON: unknown field "sesion": did you mean "session"?`,
 		`{"text":"x","expiresin":"1h"}`:                   `invalid JSON: unknown field "expiresin": did you mean "expires_in"?`,
