@@ -137,7 +137,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 			t.row("SESSION", "ID", "STATUS", "AGE", "ERROR", "TEXT")
 		}
 		why := strings.TrimPrefix(d.Outcome.Error, string(d.Outcome.Status)+": ")
-		t.row(d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age), orDash(glimpse(why)), orDash(glimpse(d.Text)))
+		t.row(d.Session, firstLine(d.ID), d.Outcome.Status, age(d.Age), orDash(firstLine(why)), orDash(firstLine(d.Text)))
 		return t.err
 	}
 	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {

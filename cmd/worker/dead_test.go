@@ -251,7 +251,7 @@ func TestAge(t *testing.T) {
 		strings.Repeat("ä", 59): strings.Repeat("ä", 59), strings.Repeat("ä", 60): strings.Repeat("ä", 59) + "…",
 		"a\tb": "a b", "a\n\n": "a", "a\n\nb": "a …", "": "",
 	} {
-		if got := glimpse(text); got != want {
+		if got := firstLine(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

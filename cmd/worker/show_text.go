@@ -73,7 +73,7 @@ func (s shown) printDead(b *strings.Builder) {
 	for _, d := range s.Dead {
 		why := strings.TrimPrefix(d.Error, string(d.Status)+": ")
 		if why != "" && why != string(d.Status) {
-			why = ": " + glimpse(why)
+			why = ": " + firstLine(why)
 		}
 		fmt.Fprintf(b, "  %s, %s ago, %s%s\n", printable.Line(d.ID), age(d.age), printable.Line(string(d.Status)), why)
 	}
@@ -179,16 +179,16 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// glimpseLen is how many characters of a text a table shows.
-const glimpseLen = 60
+// firstLineLen is how many characters of a text a table shows.
+const firstLineLen = 60
 
-// glimpse is the beginning of a text's first line, for a table.
-func glimpse(text string) string {
+// firstLine is the beginning of a text's first line, for a table.
+func firstLine(text string) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line = printable.Line(line)
 	runes := []rune(line)
-	if len(runes) >= glimpseLen {
-		return string(runes[:glimpseLen-1]) + "…"
+	if len(runes) >= firstLineLen {
+		return string(runes[:firstLineLen-1]) + "…"
 	}
 	if strings.TrimSpace(rest) != "" {
 		return line + " …"

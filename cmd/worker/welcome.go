@@ -21,20 +21,20 @@ const (
 )
 
 // welcome is the text that --dev prints first.
-func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
+func (d *devMode) welcome(s config.Worker, server *httpd.Server) string {
 	var b strings.Builder
 	row := func(name, text string, notes ...string) {
-		fmt.Fprintf(&b, "  %s %s\n", t.style.Faint(fmt.Sprintf("%-10s", name)), text)
+		fmt.Fprintf(&b, "  %s %s\n", d.style.Faint(fmt.Sprintf("%-10s", name)), text)
 		for _, note := range notes {
 			fmt.Fprintf(&b, "  %-10s %s\n", "", note)
 		}
 	}
 	title := "Turnstile, for trying things out."
-	if t.redis != nil {
+	if d.redis != nil {
 		title += " Nothing is kept when it ends."
 	}
-	fmt.Fprintf(&b, "\n%s\n\n", t.style.Strong(title))
-	row("Redis", t.redisRow(), t.takenNote(t.redis != nil && t.redis.Port() != redisPort, fmt.Sprint(redisPort))...)
+	fmt.Fprintf(&b, "\n%s\n\n", d.style.Strong(title))
+	row("Redis", d.redisRow(), d.takenNote(d.redis != nil && d.redis.Port() != redisPort, fmt.Sprint(redisPort))...)
 	switch s.Agent {
 	case config.AgentEcho:
 		row("agent", "echo: it replies with the message; try sleep=3s hello")
@@ -49,49 +49,49 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	}
 	if server != nil {
 		_, port, _ := net.SplitHostPort(server.Addr())
-		notes := t.takenNote(t.any && port != httpPort, httpPort)
-		if t.token != "" {
-			notes = append(notes, t.style.Faint("It asks for the password in that address, since the agent's programs reach it too."))
+		notes := d.takenNote(d.any && port != httpPort, httpPort)
+		if d.token != "" {
+			notes = append(notes, d.style.Faint("It asks for the password in that address, since the agent's programs reach it too."))
 		}
-		row("dashboard", asynqmonURL(server, t.token), notes...)
+		row("dashboard", asynqmonURL(server, d.token), notes...)
 	}
 
 	// enqueue finds a Redis on the usual port by itself, but a second --dev would start one of its
 	// own.
 	sender, second, where := "", "", "In another terminal:"
 	switch {
-	case t.redis == nil:
+	case d.redis == nil:
 		where = "In another terminal, with the same REDIS_URL:"
-	case t.redis.Port() != redisPort:
-		sender = "REDIS_URL=" + t.redis.URL() + " "
+	case d.redis.Port() != redisPort:
+		sender = "REDIS_URL=" + d.redis.URL() + " "
 		second = sender
 	default:
-		second = "REDIS_URL=" + t.redis.URL() + " "
+		second = "REDIS_URL=" + d.redis.URL() + " "
 	}
 	fmt.Fprintf(&b, "\n%s\n\n", where)
-	row("a message", t.style.Strong(sender+printable.Line(command("enqueue"))+" -s demo --wait hello"))
+	row("a message", d.style.Strong(sender+printable.Line(command("enqueue"))+" -s demo --wait hello"))
 	row("a worker", second+printable.Line(command("worker"))+" --dev")
-	if t.in != nil {
+	if d.in != nil {
 		fmt.Fprintf(&b, "\nOr type a message here; its session is %s. /help lists commands. Ctrl-C or Ctrl-D ends all.\n", consoleSession)
 	}
 	return b.String()
 }
 
-func (t *trial) redisRow() string {
+func (d *devMode) redisRow() string {
 	switch {
-	case t.redis == nil:
+	case d.redis == nil:
 		return "the one of REDIS_URL"
-	case t.redis.Kind() == devredis.KindServer:
-		return t.redis.URL() + ", a redis-server of its own"
+	case d.redis.Kind() == devredis.KindServer:
+		return d.redis.URL() + ", a redis-server of its own"
 	}
-	return t.redis.URL() + ", embedded in this program"
+	return d.redis.URL() + ", embedded in this program"
 }
 
-func (t *trial) takenNote(taken bool, port string) []string {
+func (d *devMode) takenNote(taken bool, port string) []string {
 	if !taken {
 		return nil
 	}
-	return []string{t.style.Alert("not the usual port: " + port + " is taken by another program")}
+	return []string{d.style.Alert("not the usual port: " + port + " is taken by another program")}
 }
 
 // command is how a user calls one of these programs, given how this one was called.

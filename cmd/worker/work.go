@@ -33,40 +33,40 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 			}
 		}
 	}()
-	var t *trial
+	var d *devMode
 	if dev {
-		if t, err = p.startTrial(end.Requested, flags, &s); err != nil {
+		if d, err = p.startDev(end.Requested, flags, &s); err != nil {
 			return end.Unless(err)
 		}
-		stops = append(stops, t.stop)
+		stops = append(stops, d.stop)
 	}
-	screen := p.screen(t)
+	screen := p.screen(d)
 	log := service.NewLogger(p.logTo(screen), s)
 	a, err := newAgent(s, log)
 	if err != nil {
 		return err
 	}
 	running, err := service.Start(end.Requested, service.Config{
-		Settings: s, Agent: a, Logger: log, Ephemeral: t.ownsRedis(), AnyPort: t.anyPort(),
+		Settings: s, Agent: a, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(),
 	})
 	if err != nil {
 		return end.Unless(err)
 	}
 	stops = append(stops, func() { running.Stop(end.Now) })
-	t.begin(s, running.HTTP)
-	return drainWhenRequested(end, running.Worker, t, screen, log)
+	d.begin(s, running.HTTP)
+	return drainWhenRequested(end, running.Worker, d, screen, log)
 }
 
 // drainWhenRequested ends the worker at a signal.
-func drainWhenRequested(end service.Ending, w *engine.Worker, t *trial, screen *terminal.Screen, log *slog.Logger) error {
+func drainWhenRequested(end service.Ending, w *engine.Worker, d *devMode, screen *terminal.Screen, log *slog.Logger) error {
 	select {
 	case <-end.Requested.Done():
-	case <-t.left():
+	case <-d.left():
 		end.Request(engine.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
-	case <-t.redisEnded():
-		return t.lost()
+	case <-d.redisEnded():
+		return d.lost()
 	}
-	t.ending(w.Running(), screen != nil)
+	d.ending(w.Running(), screen != nil)
 	defer context.AfterFunc(end.Cut, func() { log.Warn("the drain is cut short") })()
 	drained := make(chan struct{})
 	go func() {
@@ -78,22 +78,22 @@ func drainWhenRequested(end service.Ending, w *engine.Worker, t *trial, screen *
 	case <-drained:
 		return end.Done()
 	case <-end.Now.Done():
-		if t.ownsRedis() {
+		if d.ownsRedis() {
 			return fmt.Errorf("%w: its Redis ends with it, and nothing is kept", service.ErrAbandoned)
 		}
 		return fmt.Errorf("%w: other workers take its sessions once their leases have run out", service.ErrAbandoned)
-	case <-t.redisEnded():
-		return t.lost()
+	case <-d.redisEnded():
+		return d.lost()
 	}
 }
 
 // screen is the terminal that the log is written to, or nil if it goes elsewhere.
-func (p *program) screen(t *trial) *terminal.Screen {
+func (p *program) screen(d *devMode) *terminal.Screen {
 	switch {
 	case !terminal.IsTerminal(p.raw.stderr):
 		return nil
-	case t != nil && terminal.IsTerminal(p.raw.stdout):
-		return t.screen // it knows what else is written there
+	case d != nil && terminal.IsTerminal(p.raw.stdout):
+		return d.screen // it knows what else is written there
 	}
 	return terminal.NewScreen(p.raw.stderr, terminal.StyleFor(true, p.environ))
 }

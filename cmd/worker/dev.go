@@ -19,15 +19,15 @@ import (
 // consoleSession is the session of the lines that the user types.
 const consoleSession = "console"
 
-// trial is what --dev adds to a worker: a Redis, a welcome, and the console. A nil trial adds
+// devMode is what --dev adds to a worker: a Redis, a welcome, and the console. A nil devMode adds
 // nothing.
-type trial struct {
+type devMode struct {
 	redis  *devredis.Server // nil: REDIS_URL names one
 	screen *terminal.Screen
 	style  terminal.Style
 	in     io.Reader // nil: there is no console
 	any    bool      // the user has not chosen the dashboard's port
-	token  string    // of the dashboard, if this trial made it
+	token  string    // of the dashboard, if --dev made it
 
 	drain time.Duration
 	gone  chan struct{} // closed when the user has ended the console
@@ -35,9 +35,9 @@ type trial struct {
 	end   func() // the console's
 }
 
-// startTrial starts the Redis. It writes the URL and the dashboard's token into the settings.
-func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
-	t := &trial{
+// startDev starts the Redis. It writes the URL and the dashboard's token into the settings.
+func (p *program) startDev(ctx context.Context, flags map[string]string, s *config.Worker) (*devMode, error) {
+	d := &devMode{
 		style: terminal.StyleFor(terminal.IsTerminal(p.raw.stdout), p.environ),
 		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
 		token: service.MakeToken(s),
@@ -45,99 +45,99 @@ func (p *program) startTrial(ctx context.Context, flags map[string]string, s *co
 		gone:  make(chan struct{}),
 		end:   func() {},
 	}
-	t.screen = terminal.NewScreen(p.raw.stdout, t.style)
+	d.screen = terminal.NewScreen(p.raw.stdout, d.style)
 	if terminal.IsTerminal(p.raw.stdout) && terminal.Listens(p.stdin) {
-		t.in = p.stdin
+		d.in = p.stdin
 	}
 	if s.RedisURLSet {
-		return t, nil
+		return d, nil
 	}
 	var err error
-	if t.redis, err = devredis.Start(ctx, devredis.Options{}); err != nil {
+	if d.redis, err = devredis.Start(ctx, devredis.Options{}); err != nil {
 		return nil, err
 	}
-	s.RedisURL = t.redis.URL()
-	return t, nil
+	s.RedisURL = d.redis.URL()
+	return d, nil
 }
 
 // begin prints the welcome, and starts the console.
-func (t *trial) begin(s config.Worker, server *httpd.Server) {
-	if t == nil {
+func (d *devMode) begin(s config.Worker, server *httpd.Server) {
+	if d == nil {
 		return
 	}
-	t.screen.Styled(t.welcome(s, server))
-	if t.in == nil {
+	d.screen.Styled(d.welcome(s, server))
+	if d.in == nil {
 		return
 	}
 	rdb, err := redisconn.Open(s.RedisURL, redisconn.WithPoolSize(4), redisconn.WithClientName("turnstile-console"))
 	if err != nil {
-		t.screen.Tell(terminal.Line{Text: err.Error(), Tone: terminal.Alert})
+		d.screen.Tell(terminal.Line{Text: err.Error(), Tone: terminal.Alert})
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &terminal.Console{
-		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
+		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: d.in, Screen: d.screen, Ephemeral: d.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // another program has the terminal now
-				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker continues."})
+				d.screen.Tell(terminal.Line{Text: "The console is closed, the worker continues."})
 				return
 			}
-			close(t.gone)
+			close(d.gone)
 		},
 	}
-	t.done.Go(func() { c.Run(ctx) })
-	t.end = func() {
+	d.done.Go(func() { c.Run(ctx) })
+	d.end = func() {
 		cancel()
 		_ = rdb.Close() // ends a read that waits for events
-		t.done.Wait()
+		d.done.Wait()
 	}
 }
 
 // ending prints what the drain waits for, unless a countdown does.
-func (t *trial) ending(running int, counted bool) {
-	if t == nil {
+func (d *devMode) ending(running int, counted bool) {
+	if d == nil {
 		return
 	}
-	t.screen.Close()
+	d.screen.Close()
 	if running == 0 || counted {
-		t.screen.Line("Ending.")
+		d.screen.Line("Ending.")
 	} else {
-		t.screen.Line(fmt.Sprintf("Ending when what runs has ended (%d), in %s at most. Ctrl-C again waits no longer.", running, t.drain))
+		d.screen.Line(fmt.Sprintf("Ending when what runs has ended (%d), in %s at most. Ctrl-C again waits no longer.", running, d.drain))
 	}
 }
 
 // stop ends the console and the Redis.
-func (t *trial) stop() {
-	t.end()
-	if t.redis != nil {
-		t.redis.Stop()
+func (d *devMode) stop() {
+	d.end()
+	if d.redis != nil {
+		d.redis.Stop()
 	}
 }
 
 // left is closed when the user has ended the console.
-func (t *trial) left() <-chan struct{} {
-	if t == nil {
+func (d *devMode) left() <-chan struct{} {
+	if d == nil {
 		return nil
 	}
-	return t.gone
+	return d.gone
 }
 
-// redisEnded is closed when the trial's Redis has ended by itself.
-func (t *trial) redisEnded() <-chan struct{} {
-	if !t.ownsRedis() {
+// redisEnded is closed when --dev's Redis has ended by itself.
+func (d *devMode) redisEnded() <-chan struct{} {
+	if !d.ownsRedis() {
 		return nil
 	}
-	return t.redis.Done()
+	return d.redis.Done()
 }
 
 // lost cleans up after a Redis that has ended.
-func (t *trial) lost() error {
-	t.redis.Stop()
+func (d *devMode) lost() error {
+	d.redis.Stop()
 	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", service.ErrAbandoned)
 }
 
 // ownsRedis reports whether Redis, with everything in it, ends with this program.
-func (t *trial) ownsRedis() bool { return t != nil && t.redis != nil }
+func (d *devMode) ownsRedis() bool { return d != nil && d.redis != nil }
 
 // anyPort reports whether the dashboard may use another port.
-func (t *trial) anyPort() bool { return t != nil && t.any }
+func (d *devMode) anyPort() bool { return d != nil && d.any }
