@@ -26,7 +26,6 @@ var rooms = []room{
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
 	{"internal/process/paced", ""},
-	{"internal/process/gulp", ""},
 	{"internal/typo", ""},
 	{"internal/version", ""},
 	// The leaves that users see.
