@@ -107,7 +107,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	return t.end()
 }
 
-func knownOf(s admin.Standing) known {
+func knownOf(s admin.SessionState) known {
 	k := known{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,
@@ -120,7 +120,7 @@ func knownOf(s admin.Standing) known {
 }
 
 // lastActive is the time since a session was used, by this machine's clock.
-func lastActive(s admin.Standing) string {
+func lastActive(s admin.SessionState) string {
 	if s.LastActive.IsZero() {
 		return "-"
 	}

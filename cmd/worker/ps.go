@@ -38,12 +38,12 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 		if err != nil {
 			return err
 		}
-		for some := range slices.Chunk(busy, standingsAtOnce) {
-			standings, err := client.Standings(ctx, some)
+		for some := range slices.Chunk(busy, statesAtOnce) {
+			states, err := client.States(ctx, some)
 			if err != nil {
 				return err
 			}
-			for _, s := range standings {
+			for _, s := range states {
 				l := listedOf(s)
 				if s.Phase != session.PhaseIdle {
 					followups, err := client.Followups(ctx, s.Session)
@@ -76,13 +76,13 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 }
 
 const (
-	// standingsAtOnce is how many sessions' states one round trip reads.
-	standingsAtOnce = 500
+	// statesAtOnce is how many sessions' states one round trip reads.
+	statesAtOnce = 500
 
 	noWorker = "no worker is running: messages wait until one is started"
 )
 
-func listedOf(s admin.Standing) listed {
+func listedOf(s admin.SessionState) listed {
 	return listed{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,

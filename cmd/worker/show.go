@@ -140,12 +140,12 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 	if err != nil {
 		return shown{}, err
 	}
-	standings, err := client.Standings(ctx, []session.Info{info})
+	states, err := client.States(ctx, []session.Info{info})
 	if err != nil {
 		return shown{}, err
 	}
 	s := shown{
-		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: standings[0].State, Paused: standings[0].Paused,
+		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: states[0].State, Paused: states[0].Paused,
 		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Pending, Followups: []shownFollowup{}, Resume: resumeOf(record),
 		Transcript: append([]session.Entry{}, transcript...),

@@ -36,16 +36,16 @@ func ValidateGlob(pattern string) error {
 // last: a plain asynq.Client has just enqueued their first message.
 //
 // It reads a page of sessions at a time. A session that is used meanwhile may come twice. An error
-// comes last, with a zero Standing.
-func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[Standing, error] {
-	return func(yield func(Standing, error) bool) {
+// comes last, with a zero SessionState.
+func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[SessionState, error] {
+	return func(yield func(SessionState, error) bool) {
 		visit := func(keys []string) error {
 			infos, err := a.sessions(ctx, matching(pattern, keys))
 			if err != nil {
 				return err
 			}
-			standings, err := a.Standings(ctx, infos)
-			for _, s := range standings {
+			states, err := a.States(ctx, infos)
+			for _, s := range states {
 				if !yield(s, nil) {
 					return errEnough
 				}
@@ -64,7 +64,7 @@ func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[Standing,
 			})
 		}
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(Standing{}, fmt.Errorf("list sessions: %w", err))
+			yield(SessionState{}, fmt.Errorf("list sessions: %w", err))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func browse(b *actors.Bench, pattern string) (found []string) {
 }
 
 // Each state is shown, on every kind of Redis.
-func TestStandings(t *testing.T) {
+func TestStates(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {
 		submit := func(key string, opts ...turnstile.SubmitOption) {
@@ -97,7 +97,7 @@ func TestStandings(t *testing.T) {
 		expect.Equal(b, "sessions", n, 8)
 		expect.List(b, "matching", browse(b, "*a[tr]*ing"), "starting")
 		expect.List(b, "matching nothing", browse(b, "start"))
-		none, err := b.Client.Standings(b.Ctx, nil)
+		none, err := b.Client.States(b.Ctx, nil)
 		expect.OK(b, err)
 		expect.Equal(b, "of none", len(none), 0)
 	})

@@ -29,22 +29,22 @@ func ExampleValidateGlob() {
 func ExampleClient_Browse() {
 	operator, stop := waiting("web:42", "telegram:7")
 	defer stop()
-	for standing, err := range operator.Browse(context.Background(), "web:*") {
+	for s, err := range operator.Browse(context.Background(), "web:*") {
 		demo.Check(err)
-		fmt.Println(standing.Session, standing.State, standing.Pending)
+		fmt.Println(s.Session, s.State, s.Pending)
 	}
 	// Output: web:42 waiting 1
 }
 
-func ExampleClient_Standings() {
+func ExampleClient_States() {
 	operator, stop := waiting("web:42")
 	defer stop()
 	ctx := context.Background()
 	busy, err := operator.BusySessions(ctx)
 	demo.Check(err)
-	standings, err := operator.Standings(ctx, busy)
+	states, err := operator.States(ctx, busy)
 	demo.Check(err)
-	for _, s := range standings {
+	for _, s := range states {
 		fmt.Println(s.Session, s.State, s.Paused)
 	}
 	// Output: web:42 waiting false

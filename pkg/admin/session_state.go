@@ -26,8 +26,8 @@ const (
 	StateIdle      State = "idle"      // nothing runs or waits
 )
 
-// Standing is a session with its state.
-type Standing struct {
+// SessionState is a session with its state.
+type SessionState struct {
 	session.Info
 	State      State
 	Paused     bool      // an operator has paused it
@@ -35,9 +35,9 @@ type Standing struct {
 	LastActive time.Time // zero if unknown
 }
 
-// Standings returns the states of sessions, in the order of infos. It reads the indexes, which the
+// States returns the states of sessions, in the order of infos. It reads the indexes, which the
 // Redis user of a sender may not.
-func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standing, error) {
+func (a *Client) States(ctx context.Context, infos []session.Info) ([]SessionState, error) {
 	if len(infos) == 0 {
 		return nil, nil
 	}
@@ -59,9 +59,9 @@ func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standin
 	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing field as it is
 		return nil, fmt.Errorf("read what sessions do: %w", err)
 	}
-	list := make([]Standing, len(infos))
+	list := make([]SessionState, len(infos))
 	for i, info := range infos {
-		s := Standing{Info: info, Paused: paused[i].Val() > 0, Suspended: suspended[i].Val() == "1"}
+		s := SessionState{Info: info, Paused: paused[i].Val() > 0, Suspended: suspended[i].Val() == "1"}
 		if at := int64(active.Val()[i]); at > 0 {
 			s.LastActive = time.UnixMilli(at)
 		}
@@ -72,7 +72,7 @@ func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standin
 }
 
 // state returns the state, given whether the session is in the ready and the due index.
-func (s Standing) state(ready, due bool) State {
+func (s SessionState) state(ready, due bool) State {
 	switch {
 	case s.Phase == session.PhaseStarting:
 		return StateStarting
