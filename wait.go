@@ -34,16 +34,16 @@ var ErrUnknownMessage = errors.New("unknown message")
 // Result returns how a message ended. ok is false while it waits or runs. The error wraps
 // ErrUnknownMessage if it is not stored.
 func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
-	t, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result").Result()
-	if err != nil {
+	read := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result")
+	if err := read.Err(); err != nil {
 		return session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
 	}
-	a := script.Result(t)
-	switch a.Text(0) {
+	task := script.HashFields(read)
+	switch state := task.Text("state"); state {
 	case "":
 		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
 	case "completed", "archived":
-		return protocol.StoredOutcome(sessionKey, id, a.Text(0), a.Text(1)), true, nil
+		return protocol.StoredOutcome(sessionKey, id, state, task.Text("result")), true, nil
 	}
 	return session.Outcome{}, false, nil
 }
@@ -166,7 +166,7 @@ func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, 
 		replay(ctx, f.r, end, f.w)
 		return end, true, nil
 	case err == nil && !f.orphanRead:
-		f.w.orphan, err = f.c.turnOf(ctx, f.session, f.w.id)
+		f.w.orphan, err = f.c.lastTurnWith(ctx, f.session, f.w.id)
 		f.orphanRead = err == nil
 	case f.unknown && !f.rescanned:
 		// The result may not have been kept, but the stream may have the end.
@@ -249,17 +249,17 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
 }
 
-// turnOf returns the session's last turn if the message is part of it, otherwise "".
-func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string, err error) {
-	run, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids").Result()
-	if err != nil {
+// lastTurnWith returns the session's last turn if the message is part of it, otherwise "".
+func (c *Client) lastTurnWith(ctx context.Context, sessionKey, id string) (turn string, err error) {
+	read := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids")
+	if err := read.Err(); err != nil {
 		return "", fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
-	r := script.Result(run)
+	run := script.HashFields(read)
 	var tasks []string
-	_ = json.Unmarshal([]byte(r.Text(1)), &tasks) // a list that cannot be read is empty
+	_ = json.Unmarshal([]byte(run.Text("ids")), &tasks) // a list that cannot be read is empty
 	if !slices.Contains(tasks, rediskey.TaskID(sessionKey, id)) {
 		return "", nil
 	}
-	return rediskey.IDPrefix(sessionKey) + r.Text(0), nil
+	return rediskey.IDPrefix(sessionKey) + run.Text("fence"), nil
 }

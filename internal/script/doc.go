@@ -7,6 +7,7 @@
 //   - [Batcher] lets the calls of many goroutines share round trips, and calls of some
 //     scripts share a command.
 //   - [Repeat] tries again what failed with an error that may pass.
+//   - [Fields] are results, and fields of hashes, by name.
 //
 // Errors are Redis' and go-redis' own. go-redis repeats a call whose reply was lost, so every
 // script is safe to be carried out twice.

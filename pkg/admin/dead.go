@@ -85,8 +85,8 @@ func (a *Client) readDead(ctx context.Context, sessionKey string, places []deadP
 	}
 	var list []DeadLetter
 	for i, place := range places {
-		t := script.Result(tasks[i].Val())
-		if t.Text(1) != "archived" {
+		t := script.HashFields(tasks[i])
+		if t.Text("state") != "archived" {
 			continue // rerun or deleted meanwhile
 		}
 		d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
@@ -97,16 +97,16 @@ func (a *Client) readDead(ctx context.Context, sessionKey string, places []deadP
 	return list, nil
 }
 
-// deadLetter decodes {msg, state, result} of a task.
-func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limits) DeadLetter {
+// deadLetter decodes the fields of a task.
+func deadLetter(sessionKey, taskID string, t script.Fields, limits session.Limits) DeadLetter {
 	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(rediskey.IDPrefix(sessionKey), taskID)}
-	task, err := protocol.ParseTaskMessage([]byte(t.Text(0)))
+	task, err := protocol.ParseTaskMessage([]byte(t.Text("msg")))
 	if err == nil {
 		var m session.Message
 		m, err = task.Message(limits)
 		d.Text = m.Text
 	}
-	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Text(1), t.Text(2))
+	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Text("state"), t.Text("result"))
 	if d.Outcome.Error == protocol.ArchivedByHand && task.Failure != "" {
 		d.Outcome.Error = task.Failure // a stock asynq.Server's
 	}

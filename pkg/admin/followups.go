@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -64,7 +65,8 @@ func present(ctx context.Context, rdb redis.Cmdable, sessionKey string, list []s
 	}
 	kept := list[:0]
 	for i, f := range list {
-		if t := tasks[i].Val(); (t[0] == "pending" || t[0] == "active") && (t[1] != nil || t[2] != nil) {
+		t := script.HashFields(tasks[i])
+		if state := t.Text("state"); (state == "pending" || state == "active") && (t.Has("seen") || t.Has("seq")) {
 			kept = append(kept, f)
 		}
 	}

@@ -62,27 +62,32 @@ func (a *Client) BusySessions(ctx context.Context) ([]session.Info, error) {
 	return busy, nil
 }
 
-func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, error) {
-	type reads struct {
-		run, record                           *redis.SliceCmd
-		sentinel                              *redis.StringCmd
-		ttl                                   *redis.DurationCmd
-		pending, scheduled, retried, archived *redis.IntCmd
+// reads are the commands that read one session.
+type reads struct {
+	run, record                           *redis.SliceCmd
+	sentinel                              *redis.StringCmd
+	ttl                                   *redis.DurationCmd
+	pending, scheduled, retried, archived *redis.IntCmd
+}
+
+func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
+	return reads{
+		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
+		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped", "omitted", "omitted_told"),
+		sentinel: p.Get(ctx, k.Sentinel()),
+		ttl:      p.PTTL(ctx, k.Sentinel()),
+		pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
+		retried: p.ZCard(ctx, k.Retry()), archived: p.ZCard(ctx, k.Archived()),
 	}
+}
+
+func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, error) {
 	all := make([]reads, len(keys))
 	var now *redis.TimeCmd
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		for i, key := range keys {
-			k := rediskey.For(key)
-			all[i] = reads{
-				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
-				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped", "omitted", "omitted_told"),
-				sentinel: p.Get(ctx, k.Sentinel()),
-				ttl:      p.PTTL(ctx, k.Sentinel()),
-				pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
-				retried: p.ZCard(ctx, k.Retry()), archived: p.ZCard(ctx, k.Archived()),
-			}
+			all[i] = readSession(ctx, p, rediskey.For(key))
 		}
 		return nil
 	})
@@ -91,39 +96,45 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 	}
 	infos := make([]session.Info, len(keys))
 	for i, key := range keys {
-		r, rec := script.Result(all[i].run.Val()), script.Result(all[i].record.Val())
-		s := session.Info{
-			Session: key, Phase: session.PhaseIdle, SessionID: rec.Text(0), Fence: protocol.Number(r.Text(2)),
-			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
-			Archived: int(all[i].archived.Val()),
-		}
-		s.Title, s.TitleBy = rec.Text(1), rec.Text(2)
-		_ = json.Unmarshal([]byte(rec.Text(3)), &s.Settings) // settings that cannot be read count as none
-		var dropped []string
-		_ = json.Unmarshal([]byte(rec.Text(4)), &dropped)
-		if len(dropped) > 0 {
-			s.Dropped = len(dropped) + int(max(protocol.Number(rec.Text(5))-protocol.Number(rec.Text(6)), 0))
-		}
-		if r.Text(7) == s.SessionID { // otherwise no turn has run in the current transcript
-			s.Entries = protocol.Number(r.Text(8))
-		}
-		if token := all[i].sentinel.Val(); token != "" && token == r.Text(0) {
-			prefix := rediskey.IDPrefix(key)
-			s.Phase, s.Worker, s.Left = r.Text(3), r.Text(1), all[i].ttl.Val()
-			s.Turn = prefix + r.Text(2)
-			s.StartedAt = time.UnixMilli(protocol.Number(r.Text(4)))
-			s.Since = now.Val().Sub(s.StartedAt)
-			s.Mode = session.Mode(r.Text(6))
-			s.Question = protocol.OpenQuestion(r.Text(2), r.Text(9), r.Text(10))
-			var ids []string
-			_ = json.Unmarshal([]byte(r.Text(5)), &ids) // a list that cannot be read counts as empty
-			for _, id := range ids {
-				s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
-			}
-		}
-		infos[i] = s
+		infos[i] = all[i].info(key, now.Val())
 	}
 	return infos, nil
+}
+
+// info decodes what was read of a session at the time now.
+func (r reads) info(key string, now time.Time) session.Info {
+	run, record := script.HashFields(r.run), script.HashFields(r.record)
+	s := session.Info{
+		Session: key, Phase: session.PhaseIdle, SessionID: record.Text("session_id"), Fence: run.Int("fence"),
+		Pending: int(r.pending.Val()), Scheduled: int(r.scheduled.Val() + r.retried.Val()),
+		Archived: int(r.archived.Val()),
+		Title:    record.Text("title"), TitleBy: record.Text("title_by"),
+	}
+	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Settings) // settings that cannot be read count as none
+	var dropped []string
+	_ = json.Unmarshal([]byte(record.Text("dropped")), &dropped)
+	if len(dropped) > 0 {
+		s.Dropped = len(dropped) + int(max(record.Int("omitted")-record.Int("omitted_told"), 0))
+	}
+	if run.Text("sid") == s.SessionID { // otherwise no turn has run in the current transcript
+		s.Entries = run.Int("entries")
+	}
+	if token := r.sentinel.Val(); token == "" || token != run.Text("token") {
+		return s
+	}
+	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
+	s.Phase, s.Worker, s.Left = run.Text("phase"), run.Text("worker"), r.ttl.Val()
+	s.Turn = prefix + fence
+	s.StartedAt = time.UnixMilli(run.Int("started_at"))
+	s.Since = now.Sub(s.StartedAt)
+	s.Mode = session.Mode(run.Text("mode"))
+	s.Question = protocol.OpenQuestion(fence, run.Text("question"), run.Text("answered"))
+	var ids []string
+	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
+	for _, id := range ids {
+		s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
+	}
+	return s
 }
 
 // ResumeRecord returns a session's resume record, which says whether its next turn resumes an

@@ -75,13 +75,14 @@ func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func
 			return err
 		}
 		for i, id := range ids {
-			t := script.Result(tasks[i].Val())
-			d := deadPlace{id: id, second: seconds[i], arrived: t.Text(0), seq: protocol.Number(t.Text(1))}
+			t := script.HashFields(tasks[i])
+			d := deadPlace{id: id, second: seconds[i], arrived: t.Text("arrived"), seq: t.Int("seq")}
 			if wanted != nil {
-				if !wanted(t.Text(2)) {
+				result := t.Text("result")
+				if !wanted(result) {
 					continue
 				}
-				d.size = int(sizes[i].Val()) + len(t.Text(2))
+				d.size = int(sizes[i].Val()) + len(result)
 			}
 			all = append(all, d)
 		}
