@@ -96,10 +96,7 @@ func (c *Claim) begin(sent time.Time, r returned) {
 // run makes t the running turn, with messages as scripts return them. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...returned) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
-	if transcript := rediskey.For(c.session).Transcript(t.SessionID); c.keys[transcriptKey] != transcript {
-		c.keys = slices.Clone(c.keys) // a renewal or a batch in flight may still read the old slice
-		c.keys[transcriptKey] = transcript
-	}
+	c.keys = withTranscript(c.keys, rediskey.For(c.session).Transcript(t.SessionID))
 	t.ID = c.prefix + strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {
 		m := take(c.prefix, message, c.consumer.cfg.Limits)

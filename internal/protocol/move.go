@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/lua"
-	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
 
@@ -24,7 +23,7 @@ type move struct {
 // composed is a script with the parts of its header that calls need.
 type composed struct {
 	lua.Script
-	keys []int // the place of each of KEYS in keyNames; -1: the next one that the call adds
+	keys []int // the place of each of KEYS among the session's; -1: the next one that the call adds
 	rest bool  // the last of KEYS stands for all further keys of the call
 }
 
@@ -43,7 +42,7 @@ func named(name string) *move {
 			if strings.HasSuffix(key, "...") {
 				c.rest = true
 			} else {
-				c.keys = append(c.keys, slices.Index(keyNames, key))
+				c.keys = append(c.keys, keyAt(key))
 			}
 		}
 		return c
@@ -51,29 +50,6 @@ func named(name string) *move {
 	m.Script = script.New(name, func() string { return m.made().Source })
 	moves[name] = m
 	return m
-}
-
-// keyNames are the keys of a session as the scripts name them, in the order of Keys.
-var keyNames = []string{
-	"sentinel", "run", "record", "followups", "resume", "events", "transcript", "partial",
-	"pending", "active", "lease", "paused", "scheduled", "retry", "completed",
-	"processed", "processed_day", "archived", "failed", "failed_day", "stopped", "state",
-}
-
-// transcriptKey is the index of the transcript's key, the only one that changes while a session is
-// owned.
-const transcriptKey = 6
-
-// Keys returns a session's keys, in the order of keyNames. Each script gets those that its header
-// names.
-func Keys(session, sessionID string, now time.Time) []string {
-	k := rediskey.For(session)
-	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
-	return []string{
-		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID), k.Partial(),
-		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
-		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day, k.Stopped(), k.State(),
-	}
 }
 
 // keys returns the KEYS of a call: those of the session that the header names, and the call's own.
