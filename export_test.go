@@ -10,7 +10,7 @@ import (
 func Watched(turn string, entries []redis.XMessage) (n int) {
 	w := &watch{turns: map[string]bool{turn: true}, see: func(e session.Event) { n += len(e.Text) }}
 	for _, m := range entries {
-		w.hear(m)
+		w.apply(m)
 	}
 	return n
 }

@@ -221,13 +221,13 @@ func followThroughOutages(t *testing.T, connections int) {
 		number++
 		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
 	}
-	heard := 0
-	hear := func() {
+	read := 0
+	readMore := func() {
 		t.Helper()
-		for heard < number {
-			heard++
-			if e := <-seen; e.Text != fmt.Sprintf("%d ", heard) {
-				t.Fatalf("seen %q, want %d", e.Text, heard)
+		for read < number {
+			read++
+			if e := <-seen; e.Text != fmt.Sprintf("%d ", read) {
+				t.Fatalf("seen %q, want %d", e.Text, read)
 			}
 		}
 	}
@@ -243,11 +243,11 @@ func followThroughOutages(t *testing.T, connections int) {
 		func() { server.Stop(); server.Start() },
 	} {
 		say()
-		hear()
+		readMore()
 		say() // it may be in flight when the outage begins
 		outage()
 		say()
-		hear()
+		readMore()
 	}
 	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
 	expect.OK(t, err)

@@ -212,10 +212,10 @@ func TestManyWaitsReadInPages(t *testing.T) {
 		expect.OK(t, h.Emit(b.Ctx, nil)) // the turn's start
 	}
 	var waits sync.WaitGroup
-	heard := make([]int, n)
+	shown := make([]int, n)
 	for i, s := range keys {
 		waits.Go(func() {
-			_, err := client.Follow(b.Ctx, s, "m", func(e session.Event) { heard[i] += len(e.Text) })
+			_, err := client.Follow(b.Ctx, s, "m", func(e session.Event) { shown[i] += len(e.Text) })
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
 			}
@@ -235,7 +235,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 		expect.OK(t, err)
 	}
 	waits.Wait()
-	for i, n := range heard {
+	for i, n := range shown {
 		expect.Equal(t, keys[i], n, longText)
 	}
 	sizes.atMost(t, 10*longText)

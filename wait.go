@@ -101,11 +101,9 @@ type following struct {
 	w       *watch
 	r       *reader
 
-	looked     time.Time // when the task was last read; zero: read it now
-	unknown    bool      // the task did not exist then, so no further event can come
-	rescanned  bool      // the stream was read anew because the task did not exist
+	lookAt     time.Time // when to read the task next; zero: now
+	gone       bool      // the task does not exist: no further event can come, and the stored ones are read anew
 	orphanRead bool      // w.orphan is set from the run record, if it has one
-	pause      time.Duration
 }
 
 // firstPause and lastPause bound the pauses between attempts while Redis is unreachable.
@@ -116,18 +114,23 @@ const (
 
 func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (session.Outcome, error) {
 	f := &following{
-		c: c, session: sessionKey, w: w, orphanRead: w.see == nil, pause: firstPause,
+		c: c, session: sessionKey, w: w, orphanRead: w.see == nil,
 		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"},
 	}
-	for ctx.Err() == nil {
+	for pause := firstPause; ctx.Err() == nil; {
 		end, ended, err := f.step(ctx)
 		switch {
 		case ended:
 			return end, nil
 		case err == nil:
-			f.pause = firstPause
+			pause = firstPause
 		case redisconn.MayPass(err):
-			f.wait(ctx)
+			f.lookAt = time.Time{}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, lastPause)
 		case ctx.Err() == nil:
 			return session.Outcome{}, err
 		}
@@ -137,7 +140,7 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 
 // step reads the task if it is time to, and the next events.
 func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, err error) {
-	if time.Since(f.looked) >= recheck {
+	if f.gone || time.Until(f.lookAt) <= 0 {
 		if end, ended, err = f.look(ctx); ended || err != nil {
 			return end, ended, err
 		}
@@ -147,12 +150,9 @@ func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, 
 		return end, false, err
 	}
 	for _, m := range events {
-		if end, ended = f.hear(ctx, m); ended {
+		if end, ended = f.apply(ctx, m); ended {
 			return end, true, nil
 		}
-	}
-	if f.unknown {
-		f.looked = time.Time{}
 	}
 	return end, false, nil
 }
@@ -160,48 +160,50 @@ func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, 
 // look reads the message's task, which has the outcome even if the stream has lost it.
 func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, err error) {
 	end, ended, err = f.c.Result(ctx, f.session, f.w.id)
-	f.unknown = errors.Is(err, ErrUnknownMessage)
+	gone := errors.Is(err, ErrUnknownMessage)
 	switch {
-	case err == nil && ended:
+	case gone && !f.gone:
+		// The result may not have been kept, but the stream may have the end. If it has not, events
+		// returns the error.
+		f.w.countUpTo(f.r.from)
+		f.r.rewind()
+	case gone:
+	case err != nil:
+		return end, false, err
+	case ended:
 		replay(ctx, f.r, end, f.w)
 		return end, true, nil
-	case err == nil && !f.orphanRead:
-		f.w.orphan, err = f.c.lastTurnWith(ctx, f.session, f.w.id)
-		f.orphanRead = err == nil
-	case f.unknown && !f.rescanned:
-		// The result may not have been kept, but the stream may have the end.
-		f.w.counted, _ = protocol.ParseEventID(f.r.from) // an error leaves it zero: no event was read
-		f.r.rewind()
-		f.rescanned = true
+	case !f.orphanRead:
+		if f.w.orphan, err = f.c.lastTurnWith(ctx, f.session, f.w.id); err != nil {
+			return end, false, err
+		}
+		f.orphanRead = true
 	}
-	f.looked = time.Now()
-	if f.unknown {
-		return end, false, nil // events returns the error, if the stream has no end
-	}
-	return end, false, err
+	f.gone, f.lookAt = gone, time.Now().Add(recheck)
+	return end, false, nil
 }
 
 // events waits for the next events and reads them. If the message does not exist, it reads the
 // stored ones, and at the end of the stream returns ErrUnknownMessage.
 func (f *following) events(ctx context.Context) (events []redis.XMessage, err error) {
-	if f.unknown {
+	if f.gone {
 		events, err = f.r.page(ctx)
 	} else {
-		events, err = f.r.next(ctx, time.Until(f.looked.Add(recheck)))
+		events, err = f.r.next(ctx, time.Until(f.lookAt))
 	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read events: %w", err)
-	case f.unknown && len(events) == 0:
+	case f.gone && len(events) == 0:
 		return nil, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, f.w.id, f.session)
 	}
 	return events, nil
 }
 
-// hear handles an entry of the stream. If the entry has the message's end, hear reads the task,
+// apply handles an entry of the stream. If the entry has the message's end, apply reads the task,
 // which counts: the message may have been run again since.
-func (f *following) hear(ctx context.Context, m redis.XMessage) (end session.Outcome, ended bool) {
-	event, over := f.w.hear(m)
+func (f *following) apply(ctx context.Context, m redis.XMessage) (end session.Outcome, ended bool) {
+	event, over := f.w.apply(m)
 	if !over {
 		return end, false
 	}
@@ -210,20 +212,10 @@ func (f *following) hear(ctx context.Context, m redis.XMessage) (end session.Out
 	case err != nil:
 		return protocol.OutcomeOf(f.session, f.w.id, event), true
 	case ended && end.Turn != event.Turn:
-		f.looked = time.Time{} // a later turn has run: read on
+		f.lookAt = time.Time{} // a later turn has run: read on
 		return end, false
 	}
 	return end, ended
-}
-
-// wait pauses while Redis is unreachable. The task is read next.
-func (f *following) wait(ctx context.Context) {
-	f.looked = time.Time{}
-	select {
-	case <-ctx.Done():
-	case <-time.After(f.pause):
-	}
-	f.pause = min(2*f.pause, lastPause)
 }
 
 // replay shows the stored events of a message that has already ended, and the rest of its reply if
@@ -241,7 +233,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 				return err
 			}
 			for _, m := range events {
-				w.hear(m)
+				w.apply(m)
 			}
 		}
 		return nil

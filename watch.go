@@ -28,8 +28,8 @@ type watch struct {
 	orphan string
 }
 
-// hear handles one entry of the stream, and returns the message's end if the entry has it.
-func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
+// apply handles one entry of the stream, and returns the message's end if the entry has it.
+func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 	see := func(session.Event) {}
 	id, err := protocol.ParseEventID(m.ID)
 	again := err == nil && !id.After(w.counted)
@@ -64,6 +64,14 @@ func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
 		}
 	}
 	return end, ended
+}
+
+// countUpTo says that text has the events up to an id, because they are read anew. Before the first
+// event the id is "0", which is none.
+func (w *watch) countUpTo(id string) {
+	if last, err := protocol.ParseEventID(id); err == nil && last.After(w.counted) {
+		w.counted = last
+	}
 }
 
 // streamed is the part of a reply that was seen as text events. A worker does not send the last
