@@ -42,6 +42,9 @@ func (r Result) Int(i int) int64 {
 	return 0
 }
 
+// Yes reports whether the result is the number 1.
+func (r Result) Yes() bool { return r.Bool(0) }
+
 // Bool reports whether field i is the number 1.
 func (r Result) Bool(i int) bool { return r.Int(i) == 1 }
 

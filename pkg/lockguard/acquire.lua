@@ -1,21 +1,22 @@
--- Takes the lock if it is free and nobody waits for it; else may join the line.
--- Repeated under the token that has the lock or is in the line it returns the
--- same; a repetition in the line also renews the registration.
+-- Takes the lock if it is free and nobody waits for it. Otherwise it joins the
+-- line, if it has a channel. Repeated under the token that has the lock or is
+-- in the line, it returns the same; in the line it also renews the registration.
+-- take.lua comes before it and has the names of KEYS and ARGV.
 --
--- KEYS 1 sentinel, 2 run, 3 waiters, 4 waiting
--- ARGV 1 token, 2 owner
---      3 ttl, ms
---      4 keep, ms: how long the record lasts
+-- KEYS sentinel run waiters waiting
+-- ARGV token owner
+--      ttl         ms
+--      record_ttl  ms
 --      and only to join the line:
---      5 channel to be told on
---      6 counted, see line.lua
---      7 place that an earlier call returned, 0 at first
--- returns fence: the lock is the token's, for a full ttl
---         {fence, ms left}: it was the token's already
---         {fence, ms left (negative: for ever), owner, since us, place, how many are ahead}:
---         it is another's; owner and since are empty if unknown, the fence is then
---         the last known one; place is 0 if not in the line
-local channel = ARGV[5]
+--      channel     on which the waiter's process listens
+--      counted     see line.lua
+--      place       that an earlier call returned, 0 at first
+-- returns fence: the token has the lock, for a full ttl
+--         {fence, left}: the token had it before; left: ms
+--         {fence, left, owner, since, place, ahead}: another has it; left is
+--         negative for ever; since is in us; owner and since are empty if
+--         unknown, the fence is then the last known one; place is 0 outside the
+--         line; ahead: how many wait before the token
 local fence = fence_after(record, now)
 
 local holder = redis.call('GET', sentinel)
@@ -24,17 +25,17 @@ if holder == token then
   return {last or '0', redis.call('PTTL', sentinel)}
 end
 redis.call('ZCARD', waiters)
-redis.call('HLEN', waiting) -- what is of a wrong type fails here, before any write
+redis.call('HLEN', waiting) -- a key of a wrong type fails here, before any write
 
 if not holder then
-  -- Somebody waits, and nobody released: whoever held it died. The SET asks a
-  -- full Redis before anybody is told.
+  -- Somebody waits, and nobody released: the holder died. A full Redis refuses
+  -- this SET, before a waiter is notified.
   redis.call('SET', sentinel, token, 'PX', ttl)
   local chosen
   chosen, holders_owner = pass_on(sentinel, run, waiters, waiting, fence, now, token)
   if not chosen then
     chosen = token
-    give(sentinel, run, token, owner, fence, now, ttl, keep)
+    grant(sentinel, run, token, owner, fence, now, ttl, record_ttl)
   end
   if chosen == token then
     return fence
@@ -44,10 +45,10 @@ elseif held_by ~= holder then
   last, since, holders_owner = last or '0', '', ''
 end
 
-local place, ahead = 0, 0
+local ahead = 0
 if channel then
   local known = redis.call('ZSCORE', waiters, token)
-  place = tonumber(known or ARGV[7])
+  place = tonumber(known or place)
   if place == 0 then
     local newest = redis.call('ZRANGE', waiters, -1, -1, 'WITHSCORES')
     place = math.max(tonumber(newest[2] or 0) + 1, tonumber(now))
@@ -55,9 +56,9 @@ if channel then
   if not known then
     redis.call('ZADD', waiters, int(place), token)
   end
-  redis.call('HSET', waiting, token, table.concat({int(now + ttl * 1000), ttl, ARGV[6], channel, owner}, ' '))
-  redis.call('PEXPIRE', waiters, keep)
-  redis.call('PEXPIRE', waiting, keep)
+  redis.call('HSET', waiting, token, table.concat({int(now + ttl * 1000), ttl, counted, channel, owner}, ' '))
+  redis.call('PEXPIRE', waiters, record_ttl)
+  redis.call('PEXPIRE', waiting, record_ttl)
   ahead = redis.call('ZRANK', waiters, token)
 end
-return {last, redis.call('PTTL', sentinel), holders_owner, since, int(place), ahead}
+return {last, redis.call('PTTL', sentinel), holders_owner, since, int(place or 0), ahead}

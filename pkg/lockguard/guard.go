@@ -40,7 +40,7 @@ type Guard struct {
 	tokens atomic.Uint64
 
 	// Strings: arguments of the scripts.
-	ownerArg, ttlArg, keepArg, countedArg any
+	ownerArg, ttlArg, recordTTLArg, countedArg any
 }
 
 // inFlight is how many requests of one guard are in flight before further ones share a round trip.
@@ -65,15 +65,15 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 	}
 	id := rand.Text()
 	g := &Guard{
-		client:     client,
-		settings:   s,
-		line:       newLine(client, rediskey.Grants(id)),
-		batcher:    script.NewBatcher(client, inFlight),
-		id:         id,
-		ownerArg:   s.owner,
-		ttlArg:     milliseconds(s.ttl),
-		keepArg:    milliseconds(keep + s.ttl),
-		countedArg: "0",
+		client:       client,
+		settings:     s,
+		line:         newLine(client, rediskey.Grants(id)),
+		batcher:      script.NewBatcher(client, inFlight),
+		id:           id,
+		ownerArg:     s.owner,
+		ttlArg:       milliseconds(s.ttl),
+		recordTTLArg: milliseconds(recordLonger + s.ttl),
+		countedArg:   "0",
 	}
 	// On a single Redis, PUBLISH returns how many subscribers got a grant. Other clients have
 	// several nodes, and PUBLISH counts the subscribers of one.
@@ -116,7 +116,7 @@ func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
 // tried returns what the caller of an attempt outside the line gets.
 func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) {
 	if err != nil {
-		c.releaseUnheard(err)
+		c.releaseAfterLostReply(err)
 		return nil, fmt.Errorf("lock %q: %w", c.name, err)
 	}
 	if !a.ours {
@@ -127,9 +127,9 @@ func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) 
 
 func (c *claim) held(a attempt) error { return &HeldError{Name: c.name, Holder: a.other} }
 
-// releaseUnheard releases the lock in the background if the claim may have taken it but the reply
-// was lost. If Redis replied with the error, nothing was taken.
-func (c *claim) releaseUnheard(err error) {
+// releaseAfterLostReply releases the lock in the background if the claim may have taken it but the
+// reply was lost. If Redis replied with the error, nothing was taken.
+func (c *claim) releaseAfterLostReply(err error) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		c.guard.line.spawn(func(ctx context.Context) { _, _ = c.release(ctx, true) })

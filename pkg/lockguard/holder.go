@@ -55,7 +55,8 @@ func (g *Guard) Holder(ctx context.Context, name string) (Holder, error) {
 	if err != nil {
 		return Holder{}, fmt.Errorf("holder of lock %q: %w", name, err)
 	}
-	h := holderOf(r)
-	h.Waiting = int(r.Int(4))
+	f := r.Named(holderFields...)
+	h := holderOf(f)
+	h.Waiting = int(f.Int("waiting"))
 	return h, nil
 }

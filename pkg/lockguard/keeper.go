@@ -76,7 +76,7 @@ func (k *keeper) tick() {
 		// If the renewal does not return, the next check is at the lease's end.
 		l.wake = l.lease.Deadline()
 		heap.Fix(&k.locks, 0)
-		if !l.claim.guard.manual && !l.renewing.Swap(true) {
+		if !l.guard.manual && !l.renewing.Swap(true) {
 			go l.renewNow()
 		}
 	}

@@ -32,8 +32,8 @@ type line struct {
 	closing chan struct{}
 	running sync.WaitGroup // waiters until they have left the line, background work, and the subscription
 
-	hearing context.Context // of the subscription; close ends it
-	silence context.CancelFunc
+	listening     context.Context // of the subscription; close ends it
+	stopListening context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -60,7 +60,7 @@ type subscription struct {
 func newLine(client redis.UniversalClient, channel string) *line {
 	l := &line{client: client, channel: channel, closing: make(chan struct{}), waiters: map[string]*waiter{}}
 	l.ctx = context.Background()
-	l.hearing, l.silence = context.WithCancel(l.ctx)
+	l.listening, l.stopListening = context.WithCancel(l.ctx)
 	return l
 }
 
@@ -140,7 +140,7 @@ func (l *line) close() {
 	l.mu.Unlock()
 	if first {
 		close(l.closing)
-		l.silence()
+		l.stopListening()
 	}
 	if s != nil {
 		s.replace(nil)
@@ -159,28 +159,28 @@ func (l *line) listen(s *subscription) {
 		s.replace(nil)
 		close(s.ended)
 	}()
-	pubsub := l.client.Subscribe(l.hearing, l.channel)
+	pubsub := l.client.Subscribe(l.listening, l.channel)
 	s.replace(pubsub)
 	failures, tested := 0, false
 	for {
-		if l.hearing.Err() != nil { // close may have come before replace
+		if l.listening.Err() != nil { // close may have come before replace
 			s.err = ErrClosed
 			return
 		}
-		message, err := pubsub.ReceiveTimeout(l.hearing, quietAfter)
+		message, err := pubsub.ReceiveTimeout(l.listening, quietAfter)
 		switch {
 		case err == nil:
 			failures, tested = 0, false
-			l.hear(s, message)
+			l.deliver(s, message)
 		case isTimeout(err) && !tested:
 			if l.endUnused(s) {
 				return
 			}
 			tested = true
-			_ = pubsub.Ping(l.hearing)
+			_ = pubsub.Ping(l.listening)
 		case isTimeout(err): // no reply to the ping either
 			tested = false
-			pubsub = l.client.Subscribe(l.hearing, l.channel)
+			pubsub = l.client.Subscribe(l.listening, l.channel)
 			s.replace(pubsub)
 		default:
 			failures++
@@ -196,8 +196,8 @@ func (l *line) listen(s *subscription) {
 	}
 }
 
-// hear handles one message of the subscription.
-func (l *line) hear(s *subscription, message any) {
+// deliver hands one message of the subscription to its waiter.
+func (l *line) deliver(s *subscription, message any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch m := message.(type) {

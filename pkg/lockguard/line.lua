@@ -1,26 +1,25 @@
--- The line of those who wait for a lock; stands before the scripts that hand
--- the lock over, and after what of them needs no line.
+-- The line of a lock's waiters. It stands before the scripts that hand the lock
+-- over.
 --
--- waiters  ZSET token -> place: who came first has the lowest
+-- waiters  ZSET token -> place: the first has the lowest
 -- waiting  HASH token -> registration: 'until ttl counted channel owner'
---          until    Redis' us after which the waiter counts as dead
---          ttl      ms that its hold will get
---          counted  1: PUBLISH returns rightly how many listen on the channel;
+--          until    us of Redis' clock, after which the waiter counts as dead
+--          ttl      ms for which it will get the lock
+--          counted  1: PUBLISH returns how many listen on the channel;
 --                   0: it cannot know (Redis Cluster)
---          channel  where the waiter's process listens
+--          channel  on which the waiter's process listens
 
--- How much longer than a hold its record lasts, ms.
-local keep_longer = 3600000
--- How long a waiter that nobody listens for keeps its place, us. If it lives it
--- connects again, and then calls acquire again.
+-- How much longer than the lock's TTL its record lasts, ms.
+local record_longer = 3600000
+-- How long a waiter keeps its place while nobody listens for it, us. If it
+-- lives, it connects again, and then calls acquire again.
 local grace = 3000000
 
--- Gives the lock to the first waiter that lives and is listening, and returns
--- its token and owner; nil when there is none. asker is the token of a waiter
--- that need not listen, since this script's result tells it. The caller has
--- read from all four keys, so that none is of a wrong type, and has made a
--- write, so that a server that takes none fails the script before a waiter is
--- told anything.
+-- Grants the lock to the first waiter that lives and listens, and returns its
+-- token and owner; nil if there is none. asker is the token of a waiter that
+-- need not listen, because this script's result tells it. The caller has read
+-- all four keys, so none has a wrong type, and has written, so a server that
+-- refuses writes fails the script before a waiter is notified.
 local function pass_on(sentinel, run, waiters, waiting, fence, now, asker)
   local at, time = 0, tonumber(now)
   while true do
@@ -32,14 +31,14 @@ local function pass_on(sentinel, run, waiters, waiting, fence, now, asker)
     local ends, rest = string.match(registration, '^(%d+)( .*)$')
     local alive = ends and (token == asker or tonumber(ends) > time)
     local ttl, counted, channel, owner = string.match(rest or '', '^ (%d+) (%d) (%S+) (.*)$')
-    local heard = alive and (token == asker or
+    local notified = alive and (token == asker or
       redis.call('PUBLISH', channel, token .. ' ' .. fence) > 0 or counted == '0')
-    if heard or not alive then
+    if notified or not alive then
       redis.call('ZREM', waiters, token)
       redis.call('HDEL', waiting, token)
     end
-    if heard then
-      give(sentinel, run, token, owner, fence, now, ttl, int(ttl + keep_longer))
+    if notified then
+      grant(sentinel, run, token, owner, fence, now, ttl, int(ttl + record_longer))
       return token, owner
     end
     if alive then

@@ -24,6 +24,7 @@ var errReleased = fmt.Errorf("%w: it was released", ErrLost)
 // Lock is a lock that is held. It is safe for concurrent use.
 type Lock struct {
 	claim *claim
+	guard *Guard
 	fence int64
 	lease lease.Lease
 	ctx   context.Context // the acquirer's
@@ -39,7 +40,7 @@ type Lock struct {
 
 // lock returns the Lock of a claim that has it. Redis keeps it for left, counted from sent.
 func (c *claim) lock(ctx context.Context, sent time.Time, fence int64, left time.Duration) *Lock {
-	l := &Lock{claim: c, fence: fence, ctx: ctx}
+	l := &Lock{claim: c, guard: c.guard, fence: fence, ctx: ctx}
 	l.lease.InitUntimed(ctx, sent, left)
 	c.guard.keeper.add(l, l.nextRenewal())
 	return l
@@ -89,7 +90,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 // renewed handles the result of a renewal.
 func (l *Lock) renewed(sent time.Time, ours bool) {
 	if ours {
-		l.lease.Extend(sent, l.claim.guard.ttl)
+		l.lease.Extend(sent, l.guard.ttl)
 	} else {
 		l.lease.Lose(errTaken)
 	}
@@ -101,7 +102,7 @@ func (l *Lock) renewNow() {
 	sent := time.Now()
 	// The end of the acquirer's context does not end the lock.
 	ours, err := l.claim.renew(context.WithoutCancel(l.ctx))
-	next := time.Now().Add(l.claim.guard.ttl / renewals / 10) // after an error, until trust ends
+	next := time.Now().Add(l.guard.ttl / renewals / 10) // after an error, until trust ends
 	if err == nil {
 		l.renewed(sent, ours)
 		next = l.nextRenewal()
@@ -109,15 +110,15 @@ func (l *Lock) renewNow() {
 		l.lease.Blame(err)
 	}
 	if l.lease.Held() == nil {
-		l.claim.guard.keeper.wakeAt(l, next)
+		l.guard.keeper.wakeAt(l, next)
 	}
 }
 
 // nextRenewal returns when a third of the TTL is used up. Without automatic renewal it returns the
 // lease's end.
 func (l *Lock) nextRenewal() time.Time {
-	ttl := l.claim.guard.ttl
-	if l.claim.guard.manual {
+	ttl := l.guard.ttl
+	if l.guard.manual {
 		return l.lease.Deadline()
 	}
 	return l.lease.Deadline().Add(ttl/renewals - lease.Trusted(ttl))
@@ -133,7 +134,7 @@ func (l *Lock) discard() {
 
 // end stops the renewals and the lease.
 func (l *Lock) end() {
-	l.claim.guard.keeper.remove(l)
+	l.guard.keeper.remove(l)
 	l.lease.End()
 }
 

@@ -14,9 +14,9 @@ const (
 	// renewals is how many renewals fit into one TTL.
 	renewals = 3
 
-	// keep is how long the record of a lock, with its fencing token, outlives its last use, in
-	// addition to the TTL.
-	keep = time.Hour
+	// recordLonger is how long the record of a lock, with its fencing token, outlives its last use,
+	// in addition to the TTL.
+	recordLonger = time.Hour
 )
 
 type settings struct {

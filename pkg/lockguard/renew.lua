@@ -1,13 +1,16 @@
 -- Renews the lease of the lock's holder.
 --
--- KEYS 1 sentinel, 2 run
--- ARGV 1 token
---      2 ttl, ms
---      3 keep, ms: how long the record lasts
+-- KEYS sentinel run
+-- ARGV token
+--      ttl         ms
+--      record_ttl  ms
 -- returns 1: renewed; 0: the token does not have the lock, nothing was written
-if not owns(KEYS[1], ARGV[1]) then
+local sentinel, run = unpack(KEYS)
+local token, ttl, record_ttl = unpack(ARGV)
+
+if not owns(sentinel, token) then
   return 0
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('PEXPIRE', sentinel, ttl)
+redis.call('PEXPIRE', run, record_ttl)
 return 1

@@ -11,8 +11,8 @@ import (
 	"turnstile/internal/script"
 )
 
-//go:embed hold.lua
-var holdLua string
+//go:embed grant.lua
+var grantLua string
 
 //go:embed take.lua
 var takeLua string
@@ -36,9 +36,9 @@ var renewLua string
 var holderLua string
 
 var (
-	// The common case comes first, and returns before the rest is set up.
-	acquireScript = newScript("acquire", func() string { return takeLua + script.Prelude() + holdLua + lineLua + acquireLua })
-	releaseScript = newScript("release", func() string { return freeLua + script.Prelude() + holdLua + lineLua + releaseLua })
+	// The fast path comes first, and returns before the rest is defined.
+	acquireScript = newScript("acquire", func() string { return takeLua + script.Prelude() + grantLua + lineLua + acquireLua })
+	releaseScript = newScript("release", func() string { return freeLua + script.Prelude() + grantLua + lineLua + releaseLua })
 	renewScript   = newScript("renew", func() string { return script.Prelude() + renewLua })
 	holderScript  = newScript("holder", func() string { return holderLua })
 )
@@ -47,7 +47,8 @@ func newScript(name string, source func() string) *script.Script {
 	return script.New("lock "+name, source)
 }
 
-// How many of a lock's keys a script gets, in the order of keysOf.
+// How many of a lock's keys a script gets. The first line of each script names them in the order of
+// keysOf.
 const (
 	keysToRun     = 2
 	keysToWaiters = 3
@@ -70,6 +71,12 @@ type claim struct {
 	place int64 // in line; 0 before it has one
 }
 
+// What acquire.lua and holder.lua return, as their headers name it.
+var (
+	acquireFields = []string{"fence", "left", "owner", "since", "place", "ahead"}
+	holderFields  = []string{"fence", "left", "owner", "since", "waiting"}
+)
+
 // attempt is the result of acquire.lua.
 type attempt struct {
 	sent  time.Time // just before the script was sent
@@ -90,37 +97,38 @@ func (c *claim) acquire(ctx context.Context, channel string) (attempt, error) {
 	var r script.Result
 	var err error
 	if channel == "" {
-		r, err = g.batcher.Run(ctx, acquireScript, c.keys[:keysToWaiting], c.arg, g.ownerArg, g.ttlArg, g.keepArg)
+		r, err = g.batcher.Run(ctx, acquireScript, c.keys[:keysToWaiting], c.arg, g.ownerArg, g.ttlArg, g.recordTTLArg)
 	} else {
 		r, err = acquireScript.Run(ctx, g.client, c.keys[:keysToWaiting],
-			c.arg, g.ownerArg, g.ttlArg, g.keepArg, channel, g.countedArg, c.place)
+			c.arg, g.ownerArg, g.ttlArg, g.recordTTLArg, channel, g.countedArg, c.place)
 	}
 	if err != nil {
 		return a, err
 	}
-	a.fence = r.Int(0)
-	a.ours = len(r) <= 2
+	f := r.Named(acquireFields...)
+	a.fence = f.Int("fence")
+	a.ours = !f.Has("owner")
 	if a.ours && a.fence == 0 {
 		return a, fmt.Errorf("%w: acquire returned %v", errResult, r)
 	}
 	a.left = g.ttl
-	if len(r) >= 2 {
-		a.left = r.Millis(1)
+	if f.Has("left") {
+		a.left = f.Millis("left")
 	}
 	if a.ours && a.left < 0 { // another program has removed the TTL; a renewal sets it again
 		a.left = g.ttl
 	}
 	if !a.ours {
-		a.other = holderOf(r)
-		c.place, a.ahead = r.Int(4), r.Int(5)
+		a.other = holderOf(f)
+		c.place, a.ahead = f.Int("place"), f.Int("ahead")
 	}
 	return a, nil
 }
 
-// holderOf decodes {fence, ms left, owner, since us}.
-func holderOf(r script.Result) Holder {
-	h := Holder{Fence: r.Int(0), Left: r.Millis(1), Owner: r.Text(2)}
-	if since := r.Int(3); since > 0 {
+// holderOf decodes the fields about the holder.
+func holderOf(f script.Fields) Holder {
+	h := Holder{Fence: f.Int("fence"), Left: f.Millis("left"), Owner: f.Text("owner")}
+	if since := f.Int("since"); since > 0 { // us
 		h.Since = time.UnixMicro(since)
 	}
 	return h
@@ -128,17 +136,17 @@ func holderOf(r script.Result) Holder {
 
 // release frees the lock or leaves the line. It returns false if the token did not have the lock.
 func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
-	flag := "0"
+	mayWait := "0"
 	if waited {
-		flag = "1"
+		mayWait = "1"
 	}
-	r, err := c.guard.batcher.Run(ctx, releaseScript, c.keys[:], c.arg, flag)
-	return r.Bool(0), err
+	r, err := c.guard.batcher.Run(ctx, releaseScript, c.keys[:], c.arg, mayWait)
+	return r.Yes(), err
 }
 
 // renew renews the lease. It returns false if the token does not have the lock.
 func (c *claim) renew(ctx context.Context) (bool, error) {
 	g := c.guard
-	r, err := renewScript.Run(ctx, g.client, c.keys[:keysToRun], c.arg, g.ttlArg, g.keepArg)
-	return r.Bool(0), err
+	r, err := renewScript.Run(ctx, g.client, c.keys[:keysToRun], c.arg, g.ttlArg, g.recordTTLArg)
+	return r.Yes(), err
 }

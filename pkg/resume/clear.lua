@@ -1,9 +1,10 @@
--- clear: takes the mark away. Counter, fence and suspension stay.
+-- clear: deletes the resume mark. Counter, fence and suspension stay.
 --
--- KEYS[1] the session's resume record
+-- KEYS resume
 --
--- Returns 1, or 0 where there was no mark.
+-- Returns 1; 0 if there was no mark.
+local resume = unpack(KEYS)
 
-if redis.call('HGET', KEYS[1], 'pending') ~= '1' then return 0 end
-redis.call('HDEL', KEYS[1], 'pending', 'reason', 'marked_at')
+if redis.call('HGET', resume, 'pending') ~= '1' then return 0 end
+redis.call('HDEL', resume, 'pending', 'reason', 'marked_at')
 return 1

@@ -38,7 +38,7 @@ func Mark(ctx context.Context, rdb redis.UniversalClient, session, reason string
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", session, err)
 	}
-	return r.Bool(0), nil
+	return r.Yes(), nil
 }
 
 // Clear removes the session's resume mark. The counter of interruptions and a suspension stay.
@@ -48,7 +48,7 @@ func Clear(ctx context.Context, rdb redis.UniversalClient, session string) (bool
 	if err != nil {
 		return false, fmt.Errorf("clear the mark of %s: %w", session, err)
 	}
-	return r.Bool(0), nil
+	return r.Yes(), nil
 }
 
 // Suspend makes the session's next message begin another transcript, under the same key. A mark
@@ -60,5 +60,5 @@ func Suspend(ctx context.Context, rdb redis.UniversalClient, session string) (bo
 	if err != nil {
 		return false, fmt.Errorf("suspend %s: %w", session, err)
 	}
-	return r.Bool(0), nil
+	return r.Yes(), nil
 }

@@ -1,13 +1,15 @@
--- mark: the session's last turn was interrupted. The counter of interruptions is
--- raised by who interrupts a turn, not here.
+-- mark: the session's last turn was interrupted. The counter of interruptions
+-- stays: the script that interrupts a turn raises it.
 --
--- KEYS[1] the session's own record      ARGV[1] reason
--- KEYS[2] its resume record
--- KEYS[3] its run record, by which the fast path knows that there is the other one
+-- KEYS record resume run
+-- ARGV reason
 --
--- Returns 1, or 0 where nothing is written: the session is unknown or suspended.
+-- Returns 1; 0, and writes nothing, if the session is unknown or suspended.
+-- special in the run record tells the fast path that there is a resume record.
+local record, resume, run = unpack(KEYS)
+local reason = unpack(ARGV)
 
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HGET', KEYS[2], 'suspended') == '1' then return 0 end
-redis.call('HSET', KEYS[3], 'special', '1')
-redis.call('HSET', KEYS[2], 'pending', '1', 'reason', ARGV[1], 'marked_at', int(now_ms()))
+if redis.call('EXISTS', record) == 0 or redis.call('HGET', resume, 'suspended') == '1' then return 0 end
+redis.call('HSET', run, 'special', '1')
+redis.call('HSET', resume, 'pending', '1', 'reason', reason, 'marked_at', int(now_ms()))
 return 1

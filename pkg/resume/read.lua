@@ -1,7 +1,8 @@
--- read: a session's resume record, with the time to tell the mark's age by.
+-- read: a session's resume record, and the time, which gives the mark's age.
 --
--- KEYS[1] the record
+-- KEYS resume
 --
--- Returns {now, ms; {field, value, ...}}.
+-- Returns {now, record}: now in ms; record is {field, value, ...}.
+local resume = unpack(KEYS)
 
-return {now_ms(), redis.call('HGETALL', KEYS[1])}
+return {now_ms(), redis.call('HGETALL', resume)}

@@ -62,12 +62,13 @@ func record(session string, read *script.Call) (Record, error) {
 	if read.Err != nil {
 		return Record{}, fmt.Errorf("read resume record of %s: %w", session, read.Err)
 	}
-	pairs := read.Result.List(1)
+	result := read.Result.Named("now", "record")
+	pairs := result.List("record")
 	fields := make(map[string]string, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		fields[pairs.Text(i)] = pairs.Text(i + 1)
 	}
-	return parse(fields, read.Result.Int(0)), nil
+	return parse(fields, result.Int("now")), nil
 }
 
 func parse(fields map[string]string, now int64) Record {
