@@ -13,9 +13,18 @@ import (
 )
 
 // Init prepares a worker's process. Call it first in main. A worker starts an agent's programs
-// through its own executable, which is then their guardian: in a guardian Init does not return. On
-// Linux, Init also keeps other programs of the same user from reading this process's memory and
-// environment.
+// through its own executable, which is then their guardian: in a guardian Init does not return.
+//
+// On Linux, Init also protects the process from its agents, which have the same user id:
+//
+//   - The process is not dumpable. Its environment, memory and files in /proc belong to root. There
+//     is no core dump, and a debugger or profiler needs root's rights to attach. The package
+//     net/http/pprof still works.
+//   - The process is a subreaper. A process that outlives its agent and has killed its guardian
+//     becomes this program's child. It is killed before the turn runs again. So is any other
+//     process that becomes a child in this way, for example a daemon that one of the program's own
+//     commands started. Children that the program starts itself are not touched, unless they call
+//     setsid.
 func Init() { guardian.InitWorker() }
 
 // RunWorker runs an agent's turns until a signal comes or ctx ends, then drains. It has everything

@@ -8,15 +8,15 @@ import (
 	"os"
 	"strings"
 
+	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/service"
-	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
 
 func main() {
-	exec.InitWorker() // this binary is also the guardian of the agents that it starts
+	turnstile.Init() // this binary is also the guardian of the agents that it starts
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 

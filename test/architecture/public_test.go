@@ -22,7 +22,7 @@ var public = []struct {
 	{"pkg/agent/acp", nil},
 	{"pkg/agent/cli", nil},
 	{"pkg/agent/echo", nil},
-	{"pkg/agent/exec", map[string]string{"Init": beforeMain, "InitWorker": beforeMain}},
+	{"pkg/agent/exec", map[string]string{"Init": beforeMain}},
 	{"pkg/agent/openai", map[string]string{"Init": beforeMain}},
 }
 

@@ -16,13 +16,6 @@ func ExampleInit() {
 	fmt.Println(a != nil, err)
 }
 
-// A program that does nothing but run a worker calls InitWorker in place of Init.
-func ExampleInitWorker() {
-	exec.InitWorker()
-	a, err := exec.New(exec.Config{Command: []string{"my-agent", "--quiet"}})
-	fmt.Println(a != nil, err)
-}
-
 // New checks the configuration. It does not start the command.
 func ExampleNew() {
 	_, err := exec.New(exec.Config{Command: []string{"my-agent"}, Format: "xml"})

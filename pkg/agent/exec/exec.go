@@ -64,23 +64,9 @@ type Agent struct {
 }
 
 // Init must be the first call in main, and in TestMain of tests that run agents: the program's
-// binary is also the guardian of its agents' processes.
+// binary is also the guardian of its agents' processes. A worker calls turnstile.Init instead, which
+// also protects its process from its agents.
 func Init() { guardian.Init() }
-
-// InitWorker may be called in place of Init by a program that does nothing but run a worker, as
-// cmd/worker. It protects the program from its agents, which have the same user id:
-//
-//   - On Linux the process is not dumpable. Its environment, memory and files in /proc belong to
-//     root. There is no core dump, and a debugger or profiler needs root's rights to attach. The
-//     package net/http/pprof still works.
-//   - On Linux the process is a subreaper. A process that outlives its agent and has killed its
-//     guardian becomes this program's child. It is killed before the turn runs again. So is any
-//     other process that becomes a child in this way, for example a daemon that one of the
-//     program's own commands started. Children that the program starts itself are not touched,
-//     unless they call setsid.
-//
-// On other systems it is the same as Init.
-func InitWorker() { guardian.InitWorker() }
 
 // New checks the configuration. It fails if Init was not called.
 func New(config Config) (*Agent, error) {
