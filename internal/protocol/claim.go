@@ -115,7 +115,7 @@ func (c *Consumer) claimPairs() []any {
 	line := c.cfg.Line
 	return []any{
 		"ttl", c.cfg.SentinelTTL.Milliseconds(), "worker", c.cfg.Worker, "phase", c.phase(), "mode", string(line.Mode), "cap", line.Cap,
-		"drop", string(line.Drop), "debounce", time.Duration(line.Debounce).Milliseconds(), "warm", flag(c.cfg.Warm), "longest", c.cfg.Limits.Task(),
+		"drop", string(line.Drop), "debounce", time.Duration(line.Debounce).Milliseconds(), "warm", flag(c.cfg.Warm), "longest", TaskMost(c.cfg.Limits),
 	}
 }
 

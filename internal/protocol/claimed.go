@@ -196,7 +196,7 @@ func (c *Claim) args(m *move, fence int64, pairs ...any) []any {
 		case "events_cap":
 			pairs = append(pairs, consumer.events...)
 		case "longest":
-			pairs = append(pairs, arg.Name, consumer.cfg.Limits.Task())
+			pairs = append(pairs, arg.Name, TaskMost(consumer.cfg.Limits))
 		case "stuck_limit":
 			pairs = append(pairs, arg.Name, consumer.cfg.StuckLimit)
 		case "turn_limits":

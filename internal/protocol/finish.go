@@ -110,7 +110,7 @@ func shortResult(e session.Event, outcome string) (string, error) {
 func (c *Consumer) finishPairs() []any {
 	return append([]any{
 		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
-		"phase", c.phase(), "longest", c.cfg.Limits.Task(),
+		"phase", c.phase(), "longest", TaskMost(c.cfg.Limits),
 	}, c.events...)
 }
 

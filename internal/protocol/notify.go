@@ -42,7 +42,7 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 	}
 	k := rediskey.For(n.Session)
 	return notifyMove.keys(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), notifyMove.args(append(senderEvents(),
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(n.Session), "longest", n.Limits.Task(),
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(n.Session), "longest", TaskMost(n.Limits),
 		"session", n.Session, "id", rediskey.TaskID(n.Session, n.Message.ID), "nonce", n.Nonce, "followup", entry,
 		"mode", string(n.Message.Mode), "found", n.Known, "line_cap", n.LineCap,
 	)...), nil

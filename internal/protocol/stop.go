@@ -36,7 +36,7 @@ type StopResult struct {
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
 	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(append(senderEvents(),
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "longest", s.Limits.Task(),
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "longest", TaskMost(s.Limits),
 		"batch_limits", stopBatch, "number", s.Number, "deadline", s.Until,
 	)...))
 	if err != nil {

@@ -15,6 +15,6 @@ func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []
 	return trimMove.batches(ctx, rdb, "left", sessions, func(i int) ([]string, []any) {
 		s := sessions[i]
 		return trimMove.keys(Keys(s, "", at)), trimMove.args(append(c.eventPairs(),
-			"task", rediskey.For(s).TaskPrefix(), "prefix", rediskey.IDPrefix(s), "longest", c.Limits.Task(), "line_cap", c.LineMost())...)
+			"task", rediskey.For(s).TaskPrefix(), "prefix", rediskey.IDPrefix(s), "longest", TaskMost(c.Limits), "line_cap", c.LineMost())...)
 	})
 }

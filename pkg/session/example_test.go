@@ -93,12 +93,11 @@ func ExampleLimits_Validate() {
 	// Output: true invalid message: its text has 5 bytes, at most 4 are allowed; attach a file instead
 }
 
-// Limits of zero mean the defaults. A task may have more bytes than its payload: names, headers and
-// the errors of its attempts.
+// Limits of zero mean the defaults.
 func ExampleLimits_WithDefaults() {
 	l := session.Limits{Attachments: 3}.WithDefaults()
-	fmt.Println(l.Text, l.Meta, l.Attachments, l.Payload, l.Task())
-	// Output: 1048576 65536 3 2097152 2359296
+	fmt.Println(l.Text, l.Meta, l.Attachments, l.Payload)
+	// Output: 1048576 65536 3 2097152
 }
 
 // Limits also bound the payload.

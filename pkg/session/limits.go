@@ -38,14 +38,6 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// taskRest is how many bytes a task has besides its payload: its names, a sender's headers, and the
-// errors of the attempts so far.
-const taskRest = 256 << 10
-
-// Task returns the most bytes of a message's task in Redis. A worker does not read a larger task:
-// it archives the task with its length in place of its content.
-func (l Limits) Task() int { return l.WithDefaults().Payload + taskRest }
-
 // Validate checks a message, except for its id and its size as JSON. Errors wrap ErrInvalid; those
 // about a size wrap ErrTooLarge.
 func (l Limits) Validate(m Message) error {

@@ -183,7 +183,7 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 	}
 	text := id
 	if long {
-		text = strings.Repeat("x", messageLimits.Task())
+		text = strings.Repeat("x", sq.TaskMost(messageLimits))
 	}
 	payload, err := session.Message{ID: id, Text: text}.EncodePayload()
 	b.must(err)
