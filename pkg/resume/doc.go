@@ -44,18 +44,5 @@
 //   - A snapshot: List reads the records one batch after the other.
 //   - Mark and Suspend on a full Redis: it refuses them with its error. Clear works.
 //
-// # In Redis
-//
-// turnstile:{session:S}:resume is a hash without a TTL:
-//
-//	pending        1: marked
-//	reason         why: restart_timeout, shutdown_timeout, lease_lost, crash, or a caller's
-//	marked_at      ms since 1970
-//	interruptions  the counter
-//	fence          fencing token of the turn that was counted last
-//	suspended      1: suspended
-//	carried        the counter's first value in the next transcript
-//
-// A script that adds to the record also sets special in the session's run record. It tells finish's
-// fast path that there is a record to delete, which is the full path's work.
+// The record is the hash turnstile:{session:S}:resume, without a TTL. docs/keys.md lists its fields.
 package resume

@@ -24,7 +24,7 @@ var library = []string{
 var tried = []string{"../../pkg/session", "../../pkg/agent", "../../pkg/lockguard", "../../pkg/resume"}
 
 // twoScreens is how many lines of `go doc` a reader takes in.
-const twoScreens = 100
+const twoScreens = 80
 
 func TestGoDocFitsOnTwoScreens(t *testing.T) {
 	t.Parallel()
