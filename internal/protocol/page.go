@@ -48,9 +48,9 @@ func EventsPage(ctx context.Context, rdb script.Client, stream, from string, byt
 	page := r.behind()
 	events = make([]redis.XMessage, len(page))
 	for i := range events {
-		entry := page.List(i)
-		fields := entry.List(1)
-		events[i] = redis.XMessage{ID: entry.Text(0), Values: make(map[string]any, len(fields)/2)}
+		entry := page.List(i).Named("id", "fields") // as XRANGE returns it
+		fields := entry.List("fields")
+		events[i] = redis.XMessage{ID: entry.Text("id"), Values: make(map[string]any, len(fields)/2)}
 		for j := 0; j+1 < len(fields); j += 2 {
 			events[i].Values[fields.Text(j)] = fields[j+1]
 		}
