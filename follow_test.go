@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
@@ -123,6 +125,37 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	expect.OK(t, err)
 	expect.List(t, "seen", seen, "turn_started", "text re", "text : m")
 	expect.Equal(t, "reply", o.Reply, "re: m")
+}
+
+// As above, and Redis fails again while the follower reads the events anew.
+func TestFollowThroughAnOutageWhileEventsAreReadAnew(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
+	b.Say("m")
+	h := b.Start()
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	loading := redistest.AnswerError("LOADING Redis is loading the dataset in memory")
+	faults := &redistest.Faults{}
+	reads := 0 // of the task
+	b.Redis.AddHook(faults)
+	var seen []string
+	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == "re" {
+			b.Finish(h)
+			faults.FailBefore(redistest.Named("xread"), 1, loading)
+			faults.FailBefore(redistest.Named("evalsha"), 1, loading) // the first page
+			faults.FailBefore(func(cmd redis.Cmder) bool {
+				if cmd.Name() == "hmget" {
+					reads++
+				}
+				return reads == 2
+			}, 1, loading)
+		}
+	})
+	expect.OK(t, err)
+	expect.List(t, "seen", seen, "turn_started", "text re", "text : m")
+	expect.Equal(t, "reply", o.Reply, "re: m")
+	expect.Equal(t, "reads of the task", reads, 4)
 }
 
 // A follower sees its own message's turns from their start, and no others.
