@@ -134,7 +134,7 @@ func TestFollowThroughAnOutageWhileEventsAreReadAnew(t *testing.T) {
 	b.Say("m")
 	h := b.Start()
 	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
-	loading := redistest.AnswerError("LOADING Redis is loading the dataset in memory")
+	loading := redistest.ReplyError("LOADING Redis is loading the dataset in memory")
 	faults := &redistest.Faults{}
 	reads := 0 // of the task
 	b.Redis.AddHook(faults)
