@@ -3,11 +3,12 @@ package version
 
 import "runtime/debug"
 
-// Number is the newest version in the CHANGELOG.
-const Number = "0.1.0"
+// Number is the newest version in the CHANGELOG, or the next one with -dev while the CHANGELOG has
+// changes under Unreleased.
+const Number = "0.2.0-dev"
 
 // String is Number with the revision that the program was built from as build metadata:
-// 0.1.0+648303d6c1f2, and .dirty if files were changed. Programs made by `go run`, or built
+// 0.2.0-dev+648303d6c1f2, and .dirty if files were changed. Programs made by `go run`, or built
 // outside a clone, have no revision.
 func String() string {
 	info, _ := debug.ReadBuildInfo()

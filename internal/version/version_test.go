@@ -1,9 +1,11 @@
 package version
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +13,11 @@ import (
 
 var (
 	heading  = regexp.MustCompile(`(?m)^## \[(.*?)\](.*)$`)
-	semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(?:\+[0-9A-Za-z.-]+)?$`)
+	semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(?:-dev)?(?:\+[0-9A-Za-z.-]+)?$`)
 )
 
-// The programs' version is the newest released one of the CHANGELOG.
+// A release has the CHANGELOG's newest version. While there are unreleased changes, the version is a
+// later one with -dev.
 func TestChangelogHasTheVersion(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../CHANGELOG.md")
@@ -25,13 +28,36 @@ func TestChangelogHasTheVersion(t *testing.T) {
 	if len(versions) < 2 || versions[0][1] != "Unreleased" {
 		t.Fatalf("CHANGELOG.md does not begin with [Unreleased] and a version: %q", versions)
 	}
-	if newest := versions[1][1]; newest != Number {
-		t.Errorf("CHANGELOG.md is at %s, the programs say %s", newest, Number)
-	}
 	for _, v := range versions[1:] {
 		if _, err := time.Parse(" - "+time.DateOnly, v[2]); err != nil {
 			t.Errorf("version %s has no date: %v", v[1], err)
 		}
+	}
+	newest := versions[1][1]
+	next, development := strings.CutSuffix(Number, "-dev")
+	_, rest, _ := strings.Cut(string(text), "\n## [Unreleased]")
+	unreleased, _, _ := strings.Cut(rest, "\n## [")
+	switch {
+	case strings.TrimSpace(unreleased) == "":
+		if Number != newest {
+			t.Errorf("CHANGELOG.md is at %s without later changes, the programs say %s", newest, Number)
+		}
+	case !development || !slices.Contains(nextVersions(t, newest), next):
+		t.Errorf("CHANGELOG.md has changes after %s, the programs say %s: want a next version with -dev", newest, Number)
+	}
+}
+
+// nextVersions are the versions that may follow one.
+func nextVersions(t *testing.T, version string) []string {
+	t.Helper()
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil {
+		t.Fatalf("version %s: %v", version, err)
+	}
+	return []string{
+		fmt.Sprintf("%d.0.0", major+1),
+		fmt.Sprintf("%d.%d.0", major, minor+1),
+		fmt.Sprintf("%d.%d.%d", major, minor, patch+1),
 	}
 }
 
