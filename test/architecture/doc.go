@@ -2,6 +2,7 @@
 // public packages document.
 //
 // TestImports compares the imports of every package with a table of rooms, from the bottom of the
-// tree to its top. TestDepguard breaks each rule that .golangci.yml gives to depguard, which warns
-// a writer sooner and with the reason.
+// tree to its top. TestPictureShowsTheImports compares the picture of docs/architecture.md with them.
+// TestDepguard breaks each rule that .golangci.yml gives to depguard, which warns a writer sooner and
+// with the reason.
 package architecture
