@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -23,25 +24,71 @@ func (h Hop) Package() string {
 	return "."
 }
 
-// hopLine is a hop's line: a number, the function and its file, and what it does.
-var hopLine = regexp.MustCompile("^[0-9]+\\. `([A-Za-z.]+)` \\(\\[([a-z_/.]+\\.go)\\]\\([^)]*\\)\\)")
+// Totals counts functions, and the packages in which they are.
+type Totals struct{ Functions, Packages int }
 
-// Read reads the hops of a page's section "The walk".
-func Read(path string) ([]Hop, error) {
-	page, err := os.ReadFile(path)
+// Page is the section "The walk" of docs/architecture.md.
+type Page struct {
+	Hops   []Hop
+	Walk   Totals // the page's count of Hops
+	Passed Totals // the page's count of all functions that the message passes
+}
+
+var (
+	// hopLine is a hop's line: a number, the function and its file, and what it does.
+	hopLine    = regexp.MustCompile("^[0-9]+\\. `([A-Za-z.]+)` \\(\\[([a-z_/.]+\\.go)\\]\\([^)]*\\)\\)")
+	walkLine   = regexp.MustCompile(`\bwalk has ([0-9]+)\s+functions\s+in\s+([0-9]+)\s+packages\b`)
+	passedLine = regexp.MustCompile(`\bmessage\s+passes\s+about\s+([0-9]+)\s+functions\s+in\s+([0-9]+)\s+packages\b`)
+)
+
+// Read reads the page.
+func Read(path string) (Page, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return Page{}, err
 	}
-	_, section, ok := strings.Cut(string(page), "\n## The walk\n")
+	_, section, ok := strings.Cut(string(text), "\n## The walk\n")
 	if !ok {
-		return nil, fmt.Errorf("%s has no section \"The walk\"", path)
+		return Page{}, fmt.Errorf("%s has no section \"The walk\"", path)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	var hops []Hop
+	var page Page
+	if page.Walk, err = totals(section, walkLine); err != nil {
+		return Page{}, err
+	}
+	if page.Passed, err = totals(section, passedLine); err != nil {
+		return Page{}, err
+	}
 	for line := range strings.Lines(section) {
 		if m := hopLine.FindStringSubmatch(line); m != nil {
-			hops = append(hops, Hop{File: m[2], Func: m[1]})
+			page.Hops = append(page.Hops, Hop{File: m[2], Func: m[1]})
 		}
 	}
-	return hops, nil
+	return page, nil
+}
+
+func totals(section string, sentence *regexp.Regexp) (Totals, error) {
+	m := sentence.FindStringSubmatch(section)
+	if m == nil {
+		return Totals{}, fmt.Errorf("the walk does not say %s", sentence)
+	}
+	functions, err := strconv.Atoi(m[1])
+	if err != nil {
+		return Totals{}, err
+	}
+	packages, err := strconv.Atoi(m[2])
+	return Totals{Functions: functions, Packages: packages}, err
+}
+
+// margin is by how many functions the page may differ from a measurement. Functions of a worker's
+// jobs are not counted, and only in some measurements a job runs.
+const margin = 15
+
+// Compare returns an error if the page does not have the measured numbers.
+func (p Page) Compare(measured Totals) error {
+	if off := p.Passed.Functions - measured.Functions; off < -margin || off > margin || p.Passed.Packages != measured.Packages {
+		return fmt.Errorf("the message passed %d functions in %d packages, the page says %d in %d: correct it",
+			measured.Functions, measured.Packages, p.Passed.Functions, p.Passed.Packages)
+	}
+	return nil
 }

@@ -17,10 +17,11 @@ const (
 // it says.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	hops, err := Read("../../docs/architecture.md")
+	page, err := Read("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	hops := page.Hops
 	if len(hops) < 30 || len(hops) > mostHops {
 		t.Errorf("%d hops, want at most %d, and enough to follow", len(hops), mostHops)
 	}
@@ -33,6 +34,29 @@ func TestWalk(t *testing.T) {
 	}
 	if len(packages) > mostPackages {
 		t.Errorf("through %d packages, want at most %d: %v", len(packages), mostPackages, packages)
+	}
+	if counted := (Totals{Functions: len(hops), Packages: len(packages)}); page.Walk != counted {
+		t.Errorf("the page counts %+v, it has %+v", page.Walk, counted)
+	}
+}
+
+func TestCompareAllowsTheMargin(t *testing.T) {
+	t.Parallel()
+	page := Page{Passed: Totals{Functions: 200, Packages: 9}}
+	for _, c := range []struct {
+		measured Totals
+		right    bool
+	}{
+		{Totals{200, 9}, true},
+		{Totals{200 + margin, 9}, true},
+		{Totals{200 - margin, 9}, true},
+		{Totals{201 + margin, 9}, false},
+		{Totals{199 - margin, 9}, false},
+		{Totals{200, 10}, false},
+	} {
+		if err := page.Compare(c.measured); (err == nil) != c.right {
+			t.Errorf("%+v: %v", c.measured, err)
+		}
 	}
 }
 

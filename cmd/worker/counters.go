@@ -1,0 +1,5 @@
+//go:build walk
+
+package main
+
+import _ "turnstile/test/walk/counters" // for .ci/walk.sh
