@@ -71,7 +71,8 @@ Exit codes
   4    no reply within --timeout; the message stays
   5    it did not succeed: failed, interrupted, expired, stopped, dropped
   130  Ctrl-C; submitted messages stay
-  With --file the first of 130, 1, 3, 2, 5, 4 that any line had.
+  With --file the lines may end with several codes: the exit code is the first of
+  130, 1, 3, 2, 5, 4 that a line has.
 
 Environment
   REDIS_URL  the workers' Redis (default redis://127.0.0.1:6379/0), as

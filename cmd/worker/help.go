@@ -1,8 +1,8 @@
 package main
 
 const helpText = `worker runs an AI agent for the messages of chat sessions: one turn at a time per
-session, in the order of their arrival, across any number of workers. enqueue puts
-the messages in. They meet in one Redis (7.0 or newer).
+session, in the order of their arrival, across any number of workers. enqueue sends
+the messages. All of them use one Redis (7.0 or newer).
 
   worker --dev    needs nothing else: it has a Redis of its own, the agent echo, and
                   asynqmon at http://127.0.0.1:8080/asynqmon; settings still count
