@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +13,8 @@ type expression struct {
 	params []string
 	of     []string // the expression's text, divided at its parameters
 	param  []int    // the parameter behind each part but the last
-	call   bool     // it is a call, and needs no parentheses
+	uses   map[string]bool
+	call   bool // it is a call, and needs no parentheses
 }
 
 // rest stands for "...": all arguments from its place on.
@@ -70,6 +72,7 @@ func parseExpression(params, text string) (e expression, ok bool) {
 		}
 	}
 	e.of = append(e.of, text[from:])
+	e.uses = names(strings.Join(e.of, " "))
 	for _, param := range e.params {
 		if param != "s" && seen[param] != 1 {
 			return e, false
@@ -84,11 +87,11 @@ func parseExpression(params, text string) (e expression, ok bool) {
 // a name that the expression uses.
 func inlined(code string, known map[string]expression) string {
 	var out strings.Builder
-	from := 0
+	from, hiding := 0, locals(code)
 	for start, name := range identifiers(code) {
 		e, ok := known[name]
 		open := start + len(name)
-		if !ok || start < from || open >= len(code) || code[open] != '(' || strings.HasSuffix(code[:start], "function ") || e.hidden(code) {
+		if !ok || start < from || open >= len(code) || code[open] != '(' || strings.HasSuffix(code[:start], "function ") || e.usesAny(hiding) {
 			continue
 		}
 		end := open + parenthesized(code[open:])
@@ -107,11 +110,22 @@ func inlined(code string, known map[string]expression) string {
 	return out.String()
 }
 
-// hidden reports whether code has a local of a name that the expression uses.
-func (e expression) hidden(code string) bool {
-	code = bare(code)
-	for name := range names(strings.Join(e.of, " ")) {
-		if name != "s" && regexp.MustCompile(`\b(local|for|function) [^=)\n]*\b`+name+`\b`).MatchString(code) {
+var declared = regexp.MustCompile(`\b(?:local|for|function) ([^=)\n]*)`)
+
+// locals returns the names that code declares, except the session's. It may return more names than
+// these.
+func locals(code string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range declared.FindAllStringSubmatch(bare(code), -1) {
+		maps.Copy(found, names(m[1]))
+	}
+	delete(found, "s")
+	return found
+}
+
+func (e expression) usesAny(list map[string]bool) bool {
+	for name := range e.uses {
+		if list[name] {
 			return true
 		}
 	}
