@@ -61,6 +61,9 @@ func LoseReply(c *Consumer, session string) {
 	c.addReplyLost(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
 }
 
+// Bounds returns the limits that the end of a turn applies to its transcript.
+func Bounds(c *Consumer, before int64, entries []string) string { return c.bounds(before, entries) }
+
 // SetEnqueuesPerClient sets after how many messages a client gets another asynq.Client.
 func SetEnqueuesPerClient(e *Enqueuer, n int) { e.most = n }
 

@@ -27,7 +27,7 @@
 --   s.fence
 --   outcome                    JSON: the event and the tasks' result
 --   start                      the turn's start, JSON, if the stream does not have it yet, or ''
---   bounds                     of the transcript, see bound_transcript, if it is to be bounded now, else ''
+--   bounds                     of the transcript, see bound_transcript; '': it is not bounded now
 -- EACH fast
 --   id                         of the task
 --   msg                        its message, completed
