@@ -20,8 +20,8 @@ const (
 )
 
 // progress is a line on a terminal that shows how far a file is: a bar of the bytes that are read,
-// or of the results if they are awaited. That one begins when the file is read. It may be used from several goroutines. A nil progress shows
-// nothing.
+// or of the results if they are awaited. A bar of results begins when the file is read. It is safe
+// for concurrent use. A nil progress shows nothing.
 type progress struct {
 	screen *terminal.Screen
 	size   int64 // of the file in bytes, -1: unknown

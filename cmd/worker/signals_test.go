@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/watched"
 )
 
@@ -151,13 +152,7 @@ func untilText(t *testing.T, c *actors.Client, key, id, part string) (text strin
 // gone waits for the end of a process that is not a child of this one.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(waits)
-	for syscall.Kill(pid, 0) == nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there", pid)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	expect.Soon(t, fmt.Sprint("the end of process ", pid), func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 // A log whose reader has ended does not end the worker in mid-drain, as in `worker 2>&1 | tee log`

@@ -87,14 +87,10 @@ func TestATurnAfterTheTalk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "taken")
 	client, _ := startWorker(t, acting(t), engine.Options{MaxAttempts: 1, AgentTimeout: patience})
 	first := pidOf(t, say(t, client, talking("stdout", path)))
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the agent goes on")
-		}
-	}
+	expect.Soon(t, "the end of the agent that talks", func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
 	taken(t, path)
 	o := say(t, client, "pid")
 	if o.Status != session.StatusDone || o.Reply == fmt.Sprint(first) || alive(first) {
