@@ -1,4 +1,4 @@
-# One image for the worker, its dashboard and enqueue.
+# One image for the worker, its dashboard, the gateway and enqueue.
 #
 # It runs the agent echo as it is. For an agent of your own build on it:
 #
@@ -14,17 +14,18 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY *.go ./
 COPY cmd ./cmd
+COPY docs/openapi.go docs/openapi.yaml ./docs/
 COPY internal ./internal
 COPY pkg ./pkg
 # Static: the binaries ask nothing of the image that they run in.
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/worker ./cmd/enqueue
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/worker ./cmd/gateway ./cmd/enqueue
 # Whom it runs as cannot read it: agents are kept out from its first instant on.
-RUN chmod 0711 /out/worker /out/enqueue
+RUN chmod 0711 /out/worker /out/gateway /out/enqueue
 
 FROM alpine:3.22.1
 RUN adduser -D -u 10001 turnstile
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /out/worker /out/enqueue /usr/local/bin/
+COPY --from=build /out/worker /out/gateway /out/enqueue /usr/local/bin/
 USER 10001:10001
 WORKDIR /home/turnstile
 # SIGTERM drains. What starts the container must wait for TURNSTILE_DRAIN_TIMEOUT

@@ -6,13 +6,15 @@ SCRIPTS  := .ci/run $(wildcard .ci/*.sh)
 # The agents of the npm registry that `make real-agents` runs, and where to.
 AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
+# The packages whose tests take longest begin first.
+LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 # How long `make fuzz` looks, for each of its targets.
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore walk neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +22,10 @@ help: ## this list
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
-	go test -race -timeout 20m ./...
+	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -timeout 20m $(LONG) ./...
+
+cases: ## all cases of the tests that try a sample in make test, and those that it leaves out
+	.ci/cases.sh
 
 lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
 	go vet ./...
@@ -42,7 +47,7 @@ neighbours: ## earlier versions (.ci/previous) beside this one, as during a depl
 	.ci/neighbours.sh
 
 explore: ## every order of the protocol's steps in small configurations (EXPLORE=long: with more faults)
-	EXPLORE="$${EXPLORE:-ci}" go test -count=1 -timeout 60m -v ./test/explore
+	.ci/explore.sh
 
 walk: ## one message through a build with coverage, beside the walk of docs/architecture.md
 	.ci/walk.sh
@@ -51,12 +56,12 @@ real-agents: ## installs agents of the npm registry into AGENTS and runs them, t
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
 	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli
 
-fuzz: ## the scripts against a plain model, random lives for FUZZTIME (60s) each
-	go test -run '^$$' -fuzz FuzzLife -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./test/reference
-	go test -run '^$$' -fuzz FuzzCrash -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./test/reference
+fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
+	FUZZTIME=$(FUZZTIME) .ci/fuzz.sh $(FUZZ)
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...
+	.ci/cases.sh -count=1
 	$(MAKE) build
 	.ci/outside.sh $(BIN)
 

@@ -16,11 +16,15 @@ import (
 // index lists a session before its record is written. Without that, Forget would not find the
 // record of a session without messages.
 func (c *Client) index(ctx context.Context, sessionKey string) error {
-	now, err := c.tasks.Now(ctx)
+	now, err := c.sender.Now(ctx)
 	if err != nil {
 		return protocol.Unchanged(err, false)
 	}
-	return protocol.Unchanged(c.rdb.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey}).Err(), false)
+	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		protocol.Know(ctx, p, now, sessionKey)
+		return nil
+	})
+	return protocol.Unchanged(err, false)
 }
 
 // Rotate starts a new transcript: it gives the session a new session id, which the next turn uses.
@@ -96,6 +100,28 @@ func (c *Client) Configure(ctx context.Context, sessionKey string, s session.Que
 	err := protocol.Configure(ctx, c.rdb, sessionKey, s)
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", sessionKey, protocol.Unchanged(err, false))
+	}
+	return nil
+}
+
+// SetReplyTo sets where the outcomes of a session's messages go, unless a message says otherwise. It
+// applies to messages that are stored later. An empty destination removes it. The error wraps
+// session.ErrInvalid if the session key or the destination is wrong, and session.ErrUnchanged if
+// nothing was changed.
+func (c *Client) SetReplyTo(ctx context.Context, sessionKey, destination string) error {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return err
+	}
+	if destination != "" {
+		if err := session.ValidateDestination(destination); err != nil {
+			return err
+		}
+	}
+	if err := c.index(ctx, sessionKey); err != nil {
+		return fmt.Errorf("set where %s replies to: %w", sessionKey, err)
+	}
+	if err := protocol.SetReplyTo(ctx, c.rdb, sessionKey, destination); err != nil {
+		return fmt.Errorf("set where %s replies to: %w", sessionKey, protocol.Unchanged(err, false))
 	}
 	return nil
 }

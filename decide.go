@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"turnstile/internal/protocol"
@@ -27,13 +29,31 @@ const justAsked = 3 * time.Second
 //   - session.ErrInvalid: the session key or the decision is wrong.
 //   - session.ErrUnchanged: Redis refused the call.
 func (c *Client) Decide(ctx context.Context, sessionKey string, number int, d session.Decision) (session.Question, error) {
+	return c.decide(ctx, protocol.Decide{Session: sessionKey, Question: number, Decision: d})
+}
+
+// DecideQuestion is Decide for the question with that id (session.Question.ID), and for no other: a
+// question with the same number in another turn, as after an erase, is session.ErrOtherQuestion. The
+// error also wraps session.ErrInvalid if the id is not TURN.NUMBER.
+func (c *Client) DecideQuestion(ctx context.Context, sessionKey, id string, d session.Decision) (session.Question, error) {
+	turn, number, _ := strings.Cut(id, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || turn == "" {
+		return session.Question{}, fmt.Errorf("%w question id %q: it is TURN.NUMBER", session.ErrInvalid, id)
+	}
+	return c.decide(ctx, protocol.Decide{Session: sessionKey, Turn: turn, Question: n, Decision: d})
+}
+
+func (c *Client) decide(ctx context.Context, call protocol.Decide) (session.Question, error) {
+	sessionKey, d := call.Session, call.Decision
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Question{}, err
 	}
 	if d != session.Allow && d != session.Always && d != session.Deny {
 		return session.Question{}, fmt.Errorf("%w decision %q: it is %s, %s or %s", session.ErrInvalid, d, session.Allow, session.Always, session.Deny)
 	}
-	state, q, err := protocol.Decide{Session: sessionKey, Question: number, Decision: d, Call: rand.Text(), Fresh: justAsked}.Do(ctx, c.rdb)
+	call.Call, call.Fresh = rand.Text(), justAsked
+	state, q, err := call.Do(ctx, c.rdb)
 	if err != nil {
 		return session.Question{}, fmt.Errorf("decide the question of %s: %w", sessionKey, protocol.Unchanged(err, false))
 	}

@@ -35,7 +35,7 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	expect.Equal(t, "before any question", b.Command("/deny "), "There is no open question.")
 	expect.Equal(t, "reply before any question", reply(b, h), protocol.Decided{})
 	expect.Equal(t, "number", b.Asks(h, "run make"), 1)
-	expect.Equal(t, "question", *b.Info().Question, session.Question{Number: 1, Name: "run make"})
+	expect.Equal(t, "question", *b.Info().Question, session.Question{Turn: h.Turn().ID, Number: 1, Name: "run make"})
 	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
 		expect.Equal(t, wrong, b.Receipt("/approve "+wrong, true).Reply, usage)
 	}
@@ -116,6 +116,56 @@ func TestDecisionWithoutANumber(t *testing.T) {
 	b.Asks(h, "x")
 	expect.Equal(t, "decided at once, by its number", b.Command("/deny 3"), "Denied question 3: x.")
 	expect.Equal(t, "and again", b.Command("/deny"), "That question was already decided.")
+}
+
+// A question's id stays its own where numbers begin anew: a late decision on question 1 never decides
+// another question 1.
+func TestDecisionByID(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	decide := func(id string) (string, session.Question) {
+		t.Helper()
+		q, err := b.Client.DecideQuestion(b.Ctx, actors.Key, id, session.Allow)
+		for _, known := range []error{session.ErrOtherQuestion, session.ErrNoQuestion, session.ErrDecided, session.ErrInvalid} {
+			if errors.Is(err, known) {
+				return known.Error(), q
+			}
+		}
+		expect.OK(t, err)
+		return "decided", q
+	}
+	wants := func(id, want string) session.Question {
+		t.Helper()
+		got, q := decide(id)
+		expect.Equal(t, id, got, want)
+		return q
+	}
+	b.Say("a")
+	h := b.Start()
+	expect.Equal(t, "number", b.Asks(h, "list the tables"), 1)
+	first := *b.Info().Question
+	expect.Equal(t, "id", first.ID(), h.Turn().ID+".1")
+	b.Finish(h)
+	wants(first.ID(), session.ErrNoQuestion.Error())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	b.Pass(0)
+
+	b.Say("a")
+	h = b.Start()
+	expect.Equal(t, "number after an erase", b.Asks(h, "drop the tables"), 1)
+	second := *b.Info().Question
+	for range 2 {
+		expect.Equal(t, "open", wants(first.ID(), session.ErrOtherQuestion.Error()), second)
+	}
+	expect.Equal(t, "reply", reply(b, h), protocol.Decided{})
+	for _, wrong := range []string{"", "1", ".1", h.Turn().ID, h.Turn().ID + ".", h.Turn().ID + ".x", h.Turn().ID + ".0"} {
+		wants(wrong, session.ErrInvalid.Error())
+	}
+	wants(strings.TrimPrefix(h.Turn().ID, rediskey.IDPrefix(actors.Key))+"0.1", session.ErrOtherQuestion.Error())
+	wants(h.Turn().ID+".2", session.ErrOtherQuestion.Error())
+	expect.Equal(t, "decided", wants(second.ID(), "decided"), second)
+	wants(second.ID(), session.ErrDecided.Error())
+	expect.Equal(t, "reply", reply(b, h), protocol.Decided{Question: 1, Decision: session.Allow})
 }
 
 // askedBefore makes the session's last question as old as d.

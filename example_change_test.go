@@ -40,6 +40,35 @@ func ExampleClient_Stop() {
 	// two stopped
 }
 
+// Cancel ends one message. What waits behind it runs.
+func ExampleClient_Cancel() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, id := range []string{"one", "two"} {
+		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "count to infinity"})
+		demo.Check(err)
+		if id == "one" {
+			<-started
+		}
+	}
+	outcome, _, err := client.Cancel(ctx, "web:42", "two", false)
+	demo.Check(err)
+	fmt.Println("two", outcome.Status)
+	_, _, err = client.Cancel(ctx, "web:42", "one", false)
+	fmt.Println(errors.Is(err, session.ErrRunning))
+	_, _, err = client.Cancel(ctx, "web:42", "one", true)
+	demo.Check(err)
+	outcome, err = client.Wait(ctx, "web:42", "one")
+	demo.Check(err)
+	fmt.Println("one", outcome.Status)
+	// Output:
+	// two stopped
+	// true
+	// one stopped
+}
+
 func ExampleClient_Undo() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
@@ -140,6 +169,30 @@ func ExampleClient_Decide() {
 	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
 		if e.Type == session.EventPermissionAsked {
 			question, err := client.Decide(ctx, "web:42", 0, session.Allow)
+			demo.Check(err)
+			fmt.Println(question.Name, question.Text)
+		}
+	})
+	demo.Check(err)
+	fmt.Println(outcome.Reply)
+	// Output:
+	// deploy to production
+	// deployed: true
+}
+
+// The id of a question fits no other, however late the decision arrives.
+func ExampleClient_DecideQuestion() {
+	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
+		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
+	}))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	demo.Check(err)
+	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+		if e.Type == session.EventPermissionAsked {
+			question, err := client.DecideQuestion(ctx, "web:42", e.Turn+"."+e.CallID, session.Allow)
 			demo.Check(err)
 			fmt.Println(question.Name, question.Text)
 		}

@@ -41,6 +41,19 @@ func ExampleClient_Submit_command() {
 	// answered "Nothing runs yet, 1 waiting.\nNo worker is running: messages wait until one is started."
 }
 
+// What a stranger writes is no command.
+func ExampleLiteral() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "/stop it"}, turnstile.Literal())
+	demo.Check(err)
+	outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+	demo.Check(err)
+	fmt.Println(receipt.Status, outcome.Reply)
+	// Output: accepted /STOP IT
+}
+
 func ExampleDelay() {
 	rdb, stop := demo.Redis()
 	defer stop()

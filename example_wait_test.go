@@ -23,6 +23,18 @@ func ExampleClient_Wait() {
 	// Output: done HELLO
 }
 
+func ExampleClient_MessageState() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
+	demo.Check(err)
+	state, _, ended, err := client.MessageState(ctx, "web:42", receipt.ID)
+	demo.Check(err)
+	fmt.Println(state, ended)
+	// Output: pending false
+}
+
 // The pieces of a reply are shown as they come.
 func ExampleClient_Follow() {
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
@@ -85,6 +97,36 @@ func ExampleClient_FollowFrom() {
 	// context canceled
 	// "morning"
 	// good morning
+}
+
+// A page shows all that happens in a session. It keeps the id of the last event for when it is
+// reloaded.
+func ExampleClient_Events() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, text := range []string{"good morning", "good night"} {
+		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+		demo.Check(err)
+		_, err = client.Wait(ctx, "web:42", receipt.ID)
+		demo.Check(err)
+	}
+	shown, enough := "", errors.New("enough")
+	next := func(e session.Event) error {
+		shown = e.ID
+		if e.Type != session.EventTurnEnded {
+			return nil
+		}
+		fmt.Println(e.Reply)
+		return enough
+	}
+	fmt.Println(client.Events(ctx, "web:42", "", next))
+	fmt.Println(client.Events(ctx, "web:42", shown, next))
+	// Output:
+	// GOOD MORNING
+	// enough
+	// GOOD NIGHT
+	// enough
 }
 
 func ExampleClient_Result() {

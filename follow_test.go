@@ -242,3 +242,41 @@ func TestFollowASteeredTurn(t *testing.T) {
 		})
 	}
 }
+
+// A turn ends while a follower cannot read. The follower then finds the end in the task first. It
+// shows what it has not shown yet, and no part of the reply again.
+func TestFollowOfATurnThatEndsInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"", "again "} {
+		t.Run("then "+more, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("m")
+			h := b.Start()
+			say := func(text string) {
+				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+			}
+			say("again ")
+			faults := &redistest.Faults{}
+			b.Redis.AddHook(faults)
+			var seen strings.Builder
+			first := true
+			_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+				seen.WriteString(e.Text)
+				if e.Type != "text" || !first {
+					return
+				}
+				first = false
+				if more != "" {
+					say(more)
+				}
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "again " + more + "and again"})
+				expect.OK(t, err)
+				faults.FailBefore(redistest.Named("xread"), 1, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
+				faults.FailBefore(redistest.Named("evalsha", "evalsha_ro"), 1, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
+			})
+			expect.OK(t, err)
+			expect.Equal(t, "seen", seen.String(), "again "+more+"and again")
+		})
+	}
+}

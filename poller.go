@@ -33,9 +33,10 @@ type waits struct {
 	rdb      redis.UniversalClient
 	blocking chan struct{} // has one element for each wait that blocks
 
-	mu   sync.Mutex
-	rest map[*polled]struct{}
-	stop context.CancelFunc // stops the poller; nil: it does not run
+	mu      sync.Mutex
+	rest    map[*polled]struct{}
+	stop    context.CancelFunc // stops the poller; nil: it does not run
+	watched map[string]*watched
 }
 
 // polled is a wait that the poller serves.
@@ -44,8 +45,18 @@ type polled struct {
 	look         chan struct{} // receives when events are behind from, or after an error
 }
 
+// wake has the wait read its stream.
+func (p *polled) wake() {
+	select {
+	case p.look <- struct{}{}:
+	default: // it was woken already
+	}
+}
+
 func newWaits(rdb redis.UniversalClient) *waits {
-	return &waits{rdb: rdb, blocking: make(chan struct{}, poolSize(rdb)/2), rest: map[*polled]struct{}{}}
+	return &waits{
+		rdb: rdb, blocking: make(chan struct{}, poolSize(rdb)/2), rest: map[*polled]struct{}{}, watched: map[string]*watched{},
+	}
 }
 
 // poolSize is how many connections a client has for commands, on a Cluster to each node.
@@ -119,6 +130,23 @@ func (r *reader) block(ctx context.Context) ([]redis.XMessage, error) {
 	return streams[0].Messages, nil
 }
 
+// await waits until a stream may have events behind from: up to readBlock on a connection, or up to
+// patience in the poller.
+func (w *waits) await(ctx context.Context, stream, from string, patience time.Duration) error {
+	select {
+	case w.blocking <- struct{}{}:
+		defer func() { <-w.blocking }()
+	default:
+		w.poll(ctx, stream, from, patience)
+		return nil
+	}
+	err := w.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 1, Block: readBlock}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
 func (r *reader) read(events []redis.XMessage, behind bool) {
 	r.behind = behind
 	if n := len(events); n > 0 {
@@ -147,6 +175,7 @@ func (w *waits) join(p *polled) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rest[p] = struct{}{}
+	w.watch(p)
 	if w.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		w.stop = stop
@@ -159,6 +188,7 @@ func (w *waits) leave(p *polled) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.rest, p)
+	w.unwatch(p)
 	if len(w.rest) == 0 {
 		w.stop()
 		w.stop = nil
@@ -167,13 +197,16 @@ func (w *waits) leave(p *polled) {
 
 // run is the poller: it reads the streams until ctx ends.
 func (w *waits) run(ctx context.Context) {
-	for pause := pollEvery; ; {
+	var n notices
+	defer n.end()
+	for round, pause := 0, pollEvery; ; round++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		all := w.all()
+		all := w.all(round%watchedEvery == 0)
+		n.renew(ctx, w)
 		for some := range slices.Chunk(all, pollBatch) {
 			w.lookAt(ctx, some)
 		}
@@ -181,12 +214,16 @@ func (w *waits) run(ctx context.Context) {
 	}
 }
 
-func (w *waits) all() []*polled {
+// all returns the waits to look at: those of which a notice would tell are left out of most rounds.
+func (w *waits) all(watched bool) []*polled {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	all := make([]*polled, 0, len(w.rest))
 	for p := range w.rest {
-		all = append(all, p)
+		if watched || !now.Before(w.watched[p.stream].until) {
+			all = append(all, p)
+		}
 	}
 	return all
 }
@@ -202,9 +239,6 @@ func (w *waits) lookAt(ctx context.Context, some []*polled) {
 		if !there {
 			continue
 		}
-		select {
-		case some[i].look <- struct{}{}:
-		default: // it was woken already
-		}
+		some[i].wake()
 	}
 }

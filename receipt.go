@@ -38,8 +38,8 @@ type Receipt struct {
 	// archived, or gone (deleted).
 	State string `json:"state,omitempty"`
 
-	// Reason says why the message was refused: busy, full, line or messages. Err returns it as an
-	// error.
+	// Reason says why the message was refused: busy, full, line, messages, outbox, conflict,
+	// expired or not_last. Err returns it as an error.
 	Reason string `json:"reason,omitempty"`
 
 	// Reply is what a slash command tells the user. Invalid says that its arguments were wrong and
@@ -54,6 +54,10 @@ const (
 	reasonFull     = "full"
 	reasonLine     = "line"
 	reasonMessages = "messages"
+	reasonOutbox   = "outbox"
+	reasonConflict = "conflict"
+	reasonExpired  = "expired"
+	reasonNotLast  = "not_last"
 )
 
 // Errors of Receipt.Err, besides session.ErrBusy.
@@ -67,17 +71,21 @@ var (
 
 	// ErrMessagesFull: ClientConfig.MessagesCap is reached.
 	ErrMessagesFull = errors.New("too many messages wait in all sessions")
+
+	// ErrOutboxFull: ClientConfig.OutboxCap or DestinationCap is reached.
+	ErrOutboxFull = errors.New("too many outcomes of the session, or for its destination, are not delivered yet")
 )
 
 // Err returns why a message was refused, and nil if it was not. The error wraps session.ErrBusy (a
-// turn is running, and the message's mode is session.ModeReject), ErrFollowupsFull, ErrLineFull or
-// ErrMessagesFull.
+// turn is running, and the message's mode is session.ModeReject), ErrFollowupsFull, ErrLineFull,
+// ErrMessagesFull, ErrOutboxFull, session.ErrConflict, session.ErrExpired or session.ErrNotLast.
 func (r Receipt) Err() error {
 	if r.Status != Refused {
 		return nil
 	}
 	err := map[string]error{
-		reasonBusy: session.ErrBusy, reasonFull: ErrFollowupsFull, reasonLine: ErrLineFull, reasonMessages: ErrMessagesFull,
+		reasonBusy: session.ErrBusy, reasonFull: ErrFollowupsFull, reasonLine: ErrLineFull, reasonMessages: ErrMessagesFull, reasonOutbox: ErrOutboxFull,
+		reasonConflict: session.ErrConflict, reasonExpired: session.ErrExpired, reasonNotLast: session.ErrNotLast,
 	}[r.Reason]
 	return fmt.Errorf("message %s of %s was refused: %w", r.ID, r.Session, err)
 }

@@ -44,6 +44,9 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (session.Stopped, 
 		}
 		s = session.Stopped{Phase: found.Phase, Fence: found.Fence, Dropped: found.Dropped}
 		if !found.More {
+			if s.Dropped > 0 {
+				_ = protocol.NeedAttention(ctx, c.rdb, now, sessionKey)
+			}
 			return s, nil
 		}
 		if number == 1 {

@@ -24,7 +24,7 @@ func TestStopBesideRefusals(t *testing.T) {
 	}
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("stop"), func() {
-		if calls++; calls == 1 { // as notify does with a message that it refuses
+		if calls++; calls == 1 { // as asynqmon does
 			id := b.Task(fmt.Sprint("m", n-1))
 			expect.OK(t, b.Redis.LRem(b.Ctx, b.Keys.Pending(), 1, id).Err())
 			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(id)).Err())

@@ -1,6 +1,7 @@
 package turnstile_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -93,10 +94,16 @@ func TestB82_Duplicates(t *testing.T) {
 	expect.List(t, "runs", b.Drain())
 	expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a")
 
-	// Once its retention is over, the id is free.
+	// Once its retention is over, the id still stands for that message, and a day later it is free.
 	b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})
 	n, err := b.Worker.Purge(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "purged", n, 1)
-	expect.Equal(t, "again", b.Say("a").Status, turnstile.Accepted)
+	r = b.Say("a")
+	expect.Equal(t, "again", string(r.Status)+" "+r.Reason, "refused expired")
+	if !errors.Is(r.Err(), session.ErrExpired) {
+		t.Errorf("error: %v", r.Err())
+	}
+	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Idem("a")).Err())
+	expect.Equal(t, "a day later", b.Say("a").Status, turnstile.Accepted)
 }

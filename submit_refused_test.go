@@ -3,7 +3,6 @@ package turnstile_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"turnstile"
 	"turnstile/internal/protocol"
@@ -62,16 +61,16 @@ func TestRefusalsDoNotPileUp(t *testing.T) {
 }
 
 // The reply to a refusal is lost, and the turn in the way ends before the sender repeats the
-// request: it is refused all the same, because its message is gone.
-func TestRefusalOutlivesTheTurn(t *testing.T) {
+// request: it is accepted then, once.
+func TestRefusalIsDecidedAnew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")
 	h := b.Start()
 
 	again, first := &redistest.Faults{}, &redistest.Faults{}
-	again.RunTwice(actors.Script("notify"), 1)
-	heard := first.GateReply(actors.Script("notify"))
+	again.RunTwice(actors.Script("accept"), 1)
+	heard := first.GateReply(actors.Script("accept"))
 	b.Redis.AddHook(again)
 	b.Redis.AddHook(first)
 	receipts := make(chan turnstile.Receipt, 1)
@@ -86,29 +85,21 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	b.Finish(h)
 	heard.Release()
 	r := <-receipts
-	expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
-	expect.Equal(t, "state of the message", b.State("new"), "")
-
-	expect.Equal(t, "another sender with this id", b.Say("new", session.ModeReject).Status, turnstile.Accepted)
+	expect.Equal(t, "receipt", r.Status, turnstile.Accepted)
+	expect.List(t, "runs", b.Drain(), "new")
 }
 
-// A refusal leaves no follow-up, and none has to be searched for.
-func TestRefusalsGoByThemselves(t *testing.T) {
+// A refusal leaves nothing.
+func TestRefusalsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")
 	b.Start()
+	before := database(b)
 	for range 3 {
 		expect.Equal(t, "receipt", b.Say("new", session.ModeReject).Status, turnstile.Refused)
 	}
-	expect.Equal(t, "follow-ups", b.Redis.HLen(b.Ctx, b.Keys.Followups()).Val(), 0)
-	calls := b.Redis.Keys(b.Ctx, b.Keys.Call("*")).Val()
-	expect.Equal(t, "refusals", len(calls), 3)
-	for _, name := range calls {
-		if ttl := b.Redis.TTL(b.Ctx, name).Val(); ttl <= 0 || ttl > 5*time.Minute {
-			t.Errorf("%s is kept for %v", name, ttl)
-		}
-	}
+	actors.Same(t, "refusals", before, database(b))
 }
 
 // A refusal that an older sender left among the follow-ups is not a waiting message, and says

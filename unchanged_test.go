@@ -4,7 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -39,11 +42,11 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "no", "one").Err())
 	actors.Same(t, "what was refused", before, b.Dump())
 
-	// The message is stored, and notify fails.
+	// The message is stored, and its session is not woken.
 	faults := &redistest.Faults{}
 	rdb := server.Client()
 	rdb.AddHook(faults)
-	faults.FailBefore(actors.Script("notify"), 1, errors.New("OOM command not allowed"))
+	faults.FailBefore(func(cmd redis.Cmder) bool { return cmd.Name() == "zadd" && cmd.Args()[1] == rediskey.Owned }, 1, errors.New("OOM command not allowed"))
 	_, err := actors.NewClient(rdb).Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "hello"})
 	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)

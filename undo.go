@@ -16,6 +16,10 @@ const (
 	// in 0.1 ms. A turn has more only if TURNSTILE_TRANSCRIPT_CAP is far above its default.
 	undoMost = 10_000
 
+	// withdrawnMost is of how many messages of a turn Undo tells their destinations. A turn has at
+	// most 500.
+	withdrawnMost = 500
+
 	// undoTries is how often Undo reads the transcript if it changes meanwhile.
 	undoTries = 10
 )
@@ -58,6 +62,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (se
 		}
 		move := protocol.Undo{
 			Session: sessionKey, SessionID: s.SessionID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: s.Entries, Limits: c.cfg.Limits,
+			Messages: end.messages(),
 		}
 		if again {
 			m := end.message()
@@ -136,6 +141,16 @@ func (t *turnEnd) add(e session.Entry) bool {
 		t.said = append(t.said, e)
 	}
 	return true
+}
+
+// messages returns the ids of the turn's messages, the first that the script has room for.
+func (t *turnEnd) messages() (ids []string) {
+	for _, e := range slices.Backward(t.said) {
+		if e.Message != "" && len(ids) < withdrawnMost {
+			ids = append(ids, e.Message)
+		}
+	}
+	return ids
 }
 
 // message is what the user said in the turn, as one message.

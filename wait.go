@@ -34,18 +34,27 @@ var ErrUnknownMessage = errors.New("unknown message")
 // Result returns how a message ended. ok is false while it waits or runs. The error wraps
 // ErrUnknownMessage if it is not stored.
 func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
+	_, o, ok, err = c.MessageState(ctx, sessionKey, id)
+	return o, ok, err
+}
+
+// MessageState is Result that also returns the message's state, as in Receipt.State: pending,
+// scheduled, retry (a failed turn waits to run again), running, completed or archived.
+func (c *Client) MessageState(ctx context.Context, sessionKey, id string) (state string, o session.Outcome, ended bool, err error) {
 	read := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result")
 	if err := read.Err(); err != nil {
-		return session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
+		return "", session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
 	}
 	task := script.HashFields(read)
-	switch state := task.Text("state"); state {
+	switch state = task.Text("state"); state {
 	case "":
-		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
+		return "", session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
 	case "completed", "archived":
-		return protocol.StoredOutcome(sessionKey, id, state, task.Text("result")), true, nil
+		return state, protocol.StoredOutcome(sessionKey, id, state, task.Text("result")), true, nil
+	case "active":
+		state = "running"
 	}
-	return session.Outcome{}, false, nil
+	return state, session.Outcome{}, false, nil
 }
 
 // Wait waits until a message has ended and returns its outcome. It continues through drains,
@@ -112,30 +121,41 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (session.Outcome, error) {
+func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (end session.Outcome, err error) {
 	f := &following{
 		c: c, session: sessionKey, w: w, orphanRead: w.see == nil,
-		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"},
+		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0" || w.see != nil},
 	}
+	err = persist(ctx, func() (ended bool, err error) {
+		if end, ended, err = f.step(ctx); err != nil {
+			f.lookAt = time.Time{}
+		}
+		return ended, err
+	})
+	return end, err
+}
+
+// persist repeats step until it has ended, with a growing pause while its error may pass. If ctx
+// ends first, it returns ctx's cause.
+func persist(ctx context.Context, step func() (ended bool, err error)) error {
 	for pause := firstPause; ctx.Err() == nil; {
-		end, ended, err := f.step(ctx)
+		ended, err := step()
 		switch {
 		case ended:
-			return end, nil
+			return err
 		case err == nil:
 			pause = firstPause
 		case redisconn.MayPass(err):
-			f.lookAt = time.Time{}
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
 			}
 			pause = min(2*pause, lastPause)
 		case ctx.Err() == nil:
-			return session.Outcome{}, err
+			return err
 		}
 	}
-	return session.Outcome{}, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // step reads the task if it is time to, and the next events.
@@ -224,7 +244,9 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	if w.see == nil {
 		return
 	}
-	w.orphan = end.Turn
+	if !w.turns[end.Turn] {
+		w.orphan = end.Turn
+	}
 	// The outcome is known, so an error here is ignored, but the caller has not seen the reply.
 	_ = script.Repeat(ctx, func() error {
 		for r.behind = true; r.behind; {

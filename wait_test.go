@@ -3,6 +3,7 @@ package turnstile_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,7 +107,8 @@ func TestWaitWithoutRetention(t *testing.T) {
 	if _, err := b.Client.Wait(b.Ctx, actors.Key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("wait after the events were trimmed: %v", err)
 	}
-	expect.Equal(t, "the same id again", b.Say("a").Status, turnstile.Accepted)
+	r := b.Say("a")
+	expect.Equal(t, "the same id again", string(r.Status)+" "+r.Reason, "refused expired")
 }
 
 // The stored result ends a wait when the events are trimmed, also in the middle of reading them.
@@ -161,4 +163,43 @@ func TestOutcomesOfOthers(t *testing.T) {
 	expect.Equal(t, "error", o.Error, "archived by an operator")
 	b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("b")), "state", "completed", "result", "plain")
 	expect.Equal(t, "reply of a stock asynq.Server", b.Outcome("b").Reply, "plain")
+}
+
+// A server that becomes a replica ends the reads that block on it. The wait continues.
+func TestWaitOutlivesARoleChange(t *testing.T) {
+	t.Parallel()
+	one := redistest.StartServer(t, "--repl-diskless-sync-delay", "0")
+	host, port, _ := strings.Cut(one.Addr(), ":")
+	other := redistest.StartServer(t, "--repl-diskless-sync-delay", "0", "--replicaof", host+" "+port)
+	b := actors.BenchOn(t, one.Client())
+	says := func(server *redistest.Server, text string) func() bool {
+		return func() bool {
+			info, err := server.Client().Info(b.Ctx, "replication").Result()
+			expect.OK(t, err)
+			return strings.Contains(info, text+"\r\n")
+		}
+	}
+	failOver := func(from, to *redistest.Server) {
+		host, port, _ := strings.Cut(to.Addr(), ":")
+		expect.Soon(t, "a replica in step", func() bool {
+			info, err := from.Client().Info(b.Ctx, "replication").Result()
+			expect.OK(t, err)
+			return strings.Contains(info, "port="+port+",state=online,")
+		})
+		expect.OK(t, from.Client().Do(b.Ctx, "FAILOVER", "TO", host, port).Err())
+		expect.Soon(t, "the other role", says(from, "role:slave"))
+		expect.Soon(t, "the new primary", says(to, "role:master"))
+	}
+	b.Say("m")
+	h := b.Start()
+	got := b.WaitFor("m")
+	expect.Soon(t, "a read that blocks", func() bool {
+		list, err := b.Redis.Do(b.Ctx, "CLIENT", "LIST").Text()
+		expect.OK(t, err)
+		return strings.Contains(list, "flags=b ")
+	})
+	failOver(one, other)
+	failOver(other, one)
+	b.Finish(h)
+	expect.Equal(t, "reply", (<-got).Reply, "re: m")
 }

@@ -18,6 +18,7 @@ type watch struct {
 	turns map[string]bool // the message's, known from their starts
 	text  streamed
 	see   func(session.Event) // nil: for Wait
+	ends  bool                // see also gets the message's ends
 
 	shown   protocol.EventID // events up to this one are read, but not shown again
 	counted protocol.EventID // events up to this one do not change text again
@@ -30,16 +31,17 @@ type watch struct {
 
 // apply handles one entry of the stream, and returns the message's end if the entry has it.
 func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
-	see := func(session.Event) {}
-	id, err := protocol.ParseEventID(m.ID)
-	again := err == nil && !id.After(w.counted)
-	if err == nil && id.After(w.shown) {
-		w.shown = id
-		if w.see != nil {
-			see = w.see
-		}
-	}
 	for _, e := range protocol.DecodeEvents(m) {
+		see, again := func(session.Event) {}, false
+		if id, err := protocol.ParseEventID(e.ID); err == nil {
+			again = !id.After(w.counted)
+			if id.After(w.shown) {
+				w.shown = id
+				if w.see != nil {
+					see = w.see
+				}
+			}
+		}
 		w.at = e.At
 		named := slices.Contains(e.Messages, w.id)
 		if named && (e.Type == session.EventTurnStarted || e.Type == session.EventSteered) {
@@ -56,6 +58,9 @@ func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 		case !named && !w.turns[e.Turn]:
 		case e.Type == session.EventTurnEnded:
 			w.text.rest(e, see)
+			if w.ends {
+				see(e)
+			}
 			end, ended = e, true
 		case again:
 		default:

@@ -3,7 +3,7 @@
 # this one, as during a deploy. It needs redis-server and a clone that has those
 # commits.
 #
-#   .ci/neighbours.sh [ARGS OF go test...]
+#   .ci/neighbours.sh [ARGS OF THE TEST BINARY...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,6 +16,11 @@ end_all() {
 trap end_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+
+# This version is built once for all.
+mkdir "$root/today"
+go build -trimpath -o "$root/today/" ./cmd/...
+go test -c -o "$root/neighbours.test" ./test/neighbours
 
 # beside COMMIT TESTS ARGS...: the tests whose names match, with that version.
 beside() {
@@ -38,7 +43,8 @@ beside() {
 	git worktree remove --force "$root/tree"
 	echo "beside ${commit:0:7}: $tests"
 	# Most of the time these tests wait for others: more of them than there are cores.
-	CI=true TURNSTILE_NEIGHBOUR=$root/bin go test -count=1 -parallel 16 -timeout 5m -run "$tests" "$@" ./test/neighbours
+	(cd test/neighbours && CI=true TURNSTILE_NEIGHBOUR=$root/bin TURNSTILE_TODAY=$root/today \
+		"$root/neighbours.test" -test.parallel 16 -test.timeout 5m -test.run "$tests" "$@")
 }
 
 versions=0

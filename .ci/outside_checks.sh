@@ -291,8 +291,8 @@ check_busy_modes() {
 	ends "$long"
 	same "exit code of the interrupted message" 5 "$code"
 	holds "what its sender is told" "interrupted" "$(<"$dir/long.log")"
-	enqueued -s modes --id c1 --wait one
-	enqueued -s modes --id c2 --wait two
+	enqueued -s modes --id c1 --mode collect --wait one
+	enqueued -s modes --id c2 --mode collect --wait two
 	same "turns of the first collected message" 1 "$(turns start c1)"
 	same "turns of the second, which is part of that" 0 "$(turns start c2)"
 	same "the users' part" "gate please,first,one,two" "$(show modes "$said_by_users")"

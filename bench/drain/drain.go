@@ -17,19 +17,14 @@ import (
 
 // drainAsynq drains n tasks from one queue with a handler that does nothing.
 func drainAsynq(ctx context.Context, srv *lab.Server, n, slots int) (measure, error) {
-	if err := srv.Clear(ctx); err != nil {
-		return measure{}, err
+	fill := func(rdb redis.UniversalClient) error {
+		client := asynq.NewClientFromRedisClient(rdb)
+		return lab.Parallel(n, func(int) error {
+			_, err := client.EnqueueContext(ctx, asynq.NewTask("bench", []byte(`{"v":1,"text":"hello"}`)))
+			return err
+		})
 	}
-	setup := srv.Client()
-	defer setup.Close()
-	client := asynq.NewClientFromRedisClient(setup)
-	if err := lab.Parallel(n, func(int) error {
-		_, err := client.EnqueueContext(ctx, asynq.NewTask("bench", []byte(`{"v":1,"text":"hello"}`)))
-		return err
-	}); err != nil {
-		return measure{}, err
-	}
-	return timed(ctx, srv, n, func(rdb redis.UniversalClient, each func()) (func(), error) {
+	return timed(ctx, srv, n, fill, func(rdb redis.UniversalClient, each func()) (func(), error) {
 		s := asynq.NewServerFromRedisClient(rdb, asynq.Config{Concurrency: slots, LogLevel: asynq.ErrorLevel})
 		err := s.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 			each()
@@ -41,15 +36,8 @@ func drainAsynq(ctx context.Context, srv *lab.Server, n, slots int) (measure, er
 
 // drainTurnstile drains a load with one worker.
 func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int) (measure, error) {
-	if err := srv.Clear(ctx); err != nil {
-		return measure{}, err
-	}
-	setup := srv.Client()
-	defer setup.Close()
-	if err := l.Fill(ctx, setup, "bench", "hello"); err != nil {
-		return measure{}, err
-	}
-	return timed(ctx, srv, l.Messages(), func(rdb redis.UniversalClient, each func()) (func(), error) {
+	fill := func(rdb redis.UniversalClient) error { return l.Fill(ctx, rdb, "bench", "hello") }
+	return timed(ctx, srv, l.Messages(), fill, func(rdb redis.UniversalClient, each func()) (func(), error) {
 		w, err := engine.New(rdb, lab.Echo{Agent: echo.New(), Each: each}, lab.Production(slots))
 		if err != nil {
 			return nil, err
@@ -58,10 +46,37 @@ func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int)
 	})
 }
 
-// timed measures a drain of n messages through a client of its own.
-func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.UniversalClient, each func()) (stop func(), err error)) (measure, error) {
-	admin := srv.Client()
+// timed fills an empty server with n messages, then measures their drain through a client of its own.
+func timed(ctx context.Context, srv *lab.Server, n int, fill func(redis.UniversalClient) error,
+	drain func(rdb redis.UniversalClient, each func()) (stop func(), err error),
+) (measure, error) {
+	if err := srv.Clear(ctx); err != nil {
+		return measure{}, err
+	}
+	admin, setup := srv.Client(), srv.Client()
 	defer admin.Close()
+	defer setup.Close()
+	whole, err := startClock(ctx, admin)
+	if err != nil {
+		return measure{}, err
+	}
+	if err := admin.ConfigResetStat(ctx).Err(); err != nil {
+		return measure{}, err
+	}
+	enqueued := lab.Count(setup)
+	if err := fill(setup); err != nil {
+		return measure{}, err
+	}
+	filled, filling, err := whole.read(ctx)
+	if err != nil {
+		return measure{}, err
+	}
+	if *detail {
+		lab.Progress("enqueued in %s, %s of processor time", lab.Short(filled), lab.Short(filling))
+		if err := tell(ctx, admin, enqueued.Commands(), float64(n)); err != nil {
+			return measure{}, err
+		}
+	}
 	if err := admin.ConfigResetStat(ctx).Err(); err != nil {
 		return measure{}, err
 	}
@@ -80,7 +95,12 @@ func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.Uni
 	}
 	took := time.Since(start)
 	sent := c.Commands()
+	all, processor, err := whole.read(ctx)
+	if err != nil {
+		return measure{}, err
+	}
 	if *detail {
+		lab.Progress("drained in %s, %s of processor time", lab.Short(all-filled), lab.Short(processor-filling))
 		if err := tell(ctx, admin, sent, float64(n)); err != nil {
 			return measure{}, err
 		}
@@ -90,7 +110,8 @@ func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.Uni
 	for _, n := range sent {
 		commands += n
 	}
-	return measure{float64(n) / took.Seconds(), usec / float64(n), float64(commands) / float64(n)}, err
+	per := float64(n)
+	return measure{per / took.Seconds(), usec / per, float64(commands) / per, per / all.Seconds(), processor.Seconds() * 1e6 / per}, err
 }
 
 // tell prints the commands that were sent, and those that they called, per message.

@@ -55,31 +55,25 @@ func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 // session one after the other, in as many sessions at once as there are slots. It does not count
 // the claims, which are made before.
 func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s sample) (measure, error) {
-	if err := srv.Clear(ctx); err != nil {
-		return measure{}, err
-	}
-	setup := srv.Client()
-	defer setup.Close()
-	if err := l.Fill(ctx, setup, "bench", "hello"); err != nil {
-		return measure{}, err
-	}
 	heads := make([]string, l.Sessions)
-	if err := lab.Parallel(l.Sessions, func(i int) (err error) {
-		k := rediskey.For(fmt.Sprint("bench:", i))
-		heads[i], err = setup.RPopLPush(ctx, k.Pending(), k.Active()).Result()
-		_, pipeErr := setup.Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.Set(ctx, k.Sentinel(), "token", 0)
-			p.HSet(ctx, k.Run(), "fence", "1000000000000", "ids", heads[i], "started_at", "1000000000000")
-			return nil
-		})
-		if err == nil {
-			err = pipeErr
+	fill := func(setup redis.UniversalClient) error {
+		if err := l.Fill(ctx, setup, "bench", "hello"); err != nil {
+			return err
 		}
-		return err
-	}); err != nil {
-		return measure{}, err
+		return lab.Parallel(l.Sessions, func(i int) (err error) {
+			k := rediskey.For(fmt.Sprint("bench:", i))
+			if heads[i], err = setup.RPopLPush(ctx, k.Pending(), k.Active()).Result(); err != nil {
+				return err
+			}
+			_, err = setup.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.Set(ctx, k.Sentinel(), "token", 0)
+				p.HSet(ctx, k.Run(), "fence", "1000000000000", "ids", heads[i], "started_at", "1000000000000")
+				return nil
+			})
+			return err
+		})
 	}
-	return timed(ctx, srv, l.Messages(), func(rdb redis.UniversalClient, each func()) (func(), error) {
+	return timed(ctx, srv, l.Messages(), fill, func(rdb redis.UniversalClient, each func()) (func(), error) {
 		if err := rdb.ScriptLoad(ctx, floorScript.Text().Source).Err(); err != nil {
 			return nil, err
 		}

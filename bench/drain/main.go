@@ -19,6 +19,7 @@ var (
 	rounds  = flag.Int("rounds", 5, "rounds of each load; medians are printed")
 	loads   = flag.String("loads", "1000x10,10000x1,10x1000", "sessions x messages, separated by commas")
 	slots   = flag.Int("slots", 50, "concurrency of both")
+	durable = flag.String("durable", "1000x10,10000x1", "the same with an append-only file, everysec and always")
 	wide    = flag.Int("wide", 100000, "compare 1,000 sessions with so many; 0: do not")
 	least   = flag.Bool("floor", false, "measure the bare writes of a turn, too: what the figures could be at best")
 	detail  = flag.Bool("detail", false, "tell what each round sent, and what its scripts called")
@@ -34,11 +35,28 @@ func reach(l lab.Load) float64 {
 	return 1
 }
 
+// wholeShape is a shape of load and what Redis writes to disk.
+type wholeShape struct {
+	each int
+	p    lab.Persistence
+}
+
+// wholeGoals are what messages may cost from Submit to their end, as multiples of asynq's.
+var wholeGoals = map[wholeShape]struct{ rate, processor float64 }{
+	{10, lab.None}:   {0.95, 1.1},
+	{10, lab.Always}: {2, 0.7},
+	{1, lab.None}:    {0.6, 1.8},
+	{1, lab.Always}:  {1.3, 1.2},
+}
+
 func main() { lab.Main("drain", run) }
 
 func parse(s string) ([]lab.Load, error) {
 	var all []lab.Load
 	for word := range strings.SplitSeq(s, ",") {
+		if word == "" {
+			continue // none
+		}
 		var l lab.Load
 		if _, err := fmt.Sscanf(word, "%dx%d", &l.Sessions, &l.Each); err != nil {
 			return nil, fmt.Errorf("-loads: %q: want SESSIONSxMESSAGES", word)
@@ -53,14 +71,22 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
+	stored, err := parse(*durable)
+	if err != nil {
+		return err
+	}
 	stop, err := startProfile(*profile)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	for _, l := range all {
-		l = lab.Quick(l, tenth(l))
-		if err := compare(ctx, srv, report, l); err != nil {
+		if err := compare(ctx, srv, report, lab.Quick(l, tenth(l))); err != nil {
+			return err
+		}
+	}
+	for _, p := range []lab.Persistence{lab.Everysec, lab.Always} {
+		if err := persisted(ctx, report, p, stored); err != nil {
 			return err
 		}
 	}
@@ -117,11 +143,55 @@ func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Loa
 	} else {
 		report.Add(name+": commands per message", "%.2f, asynq %.2f", t.commands, a.commands)
 	}
+	wholes(report, name+", without persistence", l, lab.None, a, t)
 	if *least {
 		f := median(floors)
 		report.Add(name+": Redis time of a message's bare writes", "%.1f us: %.2f x", f.usec, f.usec/a.usec)
 	}
 	return nil
+}
+
+// persisted compares both on a redis-server with an append-only file.
+func persisted(ctx context.Context, report *lab.Report, p lab.Persistence, loads []lab.Load) error {
+	srv, err := lab.StartServer(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer srv.Stop()
+	for _, l := range loads {
+		l = lab.Quick(l, tenth(l))
+		var theirs, ours []measure
+		for range lab.Quick(*rounds, 1) {
+			m, err := drainAsynq(ctx, srv, l.Messages(), *slots)
+			if err != nil {
+				return err
+			}
+			theirs = append(theirs, m)
+			if m, err = drainTurnstile(ctx, srv, l, *slots); err != nil {
+				return err
+			}
+			ours = append(ours, m)
+		}
+		lab.Progress("%s drained, appendfsync %s", l, p)
+		wholes(report, fmt.Sprintf("%s, appendfsync %s", l, p), l, p, median(theirs), median(ours))
+	}
+	return nil
+}
+
+// wholes reports what messages cost from the first one's Submit to the last one's end.
+func wholes(report *lab.Report, name string, l lab.Load, p lab.Persistence, asynq, ours measure) {
+	rate, processor := ours.whole/asynq.whole, ours.processor/asynq.processor
+	goal, ok := wholeGoals[wholeShape{l.Each, p}]
+	row := func(what string, met bool, reach, measured string, args ...any) {
+		if ok {
+			report.Reach(name+": "+what, met, reach, measured, args...)
+		} else {
+			report.Add(name+": "+what, measured, args...)
+		}
+	}
+	row("enqueued and drained/s", rate >= goal.rate, fmt.Sprintf(">= %.2f x asynq", goal.rate), "%.0f, asynq %.0f: %.2f x", ours.whole, asynq.whole, rate)
+	row("processor time of all for a message", processor <= goal.processor, fmt.Sprintf("<= %.1f x asynq", goal.processor),
+		"%.0f us, asynq %.0f us: %.2f x", ours.processor, asynq.processor, processor)
 }
 
 // widths compares few sessions with many.

@@ -35,7 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, rounds int, length, contended, hold time.Duration) error {
-	s, err := lab.StartServer(ctx)
+	s, err := lab.StartServer(ctx, lab.None)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (t talker) talk(ctx context.Context, emit func(agent.Event)) {
 func (t talker) alone(ctx context.Context, turns int) (time.Duration, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
-	began, err := processorTime()
+	began, err := lab.ProcessorTime()
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +59,7 @@ func (t talker) alone(ctx context.Context, turns int) (time.Duration, error) {
 		all.Go(func() { t.talk(ctx, func(agent.Event) {}) })
 	}
 	all.Wait()
-	used, err := processorTime()
+	used, err := lab.ProcessorTime()
 	return (used - began) / time.Duration(max(t.said.Swap(0), 1)), err
 }
 
@@ -94,7 +94,7 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 	if err := sender.ConfigResetStat(ctx).Err(); err != nil {
 		return err
 	}
-	began, err := processorTime()
+	began, err := lab.ProcessorTime()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 	}
 	pieces, commands := float64(t.said.Load()), sent.Commands()
 	most, total := sent.Most(pieces), float64(sent.Total())
-	used, err := processorTime()
+	used, err := lab.ProcessorTime()
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,6 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestFollowStreams", "TestWaitGoesOnThroughARetryAndARequeue", "TestB08_CommandsAreAnsweredAtOnce",
 		"TestAllModes", "TestAFileWithReplies", "TestFollowASteer", "TestFollowThroughADrain", "TestRefusedMessagesExitWith3",
 		"TestWireMessageHasAReply", "TestWireDelayedMessage", "TestWireBadPayload",
-		"TestWaitTellsThatNoWorkerRuns",
+		"TestWaitTellsThatNoWorkerRuns", "TestReplyTo",
 	)
 }

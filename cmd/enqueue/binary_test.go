@@ -4,51 +4,18 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
-
-// built is the built program.
-var built struct {
-	sync.Once
-	dir, path string
-	err       error
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "enqueue-"); built.err != nil { //nolint:usetesting // it outlives the test that builds it
-			return
-		}
-		built.path = filepath.Join(built.dir, "enqueue")
-		var out []byte
-		if out, built.err = exec.Command("go", "build", "-o", built.path, ".").CombinedOutput(); built.err != nil {
-			built.err = &buildError{built.err, out}
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.path
-}
-
-type buildError struct {
-	err error
-	out []byte
-}
-
-func (e *buildError) Error() string { return e.err.Error() + "\n" + string(e.out) }
 
 // start starts the built program. finish waits for its end.
 func start(t *testing.T, url, stdin string, args ...string) (cmd *exec.Cmd, finish func() result) {
 	t.Helper()
-	cmd = exec.Command(binary(t), args...)
+	cmd = exec.Command(program.Build(t, "turnstile/cmd/enqueue"), args...)
 	var out, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
 	cmd.Env = []string{"REDIS_URL=" + url}

@@ -156,7 +156,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.skip(it.line)
 		return
 	}
-	r, err := client.Submit(ctx, it.session, it.message, delays(time.Duration(it.delay))...)
+	r, err := client.Submit(ctx, it.session, it.message, submitOptions(time.Duration(it.delay), it.route)...)
 	b.progress.line(it.bytes)
 	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
 	if b.results != nil && !waits {
@@ -178,7 +178,9 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 	}
 	switch {
 	case r.Status == turnstile.Refused:
-		b.fail(failure{code: exitRefused, text: refusal(r), line: it.line, said: true})
+		f := refused(r)
+		f.line = it.line
+		b.fail(f)
 	case r.Status == turnstile.Answered && !b.o.json:
 		b.out.text(prefixed(it.session, r.Reply))
 	case waits && b.results != nil:

@@ -87,7 +87,7 @@ func TestFollowASteer(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	echoWorker(t, url)
-	first := follow(t, url, "-s", "a", "--id", "m1", "title=The_build tool=grep:2s first").until("title: The build\n")
+	first := follow(t, url, "-s", "a", "--id", "m1", "title=The_build tool=grep:6s first").until("title: The build\n")
 	second := follow(t, url, "-s", "a", "--id", "m2", "--mode", "steer", "second").until("handed to the running turn\n")
 	third := follow(t, url, "-s", "a", "--id", "m3", "--json", "/steer third")
 	const reply = "the turn took in message m3\ntool grep\necho: first\n\nsteered: second\n\nsteered: third\n"
@@ -142,7 +142,9 @@ func TestFollowThroughADrain(t *testing.T) {
 	w := echoWorker(t, url)
 	f := follow(t, url, "-s", "a", "--id", "m1", "stream=2 tick=1h hi there").until("echo")
 	waiting := make(chan result, 1)
-	go func() { waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "x") }()
+	go func() {
+		waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "stream=2 tick=1h hi there")
+	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w.Drain(ctx, engine.ReasonRestart)
@@ -189,10 +191,12 @@ func TestWaitSurvives(t *testing.T) {
 		}
 	}
 	waits := map[string]chan result{}
-	wait := func(key, id, text string) {
+	wait := func(key, id, text string, args ...string) {
 		t.Helper()
 		ended := make(chan result, 1)
-		go func() { ended <- enqueue(t, bg(t), url, "", "-s", key, "--id", id, "--wait", "--json", text) }()
+		go func() {
+			ended <- enqueue(t, bg(t), url, "", append([]string{"-s", key, "--id", id, "--wait", "--json", text}, args...)...)
+		}()
 		waits[key+" "+id] = ended
 		expect.Soon(t, "the message to be stored", func() bool {
 			_, _, err := c.Result(context.Background(), key, id)
@@ -223,13 +227,13 @@ func TestWaitSurvives(t *testing.T) {
 	}
 	for _, id := range []string{"m1", "m2", "m3"} {
 		say("collected", id, id, session.ModeCollect)
-		wait("collected", id, id)
+		wait("collected", id, id, "--mode", "collect")
 	}
 	// It is archived, and rerun during the wait.
 	if n, err := c.Rerun(bg(t), "rerun"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	wait("rerun", "m1", "x")
+	wait("rerun", "m1", "fail=final")
 
 	if _, err := c.Command(bg(t), "collected", "/queue", "reset"); err != nil { // there is room for one more
 		t.Fatal(err)

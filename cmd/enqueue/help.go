@@ -21,9 +21,10 @@ the session's /queue setting, or else the worker's:
 
 --file reads a message from each line, as
   {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
-   "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h"}
+   "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h",
+   "reply_to":"bot","context":{"chat":42}}
 where only text is required if -s names the session. Other fields are errors; the
-values of meta are strings. Flags are the defaults of the lines. The messages of one
+values of meta are strings, context is any JSON. Flags are the defaults of the lines. The messages of one
 session are submitted in the order of the file, those of several sessions at the same
 time. A bad line is reported with its number, and the others are still submitted. With
 --wait replies are printed as they come, each line after its session and id. --timeout
@@ -32,6 +33,12 @@ file is read no further.
 
 A message without an id gets one. If the outcome of a message is unknown, repeat it with
 its id: it is run once.
+
+--reply-to names the destination to which deliverers post the outcome, besides whoever
+waits for it. docs/webhooks.md says how. Every delivery repeats --context, at most 2048
+bytes. Without --reply-to the session's own destination counts; with - there is none.
+Without a TEXT, --reply-to sets the session's own, or removes it with -. Redis does not
+know which destinations exist: a wrong name is stored, and its deliveries wait.
 
 If no worker is running, --wait and --follow say so on stderr after 3 seconds.
 
@@ -53,10 +60,11 @@ object a line instead, for programs, with the text unchanged:
   {"session","id","status","position"}  the message was accepted, queued (behind a
          turn, position counted from 1 with that turn; 0 where none is known),
          scheduled ("at"), a duplicate ("state") or refused ("reason")
+  {"session","reply_to"}                the session's destination was set, or removed ("")
   {"session","status":"answered","reply"}  it was a command; one with wrong arguments is
          an error with code 2
   {"session","id","event_id","type",...}   --follow: an event of its turn; the types are in
-         docs/events.md. One without event_id comes with the next one that has it
+         docs/events.md
   {"session","session_id","id","turn","status","reply","error","duration_ms"}
          it ended: done, failed, interrupted, expired, stopped or dropped
   {"error","code"}                         also on stderr; code is the exit code
@@ -67,7 +75,8 @@ Exit codes
   1    Redis cannot be reached or refuses, or anything not named here
   2    bad usage or input, also of a command; nothing was stored. With --file the bad
        lines were left out, the others stored
-  3    refused: the session was busy (--mode reject), or too many messages wait
+  3    refused: the session was busy (--mode reject), or too many messages or outcomes
+       wait
   4    no reply within --timeout; the message stays
   5    it did not succeed: failed, interrupted, expired, stopped, dropped
   130  Ctrl-C; submitted messages stay
@@ -87,5 +96,7 @@ const helpExamples = `  enqueue -s agent:main:telegram:dm:42 What is new today?
   git diff | enqueue -s review --follow -
   enqueue -s s1 --id order-17 --mode interrupt Stop that, do this first
   enqueue -s s1 --in 1h --expires-in 2h Remind me
+  enqueue -s s1 --reply-to telegram-bot --context '{"chat":42}' What is new today?
+  enqueue -s s1 --reply-to telegram-bot
   enqueue -s s1 /status
   enqueue --file messages.jsonl --json --wait`

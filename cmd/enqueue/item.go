@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type item struct {
 	session string
 	message session.Message
 	delay   session.Duration
+	route   session.Route
 }
 
 // entry is a line: its message, or what is wrong with it. broken says that no line can be read
@@ -71,6 +73,8 @@ type fields struct {
 	Attachments []session.Attachment `json:"attachments"`
 	In          *session.Duration    `json:"in"`
 	ExpiresIn   *session.Duration    `json:"expires_in"`
+	ReplyTo     *string              `json:"reply_to"`
+	Context     json.RawMessage      `json:"context"`
 }
 
 // item reads one line. The flags are its defaults.
@@ -92,6 +96,11 @@ func (o options) item(text []byte) (item, error) {
 			ID: or(line.ID, ""), Text: line.Text, Mode: line.Mode, Meta: line.Meta, Attachments: line.Attachments,
 			ExpiresIn: or(line.ExpiresIn, session.Duration(o.expiresIn)),
 		},
+		route: o.route(),
+	}
+	it.route.To = or(line.ReplyTo, it.route.To)
+	if line.Context != nil {
+		it.route.Context = line.Context
 	}
 	if it.message.Mode == "" {
 		it.message.Mode = session.Mode(o.mode)
@@ -118,6 +127,9 @@ func (o options) item(text []byte) (item, error) {
 	}
 	if it.delay < 0 {
 		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
+	}
+	if err := it.route.Validate(); err != nil {
+		return it, err
 	}
 	return it, o.limits.Validate(it.message)
 }

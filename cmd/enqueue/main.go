@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -75,14 +76,17 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	o.limits = settings.Limits()
 	var work func(*turnstile.Client, redis.UniversalClient) (int, error)
 	link := &away{note: out.note}
-	if o.file != "" {
+	switch {
+	case o.setsReplyTo(words):
+		work = setReplyTo(ctx, o, out)
+	case o.file != "":
 		in, err := openLines(o.file, stdin)
 		if err != nil {
 			return 0, err
 		}
 		defer in.close()
 		work = newBulk(ctx, o, in, out, link).run
-	} else {
+	default:
 		m, err := o.message(ctx, words, stdin)
 		if err != nil {
 			return 0, err
@@ -97,5 +101,6 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	rdb.AddHook(link)
 	return work(turnstile.NewClientWith(rdb, turnstile.ClientConfig{
 		Limits: o.limits, LineCap: settings.LineCap, MessagesCap: settings.MessagesCap,
+		OutboxCap: settings.OutboxCap, DestinationCap: cmp.Or(settings.DestinationCap, -1), IdempotencyTTL: settings.IdempotencyTTL,
 	}), rdb)
 }

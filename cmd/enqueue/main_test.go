@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,17 +20,14 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m, redistest.Dialing(), goleak.Cleanup(func(code int) {
-		if built.dir != "" {
-			_ = os.RemoveAll(built.dir)
-		}
-		os.Exit(code)
-	}))
+	expect.AtOnce(4)
+	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
 // result is what one call of the program did.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +24,8 @@ type options struct {
 	expiresIn time.Duration
 	metaPairs []string
 	meta      map[string]string // metaPairs, after validation
+	replyTo   string
+	context   string
 	wait      bool
 	follow    bool
 	after     string
@@ -36,7 +40,7 @@ type options struct {
 
 func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]",
+		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]\n  enqueue -s SESSION --reply-to DESTINATION",
 		Short:                 "Put messages into sessions, and wait for their replies",
 		Long:                  helpText,
 		Example:               helpExamples,
@@ -63,6 +67,8 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.Var((*duration)(&o.in), "in", "put it in line only after `DUR`, as 90s, 1h30m or 2d")
 	f.Var((*duration)(&o.expiresIn), "expires-in", "make it a dead letter if it has not started within `DUR`; with --in, from when it is due")
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` for the agent, beside the text; repeatable")
+	f.StringVar(&o.replyTo, "reply-to", "", "`DESTINATION` of the outcome, or - for none; without a TEXT that of the session's later messages")
+	f.StringVar(&o.context, "context", "", "`JSON` that every delivery of the outcome repeats")
 	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the reply as it comes, and tools on stderr")
 	f.StringVar(&o.after, "after", "", "with --follow, submit nothing, and continue after the event `EVENT_ID` of the message --id")
@@ -72,6 +78,22 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVar(&o.redis, "redis", "", "`URL` of Redis, instead of REDIS_URL")
 	o.given = func(flag string) bool { return f.Changed(flag) }
 	return cmd
+}
+
+func (o *options) givenAny(flags ...string) bool { return slices.ContainsFunc(flags, o.given) }
+
+// setsReplyTo reports whether there is no message, but a destination for the session.
+func (o *options) setsReplyTo(words []string) bool {
+	return o.given("reply-to") && o.file == "" && len(words) == 0
+}
+
+// route is where the outcome of a message goes.
+func (o *options) route() session.Route {
+	r := session.Route{To: o.replyTo}
+	if o.context != "" {
+		r.Context = json.RawMessage(o.context)
+	}
+	return r
 }
 
 // duration is a flag with a duration, in the settings' form.
@@ -108,8 +130,14 @@ func (o *options) validate(words []string) error {
 		return problem("--after with --file: it continues with one message, named with --id")
 	case o.given("after") && !o.given("id"):
 		return problem("--after needs the --id of the message that was followed")
-	case o.given("after") && (o.given("mode") || o.given("in") || o.given("expires-in") || o.given("meta")):
-		return problem("--after submits nothing: leave out --mode, --in, --expires-in and --meta")
+	case o.given("after") && o.givenAny("mode", "in", "expires-in", "meta", "reply-to", "context"):
+		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --meta, --reply-to and --context")
+	case o.given("reply-to") && o.replyTo == "":
+		return problem("--reply-to is empty: name a destination, or - for none")
+	case o.given("context") && o.context == "":
+		return problem("--context is empty: give it JSON, or leave it out")
+	case o.setsReplyTo(words) && o.givenAny("id", "mode", "in", "expires-in", "meta", "context", "wait", "follow", "timeout"):
+		return problem("no TEXT: --reply-to without one sets the session's destination, and takes only -s, --json and --redis")
 	case o.given("timeout") && !o.wait && !o.follow:
 		return problem("--timeout needs --wait or --follow")
 	case o.given("timeout") && o.timeout <= 0:
@@ -118,7 +146,7 @@ func (o *options) validate(words []string) error {
 		return problem("--in %s: it is negative", o.in)
 	case o.expiresIn < 0:
 		return problem("--expires-in %s: it is negative", o.expiresIn)
-	case o.file == "" && len(words) == 0 && !o.given("after"):
+	case o.file == "" && len(words) == 0 && !o.givenAny("after", "reply-to"):
 		return problem("no TEXT: write it after the flags, or - to read it from stdin; see enqueue --help")
 	}
 	if o.given("session") {
@@ -137,6 +165,9 @@ func (o *options) validate(words []string) error {
 		}
 	}
 	if _, err := session.ParseMode(o.mode); err != nil {
+		return usage(err)
+	}
+	if err := o.route().Validate(); err != nil {
 		return usage(err)
 	}
 	for _, pair := range o.metaPairs {

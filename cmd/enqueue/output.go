@@ -151,6 +151,15 @@ func receiptText(r turnstile.Receipt) string {
 	return fmt.Sprintf("%s as %s", statusText(r.Status), r.ID)
 }
 
+// refused is the failure of a refused message. A conflict is the caller's mistake, like bad input.
+func refused(r turnstile.Receipt) failure {
+	f := failure{code: exitRefused, text: refusal(r), said: true}
+	if errors.Is(r.Err(), session.ErrConflict) {
+		f.code = exitUsage
+	}
+	return f
+}
+
 // refusal says why a message was refused.
 func refusal(r turnstile.Receipt) string {
 	switch err := r.Err(); {
@@ -160,6 +169,12 @@ func refusal(r turnstile.Receipt) string {
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
 	case errors.Is(err, turnstile.ErrLineFull):
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
+	case errors.Is(err, turnstile.ErrOutboxFull):
+		return "refused: too many outcomes of session " + r.Session + ", or for its destination, are not delivered yet (TURNSTILE_OUTBOX_CAP, TURNSTILE_DESTINATION_CAP); nothing was stored"
+	case errors.Is(err, session.ErrConflict):
+		return "the id " + r.ID + " belongs to another message of session " + r.Session + "; use another id, nothing was stored"
+	case errors.Is(err, session.ErrExpired):
+		return "refused: message " + r.ID + " was accepted before, and its result is no longer kept (TURNSTILE_RETENTION); it is not carried out again"
 	case errors.Is(err, turnstile.ErrMessagesFull):
 		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}

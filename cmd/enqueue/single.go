@@ -60,7 +60,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 
 // submit submits the message. over says that there is nothing to wait for.
 func (s *single) submit(client *turnstile.Client) (over bool, err error) {
-	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
+	r, err := client.Submit(s.ctx, s.o.session, s.m, submitOptions(s.o.in, s.o.route())...)
 	if err != nil {
 		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
 	}
@@ -72,7 +72,7 @@ func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	}
 	switch {
 	case r.Status == turnstile.Refused:
-		return true, failure{code: exitRefused, text: refusal(r), said: true}
+		return true, refused(r)
 	case r.Status == turnstile.Answered:
 		if !s.o.json {
 			s.out.text(r.Reply)
@@ -90,11 +90,14 @@ func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	return false, nil
 }
 
-func delays(in time.Duration) []turnstile.SubmitOption {
-	if in == 0 {
-		return nil
+func submitOptions(in time.Duration, route session.Route) (options []turnstile.SubmitOption) {
+	if in > 0 {
+		options = append(options, turnstile.Delay(in))
 	}
-	return []turnstile.SubmitOption{turnstile.Delay(in)}
+	if route.To != "" || route.Context != nil {
+		options = append(options, turnstile.ReplyTo(route))
+	}
+	return options
 }
 
 // submitFailure says what is known of a message, or a command, whose Submit failed. again is the

@@ -30,7 +30,7 @@ func TestReceipts(t *testing.T) {
 	if r.out != `{"session":"a","id":"m3","status":"queued","position":3}`+"\n" {
 		t.Errorf("%+v", r)
 	}
-	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "x").want(t, exitOK); r.out != "duplicate: m1 is there already, running\n" {
+	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "hello", "there").want(t, exitOK); r.out != "duplicate: m1 is there already, running\n" {
 		t.Errorf("%+v", r)
 	}
 	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "--json", "x").want(t, exitOK)
@@ -49,6 +49,44 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	finish()
+}
+
+// The id of another message is bad input, and that of a message whose result is gone is refused.
+func TestUsedID(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	ctx := bg(t)
+	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "hello").want(t, exitOK)
+	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "goodbye").want(t, exitUsage)
+	r.oneLine(t, "the id m1 belongs to another message of session a", "use another id")
+	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "--json", "--wait", "goodbye").want(t, exitUsage)
+	if o := r.objects(t); len(o) != 1 || text(o[0], "status") != "refused" || text(o[0], "reason") != "conflict" {
+		t.Errorf("%+v", r)
+	}
+	enqueue(t, ctx, url, "", "-s", "b", "--id", "m1", "goodbye").want(t, exitOK) // an id belongs to its session
+
+	occupy(t, url, "a", protocol.Config{})() // a turn whose result is not kept
+	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "--wait", "hello").want(t, exitRefused)
+	r.oneLine(t, "message m1 was accepted before", "TURNSTILE_RETENTION", "not carried out again")
+	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "goodbye").want(t, exitUsage)
+
+	r = enqueue(t, ctx, url, `{"session":"b","id":"m1","text":"goodbye"}
+{"session":"b","id":"m1","text":"another"}
+{"session":"a","id":"m1","text":"hello"}
+{"session":"c","id":"m1","text":"new"}
+`, "--file", "-").want(t, exitRefused)
+	for _, want := range []string{
+		"1 submitted (1 accepted), 1 duplicate, 2 refused\n",
+		"line 2: the id m1 belongs to another message of session b",
+		"line 3: refused: message m1 was accepted before",
+	} {
+		if !strings.Contains(r.out+r.err, want) {
+			t.Errorf("lacks %q: %+v", want, r)
+		}
+	}
+	if n := rdb.LLen(ctx, "asynq:{session:b}:pending").Val(); n != 1 {
+		t.Errorf("%d messages are stored", n)
+	}
 }
 
 func TestTheMessageArrivesAsItWasGiven(t *testing.T) {

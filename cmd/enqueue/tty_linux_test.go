@@ -172,7 +172,7 @@ func TestATurnOnATerminal(t *testing.T) {
 		s := watched.NewTerminal(t)
 		id := "m" + term[len(term)-1:]
 		code := run(bg(t), []string{"-s", "a~b", "--id", id, "--follow", "hello"}, nil, s.TTY, s.TTY, []string{"REDIS_URL=" + url, term})
-		seen := strings.ReplaceAll(s.Close(), "\r\n", "\n")
+		seen := durations.ReplaceAllString(strings.ReplaceAll(s.Close(), "\r\n", "\n"), "(<0.1s)")
 		want = strings.Replace(want, "as m", "as "+id, 1)
 		if code != exitOK || seen != want {
 			t.Errorf("%s: exit code %d\ngot  %q\nwant %q", term, code, seen, want)

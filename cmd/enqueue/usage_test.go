@@ -57,8 +57,19 @@ func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 		"after without id":      {[]string{"-s", "a", "--follow", "--after", "1-0", "hello"}, "", "--after needs the --id"},
 		"after and file":        {[]string{"--file", "m.jsonl", "--follow", "--after", "1-0"}, "", "--after with --file"},
 		"after and mode":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "1-0", "--mode", "queue"}, "", "--after submits nothing"},
+		"after and reply-to":    {[]string{"-s", "a", "--id", "m", "--follow", "--after", "1-0", "--reply-to", "bot"}, "", "--after submits nothing"},
+		"reply-to empty":        {[]string{"-s", "a", "--reply-to", "", "hello"}, "", "--reply-to is empty: name a destination, or - for none"},
+		"reply-to wrong":        {[]string{"-s", "a", "--reply-to", "a b", "hello"}, "", `invalid destination "a b"`},
+		"reply-to long":         {[]string{"-s", "a", "--reply-to", strings.Repeat("a", 65)}, "", "use up to 64"},
+		"reply-to, no session":  {[]string{"--reply-to", "bot"}, "", "no session"},
+		"reply-to and wait":     {[]string{"-s", "a", "--reply-to", "bot", "--wait"}, "", "no TEXT: --reply-to without one sets the session's destination"},
+		"reply-to and context":  {[]string{"-s", "a", "--reply-to", "bot", "--context", "1"}, "", "takes only -s, --json and --redis"},
+		"context alone":         {[]string{"-s", "a", "--context", "1"}, "", "no TEXT"},
+		"context empty":         {[]string{"-s", "a", "--context", "", "hello"}, "", "--context is empty"},
+		"context, no JSON":      {[]string{"-s", "a", "--context", "{chat:1}", "hello"}, "", "invalid context: it is no JSON"},
+		"context, long":         {[]string{"-s", "a", "--context", `"` + strings.Repeat("x", 2047) + `"`, "hello"}, "", "2049 bytes, at most 2048"},
 		"after nothing":         {[]string{"-s", "a", "--id", "m", "--follow", "--after", ""}, "", "event id"},
-		"after no event":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "m1"}, "", `invalid event id "m1": it is two numbers`},
+		"after no event":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "m1"}, "", `invalid event id "m1": it has the form`},
 		"unknown flag":          {[]string{"-s", "a", "--colour", "hello"}, "", "after --"},
 		"text like a flag":      {[]string{"-s", "a", "-x"}, "", "after --"},
 		"text and file":         {[]string{"--file", "m.jsonl", "hello"}, "", "both --file and a TEXT"},
@@ -116,7 +127,7 @@ func TestHelpAndVersion(t *testing.T) {
 	r := enqueue(t, context.Background(), nowhere, "", "--help").want(t, exitOK)
 	for _, word := range []string{
 		"Exit codes", "Examples:", "REDIS_URL", "--session", "--id", "--mode", "--in", "--expires-in", "--meta", "--wait",
-		"--follow", "--after", "event_id", "--timeout", "--json", "--file", "--redis",
+		"--reply-to", "--context", "--follow", "--after", "event_id", "--timeout", "--json", "--file", "--redis",
 	} {
 		if !strings.Contains(r.out, word) {
 			t.Errorf("help lacks %q", word)

@@ -198,9 +198,9 @@ func TestWireMessageHasAReply(t *testing.T) {
 	}
 }
 
-// The sweep finds the message of a sender that does not notify; once the session is known, without
+// The sweep finds the message of a sender that does not wake; once the session is known, without
 // asynq's list, too.
-func TestWireMessageWithoutNotify(t *testing.T) {
+func TestWirePlainMessage(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	w := wire{t, client(t, url)}

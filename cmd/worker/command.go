@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ func (p *program) command() *cobra.Command {
 		}
 	})
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.deadCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.deadCommand(), p.outboxCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
 	return root
 }
 
@@ -54,7 +53,7 @@ func (p *program) begin(c *cobra.Command, _ []string) error {
 	p.called = true
 	given := flagged(c)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if warning := config.SecretFlag(flagName(name), name, given[name]); warning != "" {
+		if warning := config.SecretFlag(config.FlagName(name), name, given[name]); warning != "" {
 			p.complain(warning)
 		}
 	}
@@ -158,39 +157,10 @@ func (p *program) healthCommand() *cobra.Command {
 // addSettings gives a command a flag for each of the named settings, or for all. It returns the
 // flags' names.
 func addSettings(c *cobra.Command, names ...string) (flags []string) {
-	wanted := map[string]bool{}
-	for _, name := range names {
-		wanted[name] = true
-	}
-	for _, s := range config.WorkerSettings() {
-		if len(names) > 0 && !wanted[s.Name] {
-			continue
-		}
-		name := flagName(s.Name)
-		c.Flags().String(name, "", fmt.Sprintf("`%s` instead of %s", strings.ReplaceAll(s.Unit, ", ", "|"), s.Name))
-		if s.Default == "false" {
-			c.Flags().Lookup(name).NoOptDefVal = "true"
-		}
-		flags = append(flags, name)
-	}
-	return flags
-}
-
-// flagName is --http-addr for TURNSTILE_HTTP_ADDR, and --redis for REDIS_URL, as in enqueue.
-func flagName(variable string) string {
-	if variable == "REDIS_URL" {
-		return "redis"
-	}
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "TURNSTILE_")), "_", "-")
+	return config.AddFlags(c.Flags(), config.WorkerSettings(), names...)
 }
 
 // flagged are the settings that were given as flags.
 func flagged(c *cobra.Command) map[string]string {
-	given := map[string]string{}
-	for _, s := range config.WorkerSettings() {
-		if f := c.Flags().Lookup(flagName(s.Name)); f != nil && f.Changed {
-			given[s.Name] = f.Value.String()
-		}
-	}
-	return given
+	return config.Flagged(c.Flags(), config.WorkerSettings())
 }

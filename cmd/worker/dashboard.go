@@ -43,7 +43,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return end.Unless(err)
 	}
-	defer service.StopHTTP(end.Cut, server, log)
+	defer service.StopHTTP(end.Cut, server, nil, log)
 	if token != "" {
 		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
 			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run."))

@@ -56,8 +56,16 @@ func (p *program) deadListCommand(name string) *cobra.Command {
 	return c
 }
 
+var deadLetters = noun{
+	command: "dead", one: "dead letter", several: "dead letters",
+	sessions: func(ctx context.Context, c *admin.Client) iter.Seq2[string, error] {
+		return c.SessionsWithDeadLetters(ctx)
+	},
+}
+
 func (p *program) deadRerunCommand() *cobra.Command {
-	return p.deadChange("rerun", "SESSION | --all", "Put dead letters that failed or were stopped back in line", 1, change{
+	return p.changeCommand("rerun", "SESSION | --all", change{
+		noun: deadLetters, short: "Put dead letters that failed or were stopped back in line", long: deadHelp,
 		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
 			return c.Rerun(ctx, key)
@@ -66,47 +74,13 @@ func (p *program) deadRerunCommand() *cobra.Command {
 }
 
 func (p *program) deadDropCommand() *cobra.Command {
-	return p.deadChange("drop", "SESSION [ID...] | --all", "Delete dead letters", -1, change{
+	return p.changeCommand("drop", "SESSION [ID...] | --all", change{
+		noun: deadLetters, short: "Delete dead letters", long: deadHelp, ids: true,
 		field: "dropped", done: "deleted", of: "dead letters",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
 			return c.DeleteDeadLetters(ctx, key, ids...)
 		},
 	})
-}
-
-// change is an operation on dead letters.
-type change struct {
-	field, done, of string // in JSON, in a sentence, and the kind of dead letters
-	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error)
-}
-
-// deadChange is a command that changes the dead letters of one session, or of all.
-func (p *program) deadChange(name, usage, short string, most int, ch change) *cobra.Command {
-	var asJSON, all bool
-	c := &cobra.Command{
-		Use: name + " " + usage, Short: short, Long: deadHelp,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case all && len(args) > 0:
-				return fmt.Errorf("dead %s: both --all and a SESSION: use one of them", name)
-			case !all && len(args) == 0:
-				return fmt.Errorf("dead %s wants a SESSION, or --all for those of all sessions", name)
-			case most > 0 && len(args) > most:
-				return fmt.Errorf("dead %s wants one SESSION, and was given %d", name, len(args))
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if all {
-				return p.changeAll(c.Context(), flagged(c), ch, asJSON)
-			}
-			return p.changeOne(c.Context(), flagged(c), ch, args[0], args[1:], asJSON)
-		},
-	}
-	c.Flags().BoolVar(&all, "all", false, "those of all sessions")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
-	addSettings(c, "REDIS_URL")
-	return c
 }
 
 // listedDead is one dead letter in the list.
@@ -141,7 +115,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		return t.err
 	}
 	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
-		for key, err := range withDead(ctx, client, sessions) {
+		for key, err := range chosen(ctx, client, deadLetters, sessions) {
 			if err != nil {
 				return err
 			}
@@ -163,90 +137,4 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		return p.say("No dead letters.")
 	}
 	return errors.Join(t.end(), err)
-}
-
-// withDead are the named sessions, or all that have dead letters.
-func withDead(ctx context.Context, client *admin.Client, sessions []string) iter.Seq2[string, error] {
-	if len(sessions) == 0 {
-		return client.SessionsWithDeadLetters(ctx)
-	}
-	return func(yield func(string, error) bool) { yield(sessions[0], nil) }
-}
-
-// changeOne changes the dead letters of a session.
-func (p *program) changeOne(ctx context.Context, flags map[string]string, ch change, key string, ids []string, asJSON bool) error {
-	if err := session.ValidateKey(key); err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if err := session.ValidateID(id); err != nil {
-			return err
-		}
-	}
-	var n int
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
-		if n, err = ch.do(ctx, client, key, ids); n == 0 && err == nil {
-			err = checkKnown(ctx, client, key)
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		err = p.printJSON(map[string]any{"session": key, ch.field: n})
-	case n == 0 && len(ids) == 0:
-		err = p.say("Session %s has no %s.", key, ch.of)
-	case n > 0:
-		err = p.say("%s: %s %s.", key, count(n, "dead letter", "dead letters"), ch.done)
-	}
-	if missing := len(ids) - n; err == nil && missing > 0 {
-		which := fmt.Sprintf("%d of the %d ids are", missing, len(ids))
-		switch {
-		case len(ids) == 1:
-			which = "message " + ids[0] + " is"
-		case missing == 1:
-			which = fmt.Sprintf("1 of the %d ids is", len(ids))
-		}
-		return fmt.Errorf("%s not among the dead letters of session %s", which, key)
-	}
-	return err
-}
-
-// changeAll changes the dead letters of all sessions. Before an error it has printed what was done.
-func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
-	total, sessions := 0, 0
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
-		for key, err := range client.SessionsWithDeadLetters(ctx) {
-			if err != nil {
-				return err
-			}
-			n, err := ch.do(ctx, client, key, nil)
-			total += n
-			switch {
-			case err != nil:
-				return err
-			case n == 0:
-				continue
-			case asJSON:
-				err = p.printJSON(map[string]any{"session": key, ch.field: n})
-			default:
-				err = p.say("%s: %s %s.", key, count(n, "dead letter", "dead letters"), ch.done)
-			}
-			if err != nil {
-				return err
-			}
-			sessions++
-		}
-		return nil
-	})
-	if err != nil || asJSON {
-		return err
-	}
-	if total == 0 {
-		err = p.say("No session has %s.", ch.of)
-	} else if sessions > 1 {
-		err = p.say("%s of %d sessions %s.", count(total, "dead letter", "dead letters"), sessions, ch.done)
-	}
-	return err
 }

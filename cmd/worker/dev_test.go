@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -122,7 +125,7 @@ func TestNextPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer service.StopHTTP(limited(t), server, c.Logger)
+	defer service.StopHTTP(limited(t), server, nil, c.Logger)
 	_, taken, _ := net.SplitHostPort(l.Addr().String())
 	_, got, _ := net.SplitHostPort(server.Addr())
 	from, _ := strconv.Atoi(taken)
@@ -155,4 +158,59 @@ func TestDevRedisDies(t *testing.T) {
 	}
 	exits(t, cmd, s, exitOther)
 	s.Await(t, "the Redis that --dev had started is gone")
+}
+
+// --dev serves the gateway and the board beside asynqmon. Where it asks for a token, so do they.
+func TestDevServesTheGateway(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, "--dev", "--http-addr", "127.0.0.1:0")
+	w.out.Await(t, "a worker")
+	base := "http://" + dashboardShown.FindStringSubmatch(w.out.String())[1]
+	send := func(base, token string) (status int, text string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/sessions/demo/messages", strings.NewReader(`{"text": "hello"}`))
+		expect.OK(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Prefer", "wait=60")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := http.DefaultClient.Do(r)
+		expect.OK(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		expect.OK(t, err)
+		return response.StatusCode, string(body)
+	}
+	open := func(url string) (status int, text string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		expect.OK(t, err)
+		response, err := http.DefaultClient.Do(r)
+		expect.OK(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		expect.OK(t, err)
+		return response.StatusCode, string(body)
+	}
+	if code, text := send(base, ""); code != 200 || !strings.Contains(text, `"reply":"echo: hello"`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := open(base + "/board/s/demo"); code != 200 || !strings.Contains(text, "echo: hello") {
+		t.Errorf("the board: %d %s", code, text)
+	}
+	w.stop(t)
+	w = start(t, []string{"TURNSTILE_HTTP_TOKEN=secret"}, "--dev", "--http-addr", "127.0.0.1:0")
+	w.out.Await(t, "a worker")
+	base = "http://" + dashboardShown.FindStringSubmatch(w.out.String())[1]
+	if code, _ := send(base, ""); code != 401 {
+		t.Errorf("without the token: %d", code)
+	}
+	if code, text := open(base + "/board/"); code != 200 || !strings.Contains(text, "Log in") {
+		t.Errorf("the board: %d %s", code, text)
+	}
+	if code, text := send(base, "secret"); code != 200 {
+		t.Errorf("with the token: %d %s", code, text)
+	}
+	w.stop(t)
 }

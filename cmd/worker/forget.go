@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/sessionview"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -19,6 +20,9 @@ It is refused with exit code 3 while a turn runs in the session: send /stop firs
 wait. An unknown session is an error with exit code 1. A message that is submitted
 meanwhile is deleted with the rest, or begins the session anew.
 
+It is refused with exit code 3 as well while outcomes of the session are owed to
+destinations or are not delivered, unless --undelivered is given.
+
 It reads every key of the database, to find transcripts of earlier session ids.
 
 If TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
@@ -29,12 +33,15 @@ errors are plain text on stderr:
   {"session","entries","pending","scheduled","archived","workspace"?}`
 
 func (p *program) forgetCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, undelivered bool
 	c := &cobra.Command{
 		Use: "forget SESSION", Short: "Delete everything of a session", Long: forgetHelp, Args: oneSession,
-		RunE: func(c *cobra.Command, args []string) error { return p.forget(c.Context(), flagged(c), args[0], asJSON) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.forget(c.Context(), flagged(c), args[0], asJSON, undelivered)
+		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().BoolVar(&undelivered, "undelivered", false, "delete outcomes that are not delivered, too")
 	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR")
 	return c
 }
@@ -51,13 +58,13 @@ type forgotten struct {
 }
 
 // forget deletes a session.
-func (p *program) forget(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
+func (p *program) forget(ctx context.Context, flags map[string]string, key string, asJSON, undelivered bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}
 	var f forgotten
 	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
-		f, err = erase(ctx, client, key)
+		f, err = erase(ctx, client, key, undelivered)
 		return err
 	})
 	if err != nil {
@@ -85,7 +92,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 }
 
 // erase deletes a session, and returns what it had just before.
-func erase(ctx context.Context, client *admin.Client, key string) (forgotten, error) {
+func erase(ctx context.Context, client *admin.Client, key string, undelivered bool) (forgotten, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
 		return forgotten{}, err
@@ -94,10 +101,14 @@ func erase(ctx context.Context, client *admin.Client, key string) (forgotten, er
 	if err != nil {
 		return forgotten{}, err
 	}
-	if err := client.Erase(ctx, key); err != nil {
+	var options []admin.EraseOption
+	if undelivered {
+		options = append(options, admin.EraseUndelivered())
+	}
+	if err := client.Erase(ctx, key, options...); err != nil {
 		return forgotten{}, err
 	}
-	return forgotten{known: !unknown(info), Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+	return forgotten{known: sessionview.Known(info), Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
 // count is a number with its noun.

@@ -24,7 +24,7 @@ Exit codes
   0    a signal ended it, and all turns are finished or requeued
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
   2    wrong settings, flags or arguments; each problem is a line on stderr
-  3    forget: a turn is running in the session
+  3    forget: a turn is running in the session, or outcomes are not delivered
   130  show --follow: Ctrl-C
   75   as 0, after SIGHUP: the supervisor should start it again`
 
@@ -84,14 +84,16 @@ With --json it prints one object, and errors as plain text on stderr:
      "message","meta","attachments","usage","turn","at","interrupted"}],
    "turn","messages":[ids of the running turn's],"since","scheduled","archived",
    "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
-   "question":{"number","name","text"},
+   "reply_to","outbox":{"owed","stored","undelivered"},"question":{"number","name","text"},
    "turn_messages":[{"id","text"}],"reply","dead":[{"id","status","error","at"}]}
 state is as in ps, or suspended or idle. turn_messages and reply are the running turn's:
 reply is the text so far, since its last tool. With --follow an object for each event
 follows, and one for the end, as with enqueue --follow --json. queue has the settings of
 /queue, dropped the number of messages that a full line has dropped and the next turn's
-note will have, question the agent's open question, or null. since and marked_at are
-times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and
+note will have, question the agent's open question, or null. reply_to is the destination of
+the outcomes of later messages. outbox counts the outcomes that destinations do not have: of
+messages that have not ended (owed), stored, and given up (undelivered). since and marked_at
+are times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and
 attachments belong to a message, usage to the turn, in its last entry; at is in ms since
 1970.
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -59,12 +60,17 @@ func hostileRecords(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	rdb := newClient(t, url)
+	if err := protocol.SetDestination(t.Context(), rdb, "bot", session.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
+		t.Fatal(err)
+	}
 	for _, key := range []string{hostile.Text, "z"} {
 		k := rediskey.For(key)
 		_, err = rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.Set(t.Context(), k.Sentinel(), "token", time.Hour)
 			p.HSet(t.Context(), k.Run(), "token", "token", "worker", hostile.Text, "phase", hostile.Text, "ids", `["`+hostile.Mark+`\u001b[2J"]`)
 			p.HSet(t.Context(), k.Resume(), "pending", "1", "reason", hostile.Words)
+			p.ZAdd(t.Context(), k.Undelivered(), redis.Z{Member: "bot 1"})
+			p.HSet(t.Context(), k.Deliveries(), "1", `{"type":"`+hostile.Mark+`\u001b[2J","data":{"messages":["`+hostile.Mark+`\u001b[2J"]}}`, "why 1", hostile.Words)
 			p.ZAdd(t.Context(), rediskey.Owned, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: key})
 			return nil
 		})
@@ -117,6 +123,12 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker dead list", [][]string{{"dead", "list", "b"}, {"dead", "list"}, {"dead", "list", words}}},
 		{"worker dead rerun", [][]string{{"dead", "rerun", words}, {"dead", "rerun", "--all"}}},
 		{"worker dead drop", [][]string{{"dead", "drop", words}, {"dead", "drop", "b", words}, {"dead", "drop", "--all"}}},
+		{"worker outbox", [][]string{{"outbox", "z"}, {"outbox"}, {"outbox", words}}},
+		{"worker outbox list", [][]string{{"outbox", "list", "z"}, {"outbox", "list"}, {"outbox", "list", words}}},
+		{"worker outbox redrive", [][]string{{"outbox", "redrive", words}, {"outbox", "redrive", "--all"}, {"outbox", "redrive", "b", "--to", words}}},
+		{"worker outbox drop", [][]string{{"outbox", "drop", words}, {"outbox", "drop", "--all"}}},
+		{"worker outbox pause", [][]string{{"outbox", "pause", words}}},
+		{"worker outbox enable", [][]string{{"outbox", "enable", words}}},
 		{"worker forget", [][]string{{"forget", words}, {"forget", "c"}}},
 	} {
 		if at := slices.Index(uncalled, c.command); at >= 0 {
@@ -153,7 +165,7 @@ func TestJSONSteersNothing(t *testing.T) {
 	url, _ := newRedis(t)
 	w := hostileWorker(t, url, "TURNSTILE_LOG_FORMAT=json")
 	hostileRecords(t, url)
-	for _, args := range [][]string{{"dead", "b", "--json"}, {"show", "c", "--json"}} {
+	for _, args := range [][]string{{"dead", "b", "--json"}, {"outbox", "z", "--json"}, {"show", "c", "--json"}} {
 		r := call(t, []string{"REDIS_URL=" + url}, args...).want(t, exitOK)
 		hostile.CheckJSON(t, fmt.Sprintf("%q", args), r.out)
 	}

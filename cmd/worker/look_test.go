@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/sessionview"
 	"turnstile/pkg/session"
 )
 
@@ -119,6 +120,7 @@ func TestLook(t *testing.T) {
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
 		"title":     "", "title_by": "", "queue": map[string]any{}, "dropped": 0.,
+		"reply_to": "", "outbox": map[string]any{"owed": 0., "stored": 0., "undelivered": 0.},
 		"transcript": []any{
 			map[string]any{"role": "user", "text": "tool=search first\nline \x1b[31m<&>"},
 			map[string]any{"role": "tool", "tool": map[string]any{"name": "search", "call_id": "echo-1", "input": map[string]any{}, "output": "ok"}},
@@ -255,24 +257,24 @@ func TestResumeInWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
 	before, after := at.Add(-time.Second), at.Add(time.Second)
-	marked := shownResume{Pending: true, Reason: "crash", MarkedAt: &at}
+	marked := sessionview.Resume{Pending: true, Reason: "crash", MarkedAt: &at}
 	for want, c := range map[string]struct {
-		shownResume
+		sessionview.Resume
 		turn *time.Time
 	}{
 		"-": {},
-		"the next turn resumes (crash), interrupted 2 times in a row": {shownResume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
-		"this turn resumes (crash), interrupted 2 times in a row":     {shownResume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
+		"the next turn resumes (crash), interrupted 2 times in a row": {sessionview.Resume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
+		"this turn resumes (crash), interrupted 2 times in a row":     {sessionview.Resume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
 		"the next turn resumes (crash at 2026-11-21 05:00:00)":        {marked, nil},
 		"this turn resumes (crash at 2026-11-21 05:00:00)":            {marked, &after},
-		"suspended: the next message begins a new transcript":         {shownResume{Suspended: true}, nil},
+		"suspended: the next message begins a new transcript":         {sessionview.Resume{Suspended: true}, nil},
 	} {
-		if got := c.text(c.turn); got != want {
+		if got := resumeText(c.Resume, c.turn); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	// A drain marks the turn that runs: the next one resumes it.
-	if got := marked.text(&before); got != "the next turn resumes (crash at 2026-11-21 05:00:00)" {
+	if got := resumeText(marked, &before); got != "the next turn resumes (crash at 2026-11-21 05:00:00)" {
 		t.Errorf("a turn that is marked: %q", got)
 	}
 }

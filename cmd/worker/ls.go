@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 )
 
@@ -44,24 +45,6 @@ func (p *program) lsCommand() *cobra.Command {
 	return c
 }
 
-// known is one session in the list.
-type known struct {
-	Session   string      `json:"session"`
-	SessionID string      `json:"session_id"`
-	Phase     string      `json:"phase"`
-	State     admin.State `json:"state"`
-	Paused    bool        `json:"paused"`
-	Suspended bool        `json:"suspended"`
-	Worker    string      `json:"worker"`
-	Turn      string      `json:"turn"`
-	Since     *time.Time  `json:"since"` // null: no turn runs
-	Pending   int         `json:"pending"`
-	Scheduled int         `json:"scheduled"`
-	Archived  int         `json:"archived"`
-	Title     string      `json:"title"`
-	ActiveAt  *time.Time  `json:"active_at"` // null: unknown
-}
-
 // tablePage is how many rows share one layout.
 const tablePage = 500
 
@@ -76,7 +59,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				return err
 			}
 			if n++; asJSON {
-				err = p.printJSON(knownOf(s))
+				err = p.printJSON(sessionview.ListedOf(s))
 			} else {
 				if s.State == admin.StateWaiting && !asked {
 					asked, idle = true, client.NoWorker(ctx)
@@ -105,18 +88,6 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 		return p.say("No session is known.")
 	}
 	return t.end()
-}
-
-func knownOf(s admin.SessionState) known {
-	k := known{
-		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,
-		Title: s.Title,
-	}
-	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
-		k.ActiveAt = &at
-	}
-	return k
 }
 
 // lastActive is the time since a session was used, by this machine's clock.

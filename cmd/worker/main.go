@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/service"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -64,6 +65,7 @@ type program struct {
 
 // report prints why a command failed, one problem a line, and returns the exit code.
 func (p *program) report(err error, command string) int {
+	var undelivered *admin.UndeliveredError
 	switch {
 	case err == nil:
 		return exitOK
@@ -86,6 +88,9 @@ func (p *program) report(err error, command string) int {
 		return exitInterrupted
 	case errors.Is(err, session.ErrBusy):
 		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
+		return exitRefused
+	case errors.As(err, &undelivered):
+		p.complain("refused: " + err.Error() + "; wait until they are, or add --undelivered. Nothing was deleted")
 		return exitRefused
 	default:
 		p.complain(strings.Join(strings.Fields(err.Error()), " "))

@@ -5,9 +5,7 @@ import (
 	"context"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,8 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
+	programs "turnstile/test/program"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"
 )
@@ -26,12 +26,8 @@ import (
 func TestMain(m *testing.M) {
 	exec.Init()
 	syscall.Umask(0o022) // only its owner may write to t.TempDir
-	goleak.VerifyTestMain(m, redistest.Dialing(), goleak.Cleanup(func(code int) {
-		if built.dir != "" {
-			_ = os.RemoveAll(built.dir)
-		}
-		os.Exit(code)
-	}))
+	expect.AtOnce(4)
+	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
 // waits bounds how long anything may take.
@@ -172,34 +168,9 @@ func untilEvent(t *testing.T, c *actors.Client, key, id, kind string) (seen sess
 	return seen
 }
 
-// built is the built program.
-var built struct {
-	sync.Once
-	dir, path string
-	out       []byte
-	err       error
-}
-
-func build() {
-	if built.dir, built.err = os.MkdirTemp("", "worker-"); built.err != nil {
-		return
-	}
-	built.path = filepath.Join(built.dir, "worker")
-	built.out, built.err = osexec.Command("go", "build", "-o", built.path, ".").CombinedOutput()
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	built.Do(build)
-	if built.err != nil {
-		t.Fatalf("%v\n%s", built.err, built.out)
-	}
-	return built.path
-}
-
 func newCommand(t *testing.T, environ []string, args ...string) *osexec.Cmd {
 	t.Helper()
-	cmd := osexec.Command(binary(t), args...)
+	cmd := osexec.Command(programs.Build(t, "turnstile/cmd/worker"), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
 	return cmd
 }

@@ -29,9 +29,9 @@ var other = map[string]string{
 	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
 	"TURNSTILE_RESUME_FRESHNESS": "24s", "TURNSTILE_MESSAGE_TEXT_BYTES": "350000", "TURNSTILE_MESSAGE_META_BYTES": "36000",
-	"TURNSTILE_MESSAGE_ATTACHMENTS": "37", "TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40",
-	"TURNSTILE_TRANSCRIPT_BYTES": "4100000",
-	"TURNSTILE_MODEL":            "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
+	"TURNSTILE_MESSAGE_ATTACHMENTS": "37", "TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40", "TURNSTILE_OUTBOX_CAP": "42", "TURNSTILE_DESTINATION_CAP": "43",
+	"TURNSTILE_TRANSCRIPT_BYTES": "4100000", "TURNSTILE_IDEMPOTENCY_TTL": "41h",
+	"TURNSTILE_MODEL": "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
 	"TURNSTILE_SYSTEM_PROMPT": "be brief", "TURNSTILE_MAX_TOKENS": "30", "TURNSTILE_TEMPERATURE": "0.5", "TURNSTILE_CONTEXT_TOKENS": "3100",
 	"TURNSTILE_TOOL_ROUNDS": "32", "TURNSTILE_TOOL_TIMEOUT": "33s", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
@@ -41,6 +41,7 @@ var other = map[string]string{
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
+	"TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {
@@ -87,7 +88,7 @@ func TestOptions(t *testing.T) {
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
 	want := engine.Options{
 		Queue: protocol.Config{
-			SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
+			Agent: "echo", SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
 			Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000}, LineCap: 390, TranscriptBytes: 4_100_000,
 			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: protocol.CrashSuspend,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -85,7 +86,7 @@ const (
 func listedOf(s admin.SessionState) listed {
 	return listed{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
+		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: sessionview.StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
 		running: s.Since,
 	}
 }
@@ -129,13 +130,4 @@ func stateText(state admin.State, paused, suspended, idle bool) string {
 		text += ", suspended"
 	}
 	return text
-}
-
-// startOf is when the session's turn began, or nil.
-func startOf(s session.Info) *time.Time {
-	if s.Phase == session.PhaseIdle {
-		return nil
-	}
-	at := s.StartedAt.UTC()
-	return &at
 }

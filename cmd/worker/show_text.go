@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/sessionview"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
 )
@@ -28,7 +29,7 @@ func (s shown) print(w io.Writer) error {
 	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle))
 	if s.Phase != session.PhaseIdle {
 		row("worker", "%s", s.Worker)
-		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.running.Round(100*time.Millisecond))
+		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.Running.Round(100*time.Millisecond))
 	}
 	if q := s.Question; q != nil {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
@@ -41,7 +42,13 @@ func (s shown) print(w io.Writer) error {
 	if s.Dropped > 0 {
 		row("dropped", "%s from the full line; the next turn gets a note", count(s.Dropped, "message", "messages"))
 	}
-	row("resume", "%s", s.Resume.text(s.Since))
+	if s.ReplyTo != "" {
+		row("reply to", "%s", s.ReplyTo)
+	}
+	if o := s.Outbox; o != (sessionview.Outbox{}) {
+		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Stored, "delivery", "deliveries"), o.Undelivered, s.Session)
+	}
+	row("resume", "%s", resumeText(s.Resume, s.Since))
 	if len(s.Followups) > 0 {
 		fmt.Fprintf(&b, "\nfollow-ups (%d)\n", len(s.Followups))
 		for _, f := range s.Followups {
@@ -75,7 +82,7 @@ func (s shown) printDead(b *strings.Builder) {
 		if why != "" && why != string(d.Status) {
 			why = ": " + firstLine(why)
 		}
-		fmt.Fprintf(b, "  %s, %s ago, %s%s\n", printable.Line(d.ID), age(d.age), printable.Line(string(d.Status)), why)
+		fmt.Fprintf(b, "  %s, %s ago, %s%s\n", printable.Line(d.ID), age(d.Age), printable.Line(string(d.Status)), why)
 	}
 	if more := s.Archived - len(s.Dead); more > 0 {
 		fmt.Fprintf(b, "  and %d more: worker dead %s\n", more, printable.Line(s.Session))
@@ -91,7 +98,7 @@ func (s shown) printTurn(b *strings.Builder) {
 	for _, m := range s.TurnMessages {
 		fmt.Fprintf(b, "  %s: %s\n", printable.Line(m.ID), continued(m.Text, 4))
 	}
-	if done := story(s.TurnMessages[0].ID, s.events); done != "" {
+	if done := story(s.TurnMessages[0].ID, s.Events); done != "" {
 		fmt.Fprintf(b, "  so far\n    %s\n", continued(done, 4))
 	}
 }
@@ -107,9 +114,9 @@ func story(message string, events []session.Event) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// text is the record as text. turn is when the running turn began, or nil: a mark that is older
+// resumeText is the record as text. turn is when the running turn began, or nil: a mark that is older
 // than the turn is the one that the turn resumes from.
-func (r shownResume) text(turn *time.Time) string {
+func resumeText(r sessionview.Resume, turn *time.Time) string {
 	var parts []string
 	if r.Pending {
 		part := "the next turn resumes ("

@@ -50,7 +50,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("--help lacks %s", s.Name)
 		}
 	}
-	for _, args := range [][]string{{"--help"}, {"ps", "--help"}, {"show", "--help"}, {"dead", "--help"}, {"dead", "drop", "--help"}, {"forget", "--help"}, {"dashboard", "--help"}, {"health", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"ps", "--help"}, {"show", "--help"}, {"dead", "--help"}, {"dead", "drop", "--help"}, {"outbox", "--help"}, {"outbox", "drop", "--help"}, {"forget", "--help"}, {"dashboard", "--help"}, {"health", "--help"}} {
 		r := call(t, nil, args...).want(t, exitOK)
 		for line := range strings.Lines(r.out) {
 			if len(line) > 100 {
@@ -75,7 +75,7 @@ func TestFlags(t *testing.T) {
 	var args []string
 	for _, s := range config.WorkerSettings() {
 		if s.Name != "REDIS_URL" {
-			args = append(args, "--"+flagName(s.Name)+"="+other[s.Name])
+			args = append(args, "--"+config.FlagName(s.Name)+"="+other[s.Name])
 		}
 	}
 	args = append(args, "--redis", "gopher://x", "--dashboard-write", "--concurrency", "0")

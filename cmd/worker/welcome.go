@@ -51,8 +51,9 @@ func (d *devMode) welcome(s config.Worker, server *httpd.Server) string {
 		_, port, _ := net.SplitHostPort(server.Addr())
 		notes := d.takenNote(d.any && port != httpPort, httpPort)
 		if d.token != "" {
-			notes = append(notes, d.style.Faint("It asks for the password in that address, since the agent's programs reach it too."))
+			notes = append(notes, d.style.Faint("Both ask for the password in that address, since the agent's programs reach them too."))
 		}
+		row("board", "http://"+server.Addr()+"/board/")
 		row("dashboard", asynqmonURL(server, d.token), notes...)
 	}
 

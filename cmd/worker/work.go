@@ -47,7 +47,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return err
 	}
 	running, err := service.Start(end.Requested, service.Config{
-		Settings: s, Agent: a, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(),
+		Settings: s, Agent: a, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
 	})
 	if err != nil {
 		return end.Unless(err)

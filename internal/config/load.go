@@ -13,6 +13,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/session"
 )
 
@@ -50,6 +51,14 @@ func LoadSender(environ []string, o Options) (Sender, error) {
 	_, problems := load(&s, environ, o)
 	problems.judgeSender(s)
 	return s, problems.err()
+}
+
+// LoadGateway does the same for the gateway's settings.
+func LoadGateway(environ []string, o Options) (Gateway, error) {
+	var g Gateway
+	_, problems := load(&g, environ, o)
+	problems.judgeGateway(g)
+	return g, problems.err()
 }
 
 // load fills into, a pointer to a struct of settings. It returns the variables that were set,
@@ -151,18 +160,19 @@ var usualNames = map[string]string{
 	"TURNSTILE_OPENAI_API_KEY":  "OPENAI_API_KEY",
 }
 
-// foreign are variables with our prefix that are not settings: workers set them for agents, and
-// an agent may run enqueue.
+// foreign are variables with our prefix that are not settings: workers set them for agents, which
+// may run enqueue, and the examples read some, in the same shell as the programs.
 var foreign = []string{
 	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
 	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_GUARDIAN",
+	"TURNSTILE_TOKEN", "TURNSTILE_URL", "TURNSTILE_GATEWAY_URL",
 }
 
 // addUnknown adds a problem for each variable with our prefix that no program reads: it is
 // probably a misspelt setting. Every program knows the settings of all programs.
 func (p *problems) addUnknown() {
 	known := map[string]bool{}
-	for _, s := range slices.Concat(WorkerSettings(), SenderSettings()) {
+	for _, s := range slices.Concat(WorkerSettings(), SenderSettings(), GatewaySettings()) {
 		known[s.Name] = true
 		if s.File {
 			known[fileName(s.Name)] = true
@@ -175,6 +185,9 @@ func (p *problems) addUnknown() {
 		hint := "unset it"
 		if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
 			hint = "did you mean " + near + "?"
+		}
+		if name != printable.Line(name) {
+			name = strconv.Quote(name)
 		}
 		p.list = append(p.list, fmt.Errorf("%w %s is unknown: %s", ErrInvalid, name, hint))
 	}

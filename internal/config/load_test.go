@@ -55,7 +55,7 @@ func TestWorkerDefaults(t *testing.T) {
 		FollowupDrop: session.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
-		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000, TranscriptBytes: 64 << 20,
+		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000, OutboxCap: 1000, DestinationCap: 1_000_000, TranscriptBytes: 64 << 20, IdempotencyTTL: day,
 		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, EventsBytes: 8388608, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
 	}
@@ -83,9 +83,10 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
 		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
 		"TURNSTILE_MESSAGE_TEXT_BYTES": "1024", "TURNSTILE_MESSAGE_META_BYTES": "1025", "TURNSTILE_MESSAGE_ATTACHMENTS": "1", "TURNSTILE_MESSAGE_BYTES": "1026",
-		"TURNSTILE_LINE_CAP": "6", "TURNSTILE_MESSAGES_CAP": "7", "TURNSTILE_TRANSCRIPT_BYTES": "1048576",
+		"TURNSTILE_LINE_CAP": "6", "TURNSTILE_MESSAGES_CAP": "7", "TURNSTILE_OUTBOX_CAP": "8", "TURNSTILE_DESTINATION_CAP": "12", "TURNSTILE_IDEMPOTENCY_TTL": "2h", "TURNSTILE_TRANSCRIPT_BYTES": "1048576",
 		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
-		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
+		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_DELIVER": "true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE": "/d",
+		"TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
 	}
 	want := Worker{
 		RedisURL: "redis-cluster://a,b", Concurrency: 3,
@@ -100,9 +101,9 @@ func TestWorkerEverythingSet(t *testing.T) {
 		FollowupDrop: session.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
-		MessageTextBytes: 1024, MessageMetaBytes: 1025, MessageAttachments: 1, MessageBytes: 1026, LineCap: 6, MessagesCap: 7, TranscriptBytes: 1 << 20,
+		MessageTextBytes: 1024, MessageMetaBytes: 1025, MessageAttachments: 1, MessageBytes: 1026, LineCap: 6, MessagesCap: 7, OutboxCap: 8, DestinationCap: 12, TranscriptBytes: 1 << 20, IdempotencyTTL: 2 * time.Hour,
 		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, ListIdle: true, HTTPAddr: ":8080", HTTPToken: "secret",
-		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
+		DashboardWrite: true, Deliver: true, DestinationsFile: "/d", LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -232,6 +233,11 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_MESSAGE_BYTES": "1048575"}, "at least TURNSTILE_MESSAGE_TEXT_BYTES (1048576)"},
 		{vars{"TURNSTILE_LINE_CAP": "99"}, "at least TURNSTILE_FOLLOWUP_CAP (100)"},
 		{vars{"TURNSTILE_MESSAGES_CAP": "-1"}, "use 0 or more"},
+		{vars{"TURNSTILE_OUTBOX_CAP": "0"}, "at least 1"},
+		{vars{"TURNSTILE_DESTINATION_CAP": "-1"}, "0 or more"},
+		{vars{"TURNSTILE_IDEMPOTENCY_TTL": "59s"}, "1m0s"},
+		{vars{"TURNSTILE_IDEMPOTENCY_TTL": "-1h"}, "1m0s"},
+		{vars{"TURNSTILE_IDEMPOTENCY_TTL": "400d"}, "8784h"},
 		{vars{"TURNSTILE_TRANSCRIPT_BYTES": "1048575"}, "at least 1048576"},
 		{vars{"TURNSTILE_EVENTS_CAP": "9"}, "at least 10"},
 		{vars{"TURNSTILE_EVENTS_BYTES": "65535"}, "at least 65536"},
@@ -240,6 +246,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_HTTP_ADDR": ":8080"}, "set TURNSTILE_HTTP_TOKEN"},
 		{vars{"TURNSTILE_HTTP_TOKEN": "hunter2 x"}, "printable ASCII"},
 		{vars{"TURNSTILE_DASHBOARD_WRITE": "maybe"}, "neither true nor false"},
+		{vars{"TURNSTILE_DELIVER": "true"}, `TURNSTILE_DELIVER="true" needs TURNSTILE_GATEWAY_DESTINATIONS_FILE`},
 		{vars{"TURNSTILE_LOG_LEVEL": "loud"}, "use debug, info, warn or error"},
 		{vars{"TURNSTILE_LOG_FORMAT": "xml"}, "use text or json"},
 		{vars{"TURNSTILE_CONCURENCY": "3"}, "TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?"},
@@ -257,6 +264,18 @@ func TestWorkerRefuses(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v: a secret is in %q", c.vars, err)
 		}
+	}
+}
+
+// The examples and the docs use these in the shell in which a worker or a gateway may start.
+func TestVariablesOfClients(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"TURNSTILE_TOKEN": "t", "TURNSTILE_URL": "http://127.0.0.1:8081", "TURNSTILE_GATEWAY_URL": "http://127.0.0.1:8081"}
+	_, worker := LoadWorker(with(vars), Options{})
+	_, gateway := LoadGateway(with(vars), Options{})
+	_, sender := LoadSender(with(vars), Options{})
+	if worker != nil || gateway != nil || sender != nil {
+		t.Error(worker, gateway, sender)
 	}
 }
 
@@ -281,12 +300,13 @@ func TestSender(t *testing.T) {
 	want := Sender{
 		RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON,
 		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000,
+		OutboxCap: 1000, DestinationCap: 1_000_000, IdempotencyTTL: day,
 	}
 	if err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}
-	_, err = LoadSender([]string{"REDIS_URL=x", "TURNSTILE_RETENTION=x", "TURNSTILE_RETENTON=1h"}, Options{})
-	if got := lines(t, err); len(got) != 3 {
+	_, err = LoadSender([]string{"REDIS_URL=x", "TURNSTILE_RETENTION=x", "TURNSTILE_RETENTON=1h", "TURNSTILE_OUTBOX_CAP=0", "TURNSTILE_IDEMPOTENCY_TTL=1s"}, Options{})
+	if got := lines(t, err); len(got) != 5 {
 		t.Errorf("%q", got)
 	}
 }

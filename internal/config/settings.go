@@ -23,6 +23,9 @@ func WorkerSettings() []Setting { return settingsOf(reflect.TypeFor[Worker]()) }
 // SenderSettings describes the sender's settings.
 func SenderSettings() []Setting { return settingsOf(reflect.TypeFor[Sender]()) }
 
+// GatewaySettings describes the gateway's settings.
+func GatewaySettings() []Setting { return settingsOf(reflect.TypeFor[Gateway]()) }
+
 func settingsOf(t reflect.Type) []Setting {
 	var list []Setting
 	for field := range t.Fields() {

@@ -10,31 +10,33 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/settings.md")
 
-const (
-	page       = "../../docs/settings.md"
-	tableBegin = "<!-- settings: made by go test ./internal/config -update -->\n"
-	tableEnd   = "<!-- end of settings -->\n"
-)
+const page = "../../docs/settings.md"
 
+// Each program's settings are a table of the page.
 func TestPageHasTheSettings(t *testing.T) {
-	text, err := os.ReadFile(page)
+	t.Parallel()
+	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(text), tableBegin)
-	table, after, ok2 := strings.Cut(rest, tableEnd)
-	if !ok || !ok2 {
-		t.Fatalf("docs/settings.md has no lines %q and %q around its table", tableBegin, tableEnd)
+	text := string(data)
+	for name, settings := range map[string][]Setting{"settings": WorkerSettings(), "gateway settings": GatewaySettings()} {
+		begin, end := "<!-- "+name+": made by go test ./internal/config -update -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, ok := strings.Cut(text, begin)
+		table, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("docs/settings.md has no lines %q and %q around a table", begin, end)
+		}
+		want := "\n" + Markdown(settings) + "\n"
+		if table != want && !*update {
+			t.Errorf("the %s in docs/settings.md are out of date: run go test ./internal/config -update", name)
+		}
+		text = before + begin + want + end + after
 	}
-	want := "\n" + Markdown(WorkerSettings()) + "\n"
-	if table == want {
-		return
-	}
-	if !*update {
-		t.Fatal("docs/settings.md is out of date: run go test ./internal/config -update")
-	}
-	if err := os.WriteFile(page, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
-		t.Fatal(err)
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

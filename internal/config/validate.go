@@ -89,10 +89,19 @@ func (p *problems) judgeRetention(d time.Duration) {
 	}
 }
 
+// judgeIdempotency bounds for how long ids are kept: shorter than a sender's retries they are of no
+// use, and each takes memory.
+func (p *problems) judgeIdempotency(d time.Duration) {
+	within(p, "TURNSTILE_IDEMPOTENCY_TTL", d, time.Minute, 366*24*time.Hour)
+}
+
 func (p *problems) judgeSender(s Sender) {
 	p.judgeRedisURL(s.RedisURL)
 	p.judgeRetention(s.Retention)
 	p.judgeMessages(s.Limits(), s.LineCap, s.MessagesCap)
+	atLeast(p, "TURNSTILE_OUTBOX_CAP", s.OutboxCap, 1)
+	atLeast(p, "TURNSTILE_DESTINATION_CAP", s.DestinationCap, 0)
+	p.judgeIdempotency(s.IdempotencyTTL)
 }
 
 // judgeMessages bounds messages so that the largest fits into a turn, and many times into one
@@ -116,6 +125,13 @@ func (p *problems) judgeWorker(w Worker, o Options) {
 	p.judgeTimes(w)
 	p.judgeLimits(w)
 	p.judgeHTTP(w)
+	p.judgeDeliver(w.Deliver, w.DestinationsFile)
+}
+
+func (p *problems) judgeDeliver(deliver bool, destinationsFile string) {
+	if deliver && destinationsFile == "" {
+		p.add("TURNSTILE_DELIVER", "needs TURNSTILE_GATEWAY_DESTINATIONS_FILE: set the file with the destinations")
+	}
 }
 
 func (p *problems) judgeAgent(w Worker, o Options) {
@@ -169,7 +185,7 @@ func (p *problems) judgeTimes(w Worker) {
 	atLeast(p, "TURNSTILE_DRAIN_TIMEOUT", w.DrainTimeout, 0)
 	atLeast(p, "TURNSTILE_INTERRUPT_GRACE", w.InterruptGrace, 0)
 	atLeast(p, "TURNSTILE_STOP_TIMEOUT", w.StopTimeout, 0)
-	if need := w.DrainTimeout + w.InterruptGrace + stopMargin; w.StopTimeout > 0 && need > w.StopTimeout &&
+	if need := w.DrainTimeout + w.InterruptGrace + stopMargin; w.StopTimeout > 0 && (need > w.StopTimeout || need < w.DrainTimeout) &&
 		p.ok("TURNSTILE_STOP_TIMEOUT", "TURNSTILE_DRAIN_TIMEOUT", "TURNSTILE_INTERRUPT_GRACE") {
 		p.add("TURNSTILE_STOP_TIMEOUT", "is too short: TURNSTILE_DRAIN_TIMEOUT (%v) + TURNSTILE_INTERRUPT_GRACE (%v) + %v need %v; raise it and the supervisor's own, or lower those",
 			w.DrainTimeout, w.InterruptGrace, stopMargin, need)
@@ -197,6 +213,9 @@ func (p *problems) judgeLimits(w Worker) {
 	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, session.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
 	p.judgeMessages(w.Limits(), w.LineCap, w.MessagesCap)
+	atLeast(p, "TURNSTILE_OUTBOX_CAP", w.OutboxCap, 1)
+	atLeast(p, "TURNSTILE_DESTINATION_CAP", w.DestinationCap, 0)
+	p.judgeIdempotency(w.IdempotencyTTL)
 	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {
 		p.add("TURNSTILE_LINE_CAP", "is too small: it must be at least TURNSTILE_FOLLOWUP_CAP (%d)", w.FollowupCap)
 	}

@@ -54,18 +54,22 @@ type Worker struct {
 
 	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. Then it becomes a dead letter."`
 	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. Each further one waits twice as long, with jitter."`
-	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time. 0: not at all, and enqueue --wait on a duplicate finds nothing."`
+	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. 0: not at all, and enqueue --wait on a duplicate finds nothing."`
 	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does when its session is busy, if neither the message nor its session has a mode."`
 	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"The number of messages that may wait in one session while a turn runs."`
 	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
 	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
 	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
 	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
 	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
 	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
 	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+
+	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
 
 	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted. The end of a tool is stored at once."`
 	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
@@ -90,6 +94,9 @@ type Worker struct {
 	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: they ask for none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
+	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
+	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. A worker reads it at its start, a gateway also on SIGHUP. A gateway with it refuses a reply_to that is not in it."`
+
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 
@@ -102,14 +109,18 @@ type Worker struct {
 // set beside them.
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
-	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time."`
+	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
 	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
 	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
 	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
 	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
 	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+
+	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`

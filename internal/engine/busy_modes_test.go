@@ -167,8 +167,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
-			one := r.process("one", j)
+			one := r.process("one", job{TTL: 2 * time.Second, Checkpoint: time.Millisecond})
 			r.say("m1", "tool=look sleep=1h hello")
 			expect.Soon(t, "a checkpoint, and the turn's start to be published", func() bool {
 				return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 && len(r.started("m1")) == 1
@@ -176,7 +175,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 			one.stop()
 			expect.Equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			one.kill()
-			r.process("two", j)
+			r.process("two", heir)
 			r.ends("m1", session.StatusInterrupted)
 			r.ends("m2", session.StatusDone)
 			expect.List(t, "turns", r.starts(r.key), "m1", "m2")

@@ -21,7 +21,7 @@ import (
 func TestB64_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := r.process("one", job{TTL: time.Second, Checkpoint: 50 * time.Millisecond})
+	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: 50 * time.Millisecond})
 	r.say("m0", "hi")
 	first := r.ends("m0", session.StatusDone)
 	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
@@ -41,7 +41,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	half := p.Entries[2].Text
 
 	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
+	r.worker(s, sentinelTTL(heir.TTL))
 	a := s.next(t, "m1")
 	expect.Equal(t, "session id", a.SessionID, first.SessionID)
 	expect.Equal(t, "redelivered", a.Redelivered, true)
@@ -106,7 +106,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	r.awaitPartial("echo: ")
 	one.stop() // its next checkpoint is due, because its agent always writes
 	s := newStage()
-	r.worker(s, sentinelTTL(ttl))
+	r.worker(s, sentinelTTL(heir.TTL))
 	a := s.next(t, "m1")
 	a.text("mine")
 	expect.Soon(t, "the events", func() bool { return strings.Contains(r.story(r.key), "mine") })

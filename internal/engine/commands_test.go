@@ -188,15 +188,14 @@ func (r *rig) wholeTurns() {
 func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
-	one := r.process("one", j)
+	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: time.Millisecond})
 	r.say("m0", "before")
 	r.ends("m0", session.StatusDone)
 	r.say("m1", "linger")
 	expect.Soon(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 	one.kill()
 	r.command("/history", "echo: before")
-	r.process("two", j)
+	r.process("two", heir)
 	r.ends("m1", session.StatusDone)
 	expect.List(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
 		"user linger", "tool look (interrupted)", "assistant echo: linger")

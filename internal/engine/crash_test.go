@@ -36,7 +36,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			r.say("m2", "behind")
 			expect.Soon(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			one.kill()
-			r.process("two", job{TTL: ttl})
+			r.process("two", heir)
 			killed := time.Now() // there is no other worker yet that could recover the session
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
@@ -55,7 +55,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 func TestDeadlyMessageIsArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: time.Second}) }
+	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: 5 * time.Second}) }
 	p := start(0)
 	r.say("m0", "hello")
 	old := r.ends("m0", session.StatusDone).SessionID
@@ -123,7 +123,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			r.say("m2", "behind")
 			expect.Soon(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			one.stop()
-			r.process("two", job{TTL: ttl})
+			r.process("two", heir)
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
 			expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
@@ -157,8 +157,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			j := job{TTL: time.Second, Drain: 100 * time.Millisecond}
-			one := r.process("one", j)
+			one := r.process("one", job{TTL: 3 * time.Second, Drain: 100 * time.Millisecond})
 			r.say("m0", "linger")
 			expect.Soon(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
 			r.awaitPartial("look")
@@ -172,7 +171,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			}
 			end(one)
 			expect.Equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
-			r.process("two", j)
+			r.process("two", heir)
 			for i := range 11 {
 				r.ends(fmt.Sprint("m", i), session.StatusDone)
 			}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,11 +10,12 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/exec"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// atOnce is how many tests run in parallel, unless -parallel is given: they mostly wait.
-const atOnce = "12"
+// atOnce is how many tests run in parallel: they mostly wait.
+const atOnce = 12
 
 // The test binary is also the agents' guardian, and the worker processes that are killed.
 func TestMain(m *testing.M) {
@@ -24,14 +24,7 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(childVariable); job != "" {
 		runChild(job)
 	}
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
-			panic(err)
-		}
-	}
+	expect.AtOnce(atOnce)
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(redistest.Dialing()); err != nil {

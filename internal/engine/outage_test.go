@@ -90,7 +90,7 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			server := redistest.StartServer(t)
 			r := rigOn(t, server.URL(), server.Client())
 			s := newStage()
-			const ttl = time.Second
+			const ttl = 3 * time.Second
 			w := r.worker(s, sentinelTTL(ttl))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
@@ -202,14 +202,15 @@ func TestRenewalsFail(t *testing.T) {
 	var f renewalFaults
 	f.strike()
 	s := newStage()
-	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(1500*time.Millisecond))
+	const ttl = 9 * time.Second
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(ttl))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	f.failing.Store(true)
 	expect.Soon(t, "two failures", func() bool { return f.failed.Load() >= 2 })
 	f.failing.Store(false)
 	token := r.token()
-	expect.Soon(t, "a renewal", func() bool { return r.info().Left > 1200*time.Millisecond })
+	expect.Soon(t, "a renewal", func() bool { return r.info().Left > ttl*8/10 })
 	expect.Equal(t, "sentinel", r.token(), token)
 	if a.ctx.Err() != nil {
 		t.Fatalf("the turn ended: %v", context.Cause(a.ctx))

@@ -48,6 +48,10 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// heir is the job of a worker that takes over from one that dies or stops. It keeps its own lease on
+// a slow machine; that of the other one must end.
+var heir = job{TTL: time.Minute}
+
 // process starts a worker process and waits until it takes work.
 func (r *rig) process(name string, j job) *process {
 	r.Helper()

@@ -47,16 +47,16 @@ type recorder struct {
 	due    time.Time   // when the next one is due; zero: none is
 	timer  *time.Timer // sends the next one
 
-	sending sync.Mutex // one batch at a time, in order
+	sending oneAtATime // one batch at a time, in order
 }
 
 // newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
 // has emitted nothing.
 func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
-	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery)}
+	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
 	r.entries.turn = turn
 	r.state.claim, r.state.log = claim, c.log
-	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c}
+	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
 	r.timer = time.AfterFunc(emitEvery, r.flush)
 	return r
 }
@@ -151,8 +151,8 @@ func isText(e session.Event) bool {
 // rest, because the claim may be at its next turn by then.
 func (r *recorder) flush() {
 	defer r.contain("its events")
-	r.sending.Lock()
-	defer r.sending.Unlock()
+	r.sending.lock()
+	defer r.sending.unlock()
 	r.mu.Lock()
 	if r.over {
 		r.mu.Unlock()
@@ -192,8 +192,8 @@ func (r *recorder) silence() {
 func (r *recorder) stop() {
 	r.silence()
 	r.checkpoints.stop()
-	r.sending.Lock() // waits for a batch in flight
-	defer r.sending.Unlock()
+	r.sending.lock() // waits for a batch in flight
+	defer r.sending.unlock()
 	r.mu.Lock()
 	rest, title := r.unsent, r.title
 	r.unsent, r.title = nil, ""

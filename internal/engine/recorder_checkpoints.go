@@ -38,7 +38,7 @@ type checkpoints struct {
 	ended bool
 	under sync.WaitGroup // checkpoints that are scheduled or being stored
 
-	storing sync.Mutex // one at a time, so that an older one is never stored last
+	storing oneAtATime // one at a time, so that an older one is never stored last
 }
 
 // after schedules a checkpoint for an activity.
@@ -86,8 +86,8 @@ func (c *checkpoints) scheduleAt(at time.Time) {
 func (c *checkpoints) run() {
 	defer c.under.Done()
 	defer c.contain("its checkpoint")
-	c.storing.Lock()
-	defer c.storing.Unlock()
+	c.storing.lock()
+	defer c.storing.unlock()
 	c.mu.Lock()
 	c.timer, c.last = nil, time.Now()
 	c.mu.Unlock()

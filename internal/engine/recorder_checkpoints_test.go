@@ -39,6 +39,7 @@ func TestCheckpointsAfterTools(t *testing.T) {
 				began := time.Now()
 				var taken []time.Duration
 				k := checkpoints{
+					storing:  newOneAtATime(),
 					interval: 15 * time.Second, began: began, store: func() { taken = append(taken, time.Since(began)) },
 					containment: containment{slog.New(slog.DiscardHandler), func(cause error) { t.Errorf("failed: %v", cause) }},
 				}
@@ -68,6 +69,7 @@ func TestCheckpointBeforeTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := 0
 		k := checkpoints{
+			storing:  newOneAtATime(),
 			interval: time.Hour, began: time.Now(), store: func() { taken++ },
 			containment: containment{slog.New(slog.DiscardHandler), context.CancelCauseFunc(func(error) {})},
 		}

@@ -11,10 +11,11 @@ import (
 // entries are what a turn has added to its transcript so far. The recorder's lock guards them.
 type entries struct {
 	turn   *protocol.ClaimedTurn
-	before []session.Entry // of an earlier run of the turn
-	made   []session.Entry // of the assistant, tools and steered messages
-	words  strings.Builder // the end of the last entry's text, not added to it yet
-	usage  *session.Usage  // nil: the agent has not reported it
+	before []session.Entry  // of an earlier run of the turn
+	made   []session.Entry  // of the assistant, tools and steered messages
+	open   map[string][]int // places in made of the tools that have not ended, by call id
+	words  strings.Builder  // the end of the last entry's text, not added to it yet
+	usage  *session.Usage   // nil: the agent has not reported it
 }
 
 // inherit takes over the entries that an earlier run of the turn had made when it was interrupted.
@@ -52,14 +53,18 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			Role: session.RoleTool, Turn: s.turn.ID, At: at,
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
 		})
+		if s.open == nil {
+			s.open = map[string][]int{}
+		}
+		s.open[e.CallID] = append(s.open[e.CallID], len(s.made)-1)
 	case agent.EventToolEnd:
-		for i := last; i >= 0; i-- {
-			if tool := s.made[i].Tool; tool != nil && tool.CallID == e.CallID && tool.Output == nil && tool.Error == "" {
-				// A checkpoint may be reading the old value.
-				ended := *tool
-				ended.Output, ended.Error = e.Output, e.Error
-				s.made[i].Tool = &ended
-				break
+		if open := s.open[e.CallID]; len(open) > 0 {
+			i := open[len(open)-1]
+			ended := *s.made[i].Tool // a checkpoint may be reading the old value
+			ended.Output, ended.Error = e.Output, e.Error
+			s.made[i].Tool = &ended
+			if ended.Output != nil || ended.Error != "" {
+				s.open[e.CallID] = open[:len(open)-1]
 			}
 		}
 		return toolEnded

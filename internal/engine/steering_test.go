@@ -237,15 +237,14 @@ func TestSteerWhileStarting(t *testing.T) {
 func TestSteeredTurnIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
-	one := r.process("one", j)
+	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: time.Millisecond})
 	r.say("m1", "linger")
 	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == string(agent.EventToolEnd) })
 	r.say("m2", "behind")
 	r.say("m3", "to the left", session.ModeSteer)
 	r.awaitEvent("the steer", func(e session.Event) bool { return e.Type == session.EventSteered })
 	one.kill()
-	r.process("two", j)
+	r.process("two", heir)
 	for _, id := range []string{"m1", "m2", "m3"} {
 		r.ends(id, session.StatusDone)
 	}

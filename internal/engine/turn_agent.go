@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -19,6 +20,7 @@ func (t *turnRun) prepare() (in agent.Turn, err error) {
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
+		in.TraceParent = cmp.Or(in.TraceParent, m.Message.TraceParent)
 	}
 	if t.steering != nil {
 		in.Steers = t.steering.offers

@@ -6,6 +6,8 @@
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
+// A gateway's API, which guards itself, has the other paths.
+//
 // /healthz and /readyz need no secret, so that any probe can read them. They show a status, and
 // the error only to callers on this machine.
 //
@@ -49,6 +51,9 @@ type Config struct {
 	// Addr is HOST:PORT. Port 0 takes a free one.
 	Addr string
 
+	// Setting is the variable that has Addr, for errors. Defaults to TURNSTILE_HTTP_ADDR.
+	Setting string
+
 	// Token protects /asynqmon and /metrics. It is given as a bearer token or as the password of
 	// any user. Empty: none is needed, which only loopback allows.
 	Token string
@@ -60,8 +65,11 @@ type Config struct {
 	// Write lets asynqmon change what it shows.
 	Write bool
 
-	// Redis is where asynqmon reads; see redisconn.ConnOpt.
+	// Redis is where asynqmon reads; see redisconn.ConnOpt. nil: asynqmon is not served.
 	Redis asynq.RedisConnOpt
+
+	// API serves all paths that this package does not have. Optional.
+	API http.Handler
 
 	// Ping checks that Redis can be reached, for /readyz.
 	Ping func(context.Context) error
@@ -83,7 +91,7 @@ type Config struct {
 type Server struct {
 	config    Config
 	loopback  bool
-	dashboard *asynqmon.HTTPHandler
+	dashboard *asynqmon.HTTPHandler // nil: not served
 	http      *http.Server
 
 	mu      sync.Mutex
@@ -99,20 +107,22 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP address %q: %w", c.Addr, err)
 	}
-	if !loopback && c.Token == "" {
+	if !loopback && c.Token == "" && (c.Redis != nil || c.Metrics != nil) {
 		return nil, fmt.Errorf("HTTP address %q: %w: set TURNSTILE_HTTP_TOKEN, or listen on 127.0.0.1", c.Addr, ErrNeedsToken)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	s := &Server{config: c, loopback: loopback, served: make(chan struct{})}
-	s.dashboard = asynqmon.New(asynqmon.Options{
-		RootPath:         dashboardRoot,
-		RedisConnOpt:     c.Redis,
-		PayloadFormatter: asynqmon.PayloadFormatterFunc(show),
-		ResultFormatter:  asynqmon.ResultFormatterFunc(show),
-		ReadOnly:         !c.Write,
-	})
+	if c.Redis != nil {
+		s.dashboard = asynqmon.New(asynqmon.Options{
+			RootPath:         dashboardRoot,
+			RedisConnOpt:     c.Redis,
+			PayloadFormatter: asynqmon.PayloadFormatterFunc(show),
+			ResultFormatter:  asynqmon.ResultFormatterFunc(show),
+			ReadOnly:         !c.Write,
+		})
+	}
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -134,10 +144,15 @@ func (s *Server) routes() http.Handler {
 	if s.config.Metrics != nil {
 		mux.Handle("GET /metrics", s.recovering(s.guarded(s.config.Metrics)))
 	}
-	dashboard := s.recovering(s.guarded(s.closed(s.dashboard)))
-	mux.Handle(dashboardRoot, dashboard)
-	mux.Handle(dashboardRoot+"/", dashboard)
-	mux.Handle("GET /{$}", http.RedirectHandler(dashboardRoot, http.StatusFound))
+	if s.dashboard != nil {
+		dashboard := s.recovering(s.guarded(s.closed(s.dashboard)))
+		mux.Handle(dashboardRoot, dashboard)
+		mux.Handle(dashboardRoot+"/", dashboard)
+		mux.Handle("GET /{$}", http.RedirectHandler(dashboardRoot, http.StatusFound))
+	}
+	if s.config.API != nil {
+		mux.Handle("/", s.config.API)
+	}
 	return mux
 }
 
@@ -187,5 +202,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.started {
 		<-s.served
 	}
-	return errors.Join(err, s.dashboard.Close())
+	if s.dashboard != nil {
+		err = errors.Join(err, s.dashboard.Close())
+	}
+	return err
 }

@@ -95,7 +95,8 @@ func TestForget(t *testing.T) {
 	expect.Equal(t, "old and empty", forget(), 1)
 	b.Redis.Del(b.Ctx, rediskey.AllQueues)
 	left := b.Redis.Keys(b.Ctx, "turnstile:*").Val()
-	expect.List(t, "what is left", left)
+	expect.List(t, "what is left", left, b.Keys.Idem("a"))
+	expect.List(t, "what stays", forever(b))
 
 	last := time.Now().UnixMilli()
 	b.Say("c")

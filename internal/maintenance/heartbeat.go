@@ -25,8 +25,9 @@ const (
 	serverStart       = 8
 	serverActive      = 9
 
-	// serverWorker is a field of ours with the worker's name. asynq ignores it.
+	// Fields of ours: the worker's name, and the name of its agent. asynq ignores them.
 	serverWorker = 1000
+	serverAgent  = 1001
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -56,12 +57,13 @@ const (
 // The heartbeat is asynq's: it is written every 5 s, lasts 10 s, and is deleted by the server's
 // Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{m.rdb, m.cfg.Worker, slots, most, running}
+	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, slots, most, running}
 }
 
 type serverRedis struct {
 	redis.UniversalClient
 	worker  string
+	agent   string
 	slots   int
 	most    time.Duration
 	running func() []*protocol.Claim
@@ -118,7 +120,11 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	}
 	server = appendNumber(server, serverConcurrency, int64(r.slots))
 	server = appendNumber(server, serverActive, int64(turns))
-	return identity, appendText(server, serverWorker, r.worker), true
+	server = appendText(server, serverWorker, r.worker)
+	if r.agent != "" {
+		server = appendText(server, serverAgent, r.agent)
+	}
+	return identity, server, true
 }
 
 // workerInfo returns a WorkerInfo for a running turn, with the task id of its first message and

@@ -21,6 +21,7 @@ type Heartbeat struct {
 	Turns    int // running turns
 	Draining bool
 	Started  time.Time // by the worker's clock
+	Agent    string    // "" if the worker does not say it
 }
 
 // CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
@@ -100,6 +101,8 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Turns = int(int32(number))
 		case serverWorker:
 			w.Name = string(text)
+		case serverAgent:
+			w.Agent = string(text)
 		}
 	}
 	return w, !w.Started.IsZero()

@@ -130,7 +130,24 @@ func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 			return 0, bad, err
 		}
 	}
+	// A session that is used meanwhile is missing in the order of keys until it is used again, or swept.
+	for _, index := range []string{rediskey.Names, rediskey.Attention} {
+		if len(gone) == 0 {
+			break
+		}
+		if err := m.rdb.ZRem(ctx, index, anyOf(gone)...).Err(); err != nil {
+			return 0, bad, err
+		}
+	}
 	return len(gone), bad, protocol.RemoveUnchanged(ctx, m.rdb, rediskey.Sessions, gone, scores)
+}
+
+func anyOf(names []string) []any {
+	list := make([]any, len(names))
+	for i, name := range names {
+		list[i] = name
+	}
+	return list
 }
 
 func (m *Maintenance) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {

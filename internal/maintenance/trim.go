@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
 
@@ -16,7 +17,7 @@ const trimTime = 2 * time.Second
 
 // Trim archives messages that wait beyond Config.LineMost; producers other than Turnstile's
 // senders may have stored them. It also counts the messages that wait in all sessions, for
-// senders with a MessagesCap. It returns how many it archived. One worker does this at a time;
+// senders with a MessagesCap, and what all sessions owe each destination. It returns how many it archived. One worker does this at a time;
 // the calls of the others return 0.
 //
 // It stops without an error when ctx ends.
@@ -34,11 +35,20 @@ func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return 0, err
 	}
 	var waiting int64
+	owing := protocol.Owings{}
 	var failed error // errors of single sessions, which do not stop the others
 	err = m.EverySession(ctx, func(sessions []string) error {
-		sessions, err := m.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
-		if err != nil || len(sessions) == 0 {
+		owed, err := m.WithTasks(ctx, sessions, rediskey.Session.Owed, rediskey.Session.Outbox)
+		if err != nil {
 			return err
+		}
+		failed = errors.Join(failed, owing.Count(ctx, m.rdb, owed))
+		sessions, err = m.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
+		if err != nil {
+			return err
+		}
+		if len(sessions) == 0 {
+			return goOn()
 		}
 		n, over, err := m.waiting(ctx, sessions)
 		if err != nil {
@@ -51,7 +61,7 @@ func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return goOn()
 	})
 	if err == nil {
-		err = m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
+		err = errors.Join(m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err(), owing.Store(ctx, m.rdb))
 	}
 	return archived, errors.Join(err, failed)
 }

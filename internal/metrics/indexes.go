@@ -15,8 +15,9 @@ const readTimeout = time.Second
 // indexes reads the sessions' indexes for each scrape. If Redis does not respond,
 // turnstile_redis_up is 0 and the other series are absent: old numbers would look current.
 type indexes struct {
-	read                 func(context.Context) (admin.Backlog, error)
-	up, sessions, oldest *prometheus.Desc
+	read                       func(context.Context) (admin.Backlog, error)
+	up, sessions, oldest, late *prometheus.Desc
+	owed, owedOldest           *prometheus.Desc
 }
 
 func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
@@ -24,10 +25,16 @@ func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
 		read: read,
 		up:   prometheus.NewDesc("turnstile_redis_up", "1: Redis has responded to this scrape within a second.", nil, nil),
 		sessions: prometheus.NewDesc("turnstile_sessions",
-			"Sessions in an index, the same for all workers of one Redis: ready wait for a free slot, due for their time, owned are run, were a moment ago or are to be recovered.",
+			"Sessions in an index, the same for all workers of one Redis: ready wait for a free slot, due for their time, owned are run, were a moment ago or are to be recovered, outbox have deliveries.",
 			[]string{"index"}, nil),
 		oldest: prometheus.NewDesc("turnstile_ready_oldest_age_seconds",
 			"How long the first session in ready has waited for a free slot, 0 if none does; the same for all workers of one Redis.", nil, nil),
+		late: prometheus.NewDesc("turnstile_outbox_late_seconds",
+			"How long the first session in outbox has waited for a deliverer to look at it, 0 if none does; the same for all workers of one Redis.", nil, nil),
+		owed: prometheus.NewDesc("turnstile_destination_owed",
+			"Outcomes that all sessions owe a destination, with deliveries that wait, as last counted; the same for all workers of one Redis.", []string{"destination"}, nil),
+		owedOldest: prometheus.NewDesc("turnstile_destination_oldest_age_seconds",
+			"How long the oldest delivery to a destination has waited, as last counted, 0 if none waits; the same for all workers of one Redis.", []string{"destination"}, nil),
 	}
 }
 
@@ -36,6 +43,9 @@ func (x *indexes) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.up
 	ch <- x.sessions
 	ch <- x.oldest
+	ch <- x.late
+	ch <- x.owed
+	ch <- x.owedOldest
 }
 
 // Collect implements prometheus.Collector.
@@ -48,8 +58,13 @@ func (x *indexes) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(x.up, prometheus.GaugeValue, 1)
-	for index, n := range map[string]int64{"ready": b.Ready, "due": b.Due, "owned": b.Owned} {
+	for index, n := range map[string]int64{"ready": b.Ready, "due": b.Due, "owned": b.Owned, "outbox": b.Outbox} {
 		ch <- prometheus.MustNewConstMetric(x.sessions, prometheus.GaugeValue, float64(n), index)
 	}
 	ch <- prometheus.MustNewConstMetric(x.oldest, prometheus.GaugeValue, b.Oldest.Seconds())
+	ch <- prometheus.MustNewConstMetric(x.late, prometheus.GaugeValue, b.Late.Seconds())
+	for name, d := range b.Destinations {
+		ch <- prometheus.MustNewConstMetric(x.owed, prometheus.GaugeValue, float64(d.Count), name)
+		ch <- prometheus.MustNewConstMetric(x.owedOldest, prometheus.GaugeValue, d.Oldest.Seconds(), name)
+	}
 }

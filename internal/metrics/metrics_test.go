@@ -22,6 +22,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
@@ -176,7 +177,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
 		"turnstile_redis_up": 1, "turnstile_sessions{ready}": 0, "turnstile_sessions{due}": 0, "turnstile_sessions{owned}": 0,
-		"turnstile_ready_oldest_age_seconds": 0,
+		"turnstile_ready_oldest_age_seconds": 0, "turnstile_sessions{outbox}": 0, "turnstile_outbox_late_seconds": 0,
 	})
 
 	for i := range 3 {
@@ -247,6 +248,31 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
 }
 
+// Without a deliverer, the sweep enters the sessions with deliveries, and nobody looks at them.
+func TestSessionsWithDeliveriesWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.SweepInterval = 100 * time.Millisecond })
+	r.submit("a", session.Message{ID: "m", Text: "hello"}, turnstile.ReplyTo(session.Route{To: "bot"}))
+	r.submit("b", session.Message{ID: "m", Text: "hello"})
+	r.ends("a", "m")
+	r.ends("b", "m")
+	expect.Soon(r, "the session to wait", func() bool { return r.scrape().values()["turnstile_outbox_late_seconds"] > 0.05 })
+	r.scrape().has(t, map[string]float64{"turnstile_sessions{outbox}": 1})
+}
+
+// scrapeWith scrapes until the counts of destinations are those that count stores: the worker may count
+// at the same time.
+func (r *rig) scrapeWith(count func()) (all page) {
+	r.Helper()
+	expect.Soon(r, "the counts of a destination", func() bool {
+		count()
+		all = r.scrape()
+		values := all.values()
+		return values["turnstile_destination_owed{bot}"] == 3 && values["turnstile_destination_oldest_age_seconds{bot}"] >= 3600
+	})
+	return all
+}
+
 // A lost lease is counted, and its turn counts as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
@@ -278,7 +304,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 			t.Errorf("%s: the scrape took %s", name, took)
 		}
 		p.has(t, map[string]float64{"turnstile_redis_up": 0, "turnstile_turn_slots": 3, "turnstile_turns_ended_total{done}": 1})
-		for _, f := range []string{"turnstile_sessions", "turnstile_ready_oldest_age_seconds"} {
+		for _, f := range []string{"turnstile_sessions", "turnstile_ready_oldest_age_seconds", "turnstile_outbox_late_seconds"} {
 			if p[f] != nil {
 				t.Errorf("%s: %s is there, with %v", name, f, p[f])
 			}
@@ -310,7 +336,10 @@ func TestDocsNameTheMetrics(t *testing.T) {
 	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
 	there := map[string]string{}
 	others := map[string]bool{}
-	for name, f := range r.scrape() {
+	rdb := redistest.New(t)
+	for name, f := range r.scrapeWith(func() {
+		expect.OK(t, protocol.Owings{"bot": {Count: 3, Oldest: time.Now().Add(-time.Hour).UnixMilli()}}.Store(t.Context(), rdb))
+	}) {
 		if !strings.HasPrefix(name, "turnstile_") {
 			prefix, _, _ := strings.Cut(name, "_")
 			others[prefix] = true

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
@@ -28,6 +29,9 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	c.questions++
 	c.mu.Unlock()
 	r, err := c.ask(ctx, data)
+	if err == nil {
+		_ = NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
+	}
 	return int(r.int("number")), err
 }
 
@@ -52,13 +56,14 @@ func readQuestion(text string) (q session.Question) {
 
 // OpenQuestion returns the open question of the turn with that fencing token, from the fields of
 // its run record; nil if there is none.
-func OpenQuestion(fence, question, decided string) *session.Question {
+func OpenQuestion(sessionKey, fence, question, decided string) *session.Question {
 	of, rest, _ := strings.Cut(question, " ")
 	number, text, _ := strings.Cut(rest, " ")
 	if of == "" || of != fence || strings.HasPrefix(decided, of+" "+number+" ") {
 		return nil
 	}
 	q := readQuestion(text)
+	q.Turn = rediskey.IDPrefix(sessionKey) + fence
 	q.Number, _ = strconv.Atoi(number)
 	return &q
 }

@@ -265,7 +265,7 @@ func (f *filler) clean() {
 	f.seen, f.touched = map[string]bool{}, nil
 	f.mu.Unlock()
 	names = append(names, protocol.KeysOf(actors.Key, "")...)
-	names = append(names, f.k.State(), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.AllQueues)
+	names = append(names, f.k.State(), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Names, rediskey.Attention, rediskey.AllQueues)
 	expect.OK(f.t, f.rdb.Unlink(ctx, names...).Err())
 	again := map[string][]int{}
 	for _, name := range touched {

@@ -45,7 +45,7 @@ func wideSituations() []wide {
 			b.Say("now")
 			b.Start()
 			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
-			move := notifyMove(b, "new", "")
+			move := acceptMove(b, "new", "")
 			f.line(kind, n)
 			return move
 		}
@@ -57,25 +57,25 @@ func wideSituations() []wide {
 		}
 	}
 	return []wide{
-		{"notify/drops the oldest of a long line", lines, dropping("old", lineTask)},
-		{"notify/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
-		{"notify/summarizes a long line", lines, dropping("summarize", lineTask)},
-		{"notify/refuses behind a long line", lines, dropping("new", lineTask)},
-		{"notify/summarizes with a long note", lines, withNote(func(b *actors.Bench) func() error {
+		{"accept/drops the oldest of a long line", lines, dropping("old", lineTask)},
+		{"accept/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
+		{"accept/summarizes a long line", lines, dropping("summarize", lineTask)},
+		{"accept/refuses behind a long line", lines, dropping("new", lineTask)},
+		{"accept/summarizes with a long note", lines, withNote(func(b *actors.Bench) func() error {
 			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
 			b.Say("now")
 			b.Start()
 			b.Say("old")
-			return notifyMove(b, "new", "")
+			return acceptMove(b, "new", "")
 		})},
-		{"notify/again, of the oldest", lines, func(b *actors.Bench, f *filler, n int) func() error {
+		{"accept/again, of the oldest", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("now")
 			b.Start()
 			b.Say("old")
 			f.line(lineTask, n)
-			return func() error { return notify(b, "old", "") }
+			return func() error { return accept(b, "old", "") }
 		}},
-		{"notify/refuses and has refused many", lines, func(b *actors.Bench, f *filler, n int) func() error {
+		{"accept/refuses and has refused many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("now")
 			b.Start()
 			b.Say("next")
@@ -83,7 +83,7 @@ func wideSituations() []wide {
 				b.Redis.HSet(b.Ctx, b.Keys.Followups(), fmt.Sprint("refused", i), `{"refused":"busy","nonce":"n","cap":1}`)
 			}
 			f.line(lineTask, n)
-			return notifyMove(b, "new", session.ModeReject)
+			return acceptMove(b, "new", session.ModeReject)
 		}},
 		{"claim/with a long note", lines, withNote(func(b *actors.Bench) func() error { b.Say("now"); return claimMove(b) })},
 		{"claim/with a long note, full path", lines, withNote(func(b *actors.Bench) func() error { b.SayDelayed("now"); return claimMove(b) })},
@@ -165,7 +165,7 @@ func wideSituations() []wide {
 			b.Die()
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", true).Err()
+				return protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", true, "keep", false).Err()
 			}
 		})},
 
@@ -252,6 +252,8 @@ func wideSituations() []wide {
 		}},
 		{"events_page/of a long stream", lines, reading(0)},
 		{"events_page/of large events", size{100, 200}, reading(100 << 10)},
+		{"events_after/of a long stream", lines, readingAfter(0)},
+		{"events_after/of large events", size{100, 200}, readingAfter(100 << 10)},
 		{"index_due/many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
 			f.seen[rediskey.Timer("reap")] = true

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 // and must not do more than twice the work.
 func TestScriptsAreBounded(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	f := newFiller(t)
 	t.Run("counted as Redis counts", f.countsAsRedis)
 	seen := map[string]bool{}
@@ -59,7 +61,7 @@ func boundSituations() []wide {
 			return move
 		}})
 	}
-	return append(append(all, wideSituations()...), resumeSituations()...)
+	return slices.Concat(all, wideSituations(), resumeSituations(), outboxWide())
 }
 
 // measure runs a situation with n of what it is about.
@@ -85,7 +87,7 @@ func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 func (f *filler) countsAsRedis(t *testing.T) {
 	for _, s := range wideSituations() {
 		switch s.script() {
-		case "notify", "look": // they send nothing but their script
+		case "accept", "look": // they send nothing but their script
 		default:
 			continue
 		}

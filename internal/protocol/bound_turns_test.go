@@ -65,7 +65,7 @@ func erasing(fill func(f *filler, n int)) func(*actors.Bench, *filler, int) func
 		return func() error { // not Erase, which would search all of the filling's keys
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			for range 2 { // the first look may come before everything is there
-				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true).Err(); err != nil {
+				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true, "keep", false).Err(); err != nil {
 					return err
 				}
 			}
@@ -83,7 +83,7 @@ func undoing(kind string) func(*actors.Bench, *filler, int) func() error {
 		f.past(kind, n) // all of the turn "old"
 		return func() error {
 			return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, id), []string{b.Keys.Call("undo-old")}, "turn", "old", "id", "", "msg", "", "sid", id,
-				"entries", n, "length", n, "written", b.Info().Entries).Err()
+				"entries", n, "length", n, "written", b.Info().Entries, "messages", []string{}).Err()
 		}
 	}
 }
@@ -104,6 +104,18 @@ func reading(bytes int) func(*actors.Bench, *filler, int) func() error {
 		}
 		return func() error {
 			return protocol.Do(b.Ctx, b.Redis, "events_page", protocol.KeysOf(actors.Key, ""), nil, "after", "0", "room", 2<<20).Err()
+		}
+	}
+}
+
+// readingAfter reads a page of such a stream behind its first event.
+func readingAfter(bytes int) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		reading(bytes)(b, f, n)
+		first, err := b.Redis.XRangeN(b.Ctx, b.Keys.Events(), "-", "+", 1).Result()
+		expect.OK(b, err)
+		return func() error {
+			return protocol.Do(b.Ctx, b.Redis, "events_after", protocol.KeysOf(actors.Key, ""), nil, "after", first[0].ID, "seen", 1, "room", 2<<20).Err()
 		}
 	}
 }

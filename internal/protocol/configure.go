@@ -18,6 +18,12 @@ func Configure(ctx context.Context, rdb script.Client, sessionKey string, s sess
 			return fmt.Errorf("encode settings: %w", err)
 		}
 	}
-	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("settings", text))
+	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("setting", "queue", "value", text))
+	return err
+}
+
+// SetReplyTo stores the destination of a session's outcomes; "" removes it. lua/configure.lua.
+func SetReplyTo(ctx context.Context, rdb script.Client, sessionKey, destination string) error {
+	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("setting", "reply_to", "value", destination))
 	return err
 }

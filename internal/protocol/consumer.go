@@ -23,6 +23,9 @@ type Config struct {
 	// SentinelTTL is the lease: how long a sentinel lives without renewal. Defaults to 15 s.
 	SentinelTTL time.Duration
 
+	// Agent is the name of the agent, which the heartbeat shows.
+	Agent string
+
 	// Immediate claims turns in the phase running: the agent has no start of its own.
 	Immediate bool
 
@@ -138,6 +141,9 @@ func (c Config) withDefaults() Config {
 // DefaultLineCap is the default of LineCap, for senders and workers.
 const DefaultLineCap = 10_000
 
+// DefaultIdempotencyTTL is the default of Accept.IdempotencyTTL.
+const DefaultIdempotencyTTL = 24 * time.Hour
+
 func setDefault[T comparable](v *T, def T) {
 	var zero T
 	if *v == zero {
@@ -151,10 +157,11 @@ const inFlight = 3
 
 // Consumer claims sessions for one worker. It is safe for concurrent use.
 type Consumer struct {
-	Walker // with the Redis of all moves
-	cfg    Config
-	moves  *script.Batcher // of all claims
-	events []any           // limits of the event stream, as scripts take them
+	Walker  // with the Redis of all moves
+	cfg     Config
+	moves   *script.Batcher // of all claims
+	readers *readers
+	events  []any // limits of the event stream, as scripts take them
 
 	claimShared, finishShared []any // the same arguments of all calls of the fast paths
 
@@ -169,7 +176,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("make a consumer: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight)}
+	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: newReaders()}
 	if cfg.SkippedQueue != nil {
 		consumer.skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}

@@ -298,6 +298,7 @@ func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	deleteQueue(b, b.Inspector())
+	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Idem("a")).Err()) // a day later
 	expect.Equal(t, "again", b.Say("a").Status, turnstile.Queued)
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "a")

@@ -3,8 +3,10 @@ package protocol
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
+	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -12,7 +14,8 @@ import (
 // Decide is the user's decision about a question of the running turn. lua/decide.lua.
 type Decide struct {
 	Session  string
-	Question int // its number; 0: the open one
+	Question int    // its number; 0: the open one
+	Turn     string // the id of the question's turn; "": whichever
 	Decision session.Decision
 	Call     string // names this call, so that the script recognizes a repetition
 
@@ -27,10 +30,21 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	if d.Question != 0 {
 		which = strconv.Itoa(d.Question)
 	}
+	prefix := rediskey.IDPrefix(d.Session)
+	if d.Turn != "" {
+		fence, ours := strings.CutPrefix(d.Turn, prefix)
+		if !ours {
+			fence = "0" // no turn's
+		}
+		which = fence + " " + which
+	}
 	r, err := decideMove.run(ctx, rdb, decideMove.keys(Keys(d.Session, "", time.Now())), decideMove.args(
+		"task", rediskey.For(d.Session).TaskPrefix(), "prefix", rediskey.IDPrefix(d.Session),
 		"number", which, "decision", string(d.Decision), "name", d.Call, "settle", d.Fresh.Milliseconds(),
 	))
 	q = readQuestion(r.text("question"))
-	q.Number = int(r.int("number"))
+	if q.Number = int(r.int("number")); q.Number != 0 {
+		q.Turn = prefix + r.text("fence")
+	}
 	return r.status(), q, err
 }

@@ -29,6 +29,9 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 		}
 	}
 	_, err := c.move(ctx, emitMove, true, "number", seq, "batch", batch)
+	if err == nil {
+		c.consumer.readers.wrote(c.session)
+	}
 	return err
 }
 

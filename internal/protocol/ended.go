@@ -38,21 +38,22 @@ func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 
 // DecodeEvents reads one entry of a session's stream. The field e has an event, and the field s the
 // start of its turn if it was not sent before. (In the field n, workers of the version before have
-// the start of the next turn.) It skips what is not an event. Only the last event has the entry's
-// id, so that a reader which continues behind that id has seen all of them.
+// the start of the next turn.) It skips what is not an event.
 func DecodeEvents(m redis.XMessage) []session.Event {
 	ms, _, _ := strings.Cut(m.ID, "-")
 	var events []session.Event
+	index := 0
 	for _, field := range []string{"s", "e", "n"} {
-		text, _ := m.Values[field].(string)
+		text, ok := m.Values[field].(string)
+		if !ok {
+			continue
+		}
 		var e session.Event
 		if json.Unmarshal([]byte(text), &e) == nil {
-			e.At = time.UnixMilli(Number(ms))
+			e.At, e.ID = time.UnixMilli(Number(ms)), eventID(m.ID, index)
 			events = append(events, e)
 		}
-	}
-	if n := len(events); n > 0 {
-		events[n-1].ID = m.ID
+		index++
 	}
 	return events
 }

@@ -16,13 +16,18 @@ type Erase struct {
 	Batch   int      // the most messages of a batch
 	Others  []string // further keys to delete, not among Keys
 	Last    bool     // the session has no other key left
+	Keep    bool     // erase nothing while an outcome is owed or not delivered
 }
 
+// Owing is what an Erase with Keep found.
+type Owing struct{ Owed, Stored int }
+
 // Do returns gone, held (the session has an owner), changed (a turn has run since the keys were
-// listed) or batch (call it again).
-func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, err error) {
+// listed), owed (see Keep) or batch (call it again).
+func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, found Owing, err error) {
+	k := rediskey.For(e.Session)
 	r, err := eraseMove.run(ctx, rdb, eraseMove.keys(Keys(e.Session, "", time.Now()), e.Others...), eraseMove.args(
-		"task", rediskey.For(e.Session).TaskPrefix(), "fence", e.Fence, "size", e.Batch, "last", e.Last,
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(e.Session), "idem", k.Idem(""), "fence", e.Fence, "size", e.Batch, "last", e.Last, "keep", e.Keep,
 	))
-	return r.status(), err
+	return r.status(), Owing{int(r.int("promised")), int(r.int("stored"))}, err
 }

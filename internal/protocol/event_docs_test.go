@@ -90,7 +90,8 @@ func TestEventSchema(t *testing.T) {
 	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
 	types := sorted(session.EventQueued, session.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
 		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), session.EventSteered,
-		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded)
+		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded,
+		session.EventGap, session.EventReset)
 	expect.List(t, "types", sorted(s.Properties["type"].Enum...), types...)
 	expect.List(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
 		string(session.StatusInterrupted), string(session.StatusExpired), string(session.StatusStopped), string(session.StatusDropped))...)

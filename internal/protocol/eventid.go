@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -9,27 +10,50 @@ import (
 	"turnstile/pkg/session"
 )
 
-// EventID is the id of an entry in a session's stream: Redis' clock in ms, and a number within that
-// millisecond.
-type EventID struct{ ms, seq uint64 }
+// EventID is an event's place in its session's stream: the id of the entry, which is Redis' clock
+// in ms and a number within that millisecond, and the event's index among those of the entry. The
+// zero value is before every event.
+type EventID struct {
+	ms, seq uint64
+	index   int // wholeEntry: behind all events of the entry
+}
 
-var eventIDPattern = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
+// wholeEntry is the index in an id that names no event of an entry.
+const wholeEntry = math.MaxInt
 
-// ParseEventID reads an id such as 1795227266293-0. The error wraps session.ErrInvalid.
+var eventIDPattern = regexp.MustCompile(`^([0-9]{1,20}-[0-9]{1,20})(?:\.([0-9]))?$`)
+
+// ParseEventID reads an id such as 1795227266293-0.1. Without the index it is the place behind the
+// whole entry. The error wraps session.ErrInvalid.
 func ParseEventID(text string) (id EventID, err error) {
-	if eventIDPattern.MatchString(text) {
-		ms, seq, _ := strings.Cut(text, "-")
+	if parts := eventIDPattern.FindStringSubmatch(text); parts != nil {
+		ms, seq, _ := strings.Cut(parts[1], "-")
 		if id.ms, err = strconv.ParseUint(ms, 10, 64); err == nil {
 			id.seq, err = strconv.ParseUint(seq, 10, 64)
+		}
+		if id.index = wholeEntry; parts[2] != "" {
+			id.index = int(parts[2][0] - '0')
 		}
 		if err == nil {
 			return id, nil
 		}
 	}
-	return EventID{}, fmt.Errorf("%w event id %q: it is two numbers, as 1795227266293-0", session.ErrInvalid, text)
+	return EventID{}, fmt.Errorf("%w event id %.100q: it has the form 1795227266293-0.0", session.ErrInvalid, text)
 }
+
+// eventID returns the id of the event with that index in an entry.
+func eventID(entry string, index int) string { return entry + "." + strconv.Itoa(index) }
 
 // After reports whether id is behind other in the stream.
 func (id EventID) After(other EventID) bool {
-	return id.ms > other.ms || id.ms == other.ms && id.seq > other.seq
+	switch {
+	case id.ms != other.ms:
+		return id.ms > other.ms
+	case id.seq != other.seq:
+		return id.seq > other.seq
+	}
+	return id.index > other.index
 }
+
+// Entry returns the id of the stream's entry: 0-0 for the place before every event.
+func (id EventID) Entry() string { return fmt.Sprintf("%d-%d", id.ms, id.seq) }

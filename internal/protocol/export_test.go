@@ -2,8 +2,6 @@ package protocol
 
 import (
 	"context"
-	"reflect"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +29,8 @@ func Do(ctx context.Context, rdb redis.Scripter, name string, keys, own []string
 			pairs = append(pairs, arg.Name, rediskey.For(sessionKey).TaskPrefix())
 		case "prefix":
 			pairs = append(pairs, arg.Name, rediskey.IDPrefix(sessionKey))
+		case "idem":
+			pairs = append(pairs, arg.Name, rediskey.For(sessionKey).Idem(""))
 		}
 	}
 	return Scripts[name].Run(ctx, rdb, m.keys(keys, own...), m.args(pairs...)...)
@@ -64,12 +64,13 @@ func LoseReply(c *Consumer, session string) {
 // Bounds returns the limits that the end of a turn applies to its transcript.
 func Bounds(c *Consumer, before int64, entries []string) string { return c.bounds(before, entries) }
 
-// SetEnqueuesPerClient sets after how many messages a client gets another asynq.Client.
-func SetEnqueuesPerClient(e *Enqueuer, n int) { e.most = n }
-
-// QueuesKnown is how many queues a client's asynq.Client remembers.
-func QueuesKnown(e *Enqueuer) (n int) {
-	names := reflect.ValueOf(e.client).Elem().FieldByName("broker").Elem().Elem().FieldByName("queuesPublished")
-	(*sync.Map)(names.Addr().UnsafePointer()).Range(func(any, any) bool { n++; return true })
-	return n
+// EncodeTask encodes a task as a sender does.
+func EncodeTask(sessionKey, id string, payload []byte, nonce string) []byte {
+	return encodeTask(sessionKey, id, payload, nonce, "")
 }
+
+// KeyNames are the names of a script's KEYS.
+func KeyNames(script string) []string { return moves[script].made().Keys }
+
+// Waiting is how many messages wait for others that are on their way.
+func (s *Sender) Waiting() int { return s.gate.Waiting() }

@@ -81,6 +81,7 @@ func (a *fastCalls) count(cmd redis.Cmder) {
 // whatever state the session is in.
 func TestFastPathLeavesTheSame(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	seeds := 8
 	if expect.Proof() {
 		seeds = 32

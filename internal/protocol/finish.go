@@ -47,6 +47,7 @@ func (e End) archives() bool {
 // sentinel with a new fencing token (more is true, and Turn returns the new turn), or ends the
 // claim.
 func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
+	defer c.consumer.readers.wrote(c.session)
 	defer c.ends()() // for both scripts: the first may have released the sentinel, and its reply was lost
 	w, err := c.written(end)
 	if err != nil {
@@ -61,6 +62,9 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	r, err := c.move(ctx, finishMove, false, c.finishRest(end, w)...)
 	if err != nil {
 		return false, err
+	}
+	if end.archives() {
+		_ = NeedAttention(context.WithoutCancel(ctx), c.consumer.rdb, r.int("now"), c.session)
 	}
 	if r.status() == "released" {
 		return false, c.released(ctx, r)

@@ -111,6 +111,7 @@ func TestHistoryWithBrokenEntries(t *testing.T) {
 // Random transcripts are compared with the rule in plain Go.
 func TestHistoryOfRandomTranscripts(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
 	for range 100 {
@@ -179,6 +180,7 @@ func (c *trips) count(cmds ...redis.Cmder) {
 // what the agent gets is read, in replies that a slow network can carry.
 func TestHistoryInPages(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	b := actors.NewBench(t)
 	var short []string
 	for i := range 200 {

@@ -43,10 +43,30 @@ func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 	w := Wakes(now, ClaimGrace, WakeUp{sessionKey, at})
 	return InOrder(ctx, rdb,
 		func(p redis.Pipeliner) {
-			indexEntry{sessionKey, now}.add(ctx, p)
+			list(ctx, p, now, sessionKey)
 			w.Owned(ctx, p)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
+}
+
+// list lists sessions for the sweep, and their queues for asynqmon.
+func list(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
+	queues := make([]any, len(sessions))
+	for i, s := range sessions {
+		queues[i] = rediskey.Queue(s)
+	}
+	p.SAdd(ctx, rediskey.AllQueues, queues...)
+	Know(ctx, p, now, sessions...)
+}
+
+// Know enters sessions into the list of sessions, or sets the time of their last activity there.
+func Know(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
+	known, names := make([]redis.Z, len(sessions)), make([]redis.Z, len(sessions))
+	for i, s := range sessions {
+		known[i], names[i] = redis.Z{Score: float64(now), Member: s}, redis.Z{Member: s}
+	}
+	p.ZAdd(ctx, rediskey.Sessions, known...)
+	p.ZAddNX(ctx, rediskey.Names, names...)
 }
 
 // WakeSet are the entries that wake-ups add to the owned, ready and due indexes.

@@ -298,6 +298,22 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	}
 }
 
+// What an interrupted turn of such a message had done goes with it. Found by make chaos.
+func TestPartialOfAMessageThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	interrupt(b, b.Start(), "crash")
+	for range 2 {
+		b.Renew(b.Claim())
+		b.Die()
+	}
+	expect.Equal(t, "partials before the last claim", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 1)
+	expect.Equal(t, "next message", b.Claim().Turn().Message.ID, "b")
+	expect.Equal(t, "state", b.State("a"), "archived")
+	expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
+}
+
 // Drains do not count as deaths.
 func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,10 @@ var sessionKeys = []struct {
 	{"failed_day", keySource.failedDay},
 	{"stopped", keySource.Stopped},
 	{"state", keySource.State},
+	{"owed", keySource.Owed},
+	{"outbox", keySource.Outbox},
+	{"deliveries", keySource.Deliveries},
+	{"undelivered", keySource.Undelivered},
 }
 
 const transcriptKey = "transcript"

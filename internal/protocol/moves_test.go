@@ -10,16 +10,20 @@ import (
 	"turnstile/test/expect"
 )
 
-// notify sends the second part of Submit.
-func notify(b *actors.Bench, id string, mode session.Mode) error {
-	return notifyWithCap(b, id, mode, 10_000)
+// accept accepts a message.
+func accept(b *actors.Bench, id string, mode session.Mode) error {
+	return acceptWith(b, id, mode, 10_000, 0)
 }
 
-// notifyWithCap is notify with another cap of the line.
-func notifyWithCap(b *actors.Bench, id string, mode session.Mode, lineCap int) error {
-	return protocol.Do(b.Ctx, b.Redis, "notify", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("nonce-" + id)}, "events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
-		"session", actors.Key, "id", b.Task(id), "nonce", "nonce-"+id, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id),
-		"mode", string(mode), "found", false, "line_cap", lineCap).Err()
+// acceptWith is accept with another cap of the line, and a delay.
+func acceptWith(b *actors.Bench, id string, mode session.Mode, lineCap int, delay time.Duration) error {
+	nonce, payload := "nonce-"+id, fmt.Appendf(nil, `{"v":1,"text":%q}`, id)
+	return protocol.Do(b.Ctx, b.Redis, "accept", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Idem(id)},
+		"events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
+		"session", actors.Key, "id", b.Task(id), "msg", protocol.EncodeTask(actors.Key, id, payload, nonce), "delay", delay.Milliseconds(),
+		"nonce", nonce, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), "mode", string(mode), "line_cap", lineCap,
+		"to", "", "fallback", "", "context", "", "outbox_cap", 1000, "full", []string{}, "after", "",
+		"hash", "hash-"+id, "idem_ttl", time.Hour.Milliseconds()).Err()
 }
 
 // trim archives a batch of the messages over the cap.
@@ -50,9 +54,15 @@ func stopInPart(b *actors.Bench) error {
 		"batch_limits", "1 1", "number", 1, "events_cap", 1000, "short", 0, "large_bytes", 0, "deadline", until, "longest", 4<<20).Err()
 }
 
-func notifyMove(b *actors.Bench, id string, mode session.Mode) func() error {
-	b.Enqueue(id)
-	return func() error { return notify(b, id, mode) }
+func cancelMove(b *actors.Bench, id string, running bool) func() error {
+	return func() error {
+		_, _, err := b.Client.Cancel(b.Ctx, actors.Key, id, running)
+		return err
+	}
+}
+
+func acceptMove(b *actors.Bench, id string, mode session.Mode) func() error {
+	return func() error { return accept(b, id, mode) }
 }
 
 // retract removes the last turn from the transcript, and reruns a message if msg is set.
@@ -62,14 +72,17 @@ func retract(b *actors.Bench, task, msg string) func() error {
 	entries, err := b.Client.Transcript(b.Ctx, actors.Key, s.SessionID)
 	expect.OK(b, err)
 	turn, n := "none", 0
+	var messages []string
 	for _, e := range entries {
 		if e.Turn != turn {
-			turn, n = e.Turn, 0
+			turn, n, messages = e.Turn, 0, nil
 		}
-		n++
+		if n++; e.Message != "" {
+			messages = append(messages, b.Task(e.Message))
+		}
 	}
 	return func() error {
 		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.SessionID), []string{b.Keys.Call("undo-" + turn)}, "turn", turn, "id", task, "msg", msg,
-			"sid", s.SessionID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.SessionID)).Val(), "written", s.Entries).Err()
+			"sid", s.SessionID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.SessionID)).Val(), "written", s.Entries, "messages", messages).Err()
 	}
 }

@@ -45,17 +45,21 @@ func EventsPage(ctx context.Context, rdb script.Client, stream, from string, byt
 	if err != nil {
 		return nil, false, err
 	}
-	page := r.behind()
-	events = make([]redis.XMessage, len(page))
-	for i := range events {
-		entry := page.List(i).Named("id", "fields") // as XRANGE returns it
+	return entriesOf(r.behind()), r.is("more"), nil
+}
+
+// entriesOf reads entries of a stream, as XRANGE returns them.
+func entriesOf(page script.Result) []redis.XMessage {
+	entries := make([]redis.XMessage, len(page))
+	for i := range entries {
+		entry := page.List(i).Named("id", "fields")
 		fields := entry.List("fields")
-		events[i] = redis.XMessage{ID: entry.Text("id"), Values: make(map[string]any, len(fields)/2)}
+		entries[i] = redis.XMessage{ID: entry.Text("id"), Values: make(map[string]any, len(fields)/2)}
 		for j := 0; j+1 < len(fields); j += 2 {
-			events[i].Values[fields.Text(j)] = fields[j+1]
+			entries[i].Values[fields.Text(j)] = fields[j+1]
 		}
 	}
-	return events, r.is("more"), nil
+	return entries
 }
 
 // Place is a place in a stream.

@@ -44,6 +44,7 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 		return fmt.Errorf("encode event: %w", err)
 	}
 	defer c.ends()()
+	defer c.consumer.readers.wrote(c.session)
 	r, err := c.move(ctx, requeueMove, false,
 		"wait", wait.Milliseconds(), "attempts", attempts, "why", failure, "event", event, "start", start,
 		"content", partial, "partial_ttl", cfg.TranscriptTTL.Milliseconds(), "reason", e.Reason, "ids", taskIDs(parts))

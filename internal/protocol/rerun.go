@@ -29,7 +29,7 @@ func (r Rerun) Do(ctx context.Context, rdb script.Client) (n int, now int64, err
 		ids[i], arrived[i] = d.ID, d.Arrived
 	}
 	back, err := rerunMove.run(ctx, rdb, rerunMove.keys(Keys(r.Session, "", time.Now()), k.Call(r.Call)), rerunMove.args(
-		"task", k.TaskPrefix(), "statuses", string(session.StatusStopped)+" "+string(session.StatusFailed), "line_cap", r.LineCap,
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(r.Session), "statuses", string(session.StatusStopped)+" "+string(session.StatusFailed), "line_cap", r.LineCap,
 		"ids", ids, "arrived", arrived,
 	))
 	return int(back.int("moved")), back.int("now"), err

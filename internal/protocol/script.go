@@ -9,7 +9,8 @@ import (
 
 // The moves. The header of each file in lua declares KEYS, ARGV and results by name.
 var (
-	notifyMove    = named("notify")
+	acceptFast    = named("accept" + lua.FastSuffix)
+	acceptMove    = named("accept")
 	stopMove      = named("stop")
 	rotateMove    = named("rotate")
 	titleMove     = named("title")
@@ -19,6 +20,7 @@ var (
 	discardMove   = named("discard")
 	eraseMove     = named("erase")
 	decideMove    = named("decide")
+	cancelMove    = named("cancel")
 
 	claimFast  = named("claim" + lua.FastSuffix)
 	claimMove  = named("claim")
@@ -42,9 +44,16 @@ var (
 	purgeMove  = named("purge")
 	forgetMove = named("forget")
 
+	takeMove      = named("take")
+	ackMove       = named("ack")
+	redriveMove   = named("redrive")
+	outboxDueMove = named("outbox_due")
+	owingMove     = named("owing")
+
 	admitMove          = named("admit")
 	transcriptPageMove = named("transcript_page")
 	eventsPageMove     = named("events_page")
+	eventsAfterMove    = named("events_after")
 	indexDueMove       = named("index_due")
 	rescoreMove        = named("rescore")
 	indexOwnedMove     = named("index_owned")

@@ -18,7 +18,7 @@ import (
 // the same request, or a new conversation began.
 func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 	t.Parallel()
-	kept := []string{"notify/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
+	kept := []string{"stop/", "undo/", "undo/to try again", "rerun/"}
 	seen := map[string]bool{}
 	for _, s := range situations() {
 		name := s.script + "/" + s.name

@@ -86,7 +86,7 @@ func timeless(script string, v any) string {
 	switch script {
 	case "trim":
 		blank(a, 0) // how many have left the line: no caller relies on it
-	case "notify":
+	case "accept":
 		blank(a, 0)
 		if a[1] == "idle" {
 			blank(a, 2)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,29 +36,25 @@ type Signal struct {
 const subscribeTimeout = 5 * time.Second
 
 // Signals calls receive for each signal to this worker, until ctx ends. It calls ready once it is
-// subscribed.
+// subscribed. Meanwhile it sends the notices that clients ask for.
 func (c *Consumer) Signals(ctx context.Context, ready func(), receive func(Signal)) error {
-	own := rediskey.Signal(c.cfg.Worker)
-	sub := c.rdb.Subscribe(ctx, own, rediskey.AsynqCancel)
-	defer sub.Close()
-	if _, err := sub.ReceiveTimeout(ctx, subscribeTimeout); err != nil && ctx.Err() != nil {
-		return nil
+	own, watched := rediskey.Signal(c.cfg.Worker), rediskey.Signal(watchSignals)
+	ctx, stop := context.WithCancel(ctx)
+	var publisher sync.WaitGroup
+	publisher.Go(func() { c.readers.publish(ctx, c.rdb) })
+	defer publisher.Wait()
+	defer stop()
+	started := func() {
+		_ = c.rdb.Publish(ctx, rediskey.Signal(workerSignals), c.cfg.Worker).Err() // readers ask again anyway
+		ready()
 	}
-	ready() // on an error too: go-redis subscribes again by itself
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case m, open := <-messages:
-			if !open {
-				return redis.ErrClosed // the caller has closed the client
-			}
-			if s, ok := parseSignal(m, own); ok {
-				receive(s)
-			}
+	return subscribe(ctx, c.rdb, []string{own, rediskey.AsynqCancel, watched}, started, func(m *redis.Message) {
+		if m.Channel == watched {
+			c.readers.add(m.Payload)
+		} else if s, ok := parseSignal(m, own); ok {
+			receive(s)
 		}
-	}
+	})
 }
 
 func parseSignal(m *redis.Message, own string) (Signal, bool) {

@@ -1,7 +1,9 @@
 package protocol_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -23,41 +25,116 @@ type situation struct {
 
 // situations are those of all moves.
 func situations() []situation {
-	return slices.Concat(sessionSituations(), claimSituations(), turnSituations())
+	plain := slices.Concat(sessionSituations(), claimSituations(), turnSituations())
+	return slices.Concat(plain, outboxSituations(), routed(plain))
+}
+
+// routed are the situations of scripts that keep promises, in a session whose messages have a route.
+func routed(plain []situation) (all []situation) {
+	for _, s := range plain {
+		if !slices.Contains(protocol.KeyNames(s.script), "deliveries") {
+			continue
+		}
+		prepare := s.prepare
+		s.name = strings.TrimSpace(s.name + " with a route")
+		s.prepare = func(b *actors.Bench) func() error {
+			expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+			return prepare(b)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// outboxSituations are those of deliverers.
+func outboxSituations() []situation {
+	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+	stored := func(b *actors.Bench) {
+		expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+		b.SayAll("one", "two")
+		b.Drain()
+	}
+	take := func(b *actors.Bench) []protocol.Delivery {
+		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+		expect.OK(b, err)
+		return taken.Deliveries
+	}
+	ack := func(v protocol.Verdict) func(b *actors.Bench) func() error {
+		return func(b *actors.Bench) func() error {
+			stored(b)
+			d := take(b)[0]
+			return func() error {
+				_, _, err := protocol.Ack{Delivery: d, Verdict: v, Wait: time.Minute, Why: "why"}.Do(b.Ctx, b.Redis)
+				return err
+			}
+		}
+	}
+	return []situation{
+		{"take", "", func(b *actors.Bench) func() error {
+			stored(b)
+			return func() error {
+				return protocol.Do(b.Ctx, b.Redis, "take", protocol.KeysOf(actors.Key, ""), nil, "token", "token", "lease", 60_000,
+					"most", 32, "bytes", 4<<20, "known", []string{"hook"}, "ages", []string{"60000"}, "paused", []string{"0"}, "unknown_age", 60_000).Err()
+			}
+		}},
+		{"take", "promises of messages that are gone", func(b *actors.Bench) func() error {
+			expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+			b.SayAll("one", "two")
+			expect.OK(b, b.Inspector().ArchiveTask("session:"+actors.Key, b.Task("one")))
+			expect.OK(b, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("two")))
+			return func() error { _, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute); return err }
+		}},
+		{"take", "what is too old", func(b *actors.Bench) func() error {
+			stored(b)
+			b.Pass(5 * time.Millisecond)
+			return func() error {
+				_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Millisecond}}, time.Minute)
+				return err
+			}
+		}},
+		{"ack", "delivered", ack(protocol.Delivered)},
+		{"ack", "to be tried again", ack(protocol.Again)},
+		{"ack", "given up", ack(protocol.GiveUp)},
+		{"ack", "not tried", ack(protocol.Untried)},
+		{"redrive", "", func(b *actors.Bench) func() error {
+			expect.OK(b, ack(protocol.GiveUp)(b)())
+			return func() error {
+				_, _, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
+				return err
+			}
+		}},
+	}
 }
 
 // sessionSituations are those of senders, operators and jobs, which do not own the session.
 func sessionSituations() []situation {
 	return []situation{
-		{"notify", "idle", func(b *actors.Bench) func() error { return notifyMove(b, "new", "") }},
-		{"notify", "queued", func(b *actors.Bench) func() error {
+		{"accept", "idle", func(b *actors.Bench) func() error { return acceptMove(b, "new", "") }},
+		{"accept", "queued", func(b *actors.Bench) func() error {
 			b.Say("now")
 			b.Start()
-			return notifyMove(b, "new", "")
+			return acceptMove(b, "new", "")
 		}},
-		{"notify", "rejected", func(b *actors.Bench) func() error {
+		{"accept", "rejected", func(b *actors.Bench) func() error {
 			b.Say("now")
 			b.Start()
-			return notifyMove(b, "new", session.ModeReject)
+			return acceptMove(b, "new", session.ModeReject)
 		}},
-		{"notify", "interrupting", func(b *actors.Bench) func() error {
+		{"accept", "interrupting", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			b.Start()
-			return notifyMove(b, "new", session.ModeInterrupt)
+			return acceptMove(b, "new", session.ModeInterrupt)
 		}},
-		{"notify", "scheduled", func(b *actors.Bench) func() error {
-			b.Enqueue("new", asynq.ProcessIn(time.Hour))
-			return func() error { return notify(b, "new", "") }
+		{"accept", "scheduled", func(b *actors.Bench) func() error {
+			return func() error { return acceptWith(b, "new", "", 10_000, time.Hour) }
 		}},
-		{"notify", "no room", func(b *actors.Bench) func() error {
+		{"accept", "no room", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
-			b.Enqueue("new")
-			return func() error { return notifyWithCap(b, "new", "", 2) }
+			return func() error { return acceptWith(b, "new", "", 2, 0) }
 		}},
-		{"notify", "no room for a delayed one", func(b *actors.Bench) func() error {
+		{"accept", "no room for a delayed one", func(b *actors.Bench) func() error {
 			b.Enqueue("now", asynq.ProcessIn(time.Hour))
-			b.Enqueue("new", asynq.ProcessIn(time.Hour))
-			return func() error { return notifyWithCap(b, "new", "", 1) }
+			return func() error { return acceptWith(b, "new", "", 1, time.Hour) }
 		}},
 		{"trim", "", func(b *actors.Bench) func() error {
 			b.Enqueue("now")
@@ -80,22 +157,29 @@ func sessionSituations() []situation {
 				return err
 			}
 		}},
-		{"notify", "dropping the oldest", func(b *actors.Bench) func() error {
+		{"accept", "dropping the oldest", func(b *actors.Bench) func() error {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "small", func(c *protocol.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
 			b.Say("now")
 			b.Start()
 			b.Say("old")
-			return notifyMove(b, "new", "")
+			return acceptMove(b, "new", "")
 		}},
-		{"notify", "collected", func(b *actors.Bench) func() error {
+		{"accept", "dropping a collected one", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "small", func(c *protocol.Config) { c.Line.Cap = 1; c.Line.Drop = "old" })
 			b.Say("now")
 			b.Start()
-			return notifyMove(b, "new", session.ModeCollect)
+			b.SayCollected("old")
+			return acceptMove(b, "new", "")
 		}},
-		{"notify", "to be steered", func(b *actors.Bench) func() error {
+		{"accept", "collected", func(b *actors.Bench) func() error {
 			b.Say("now")
 			b.Start()
-			return notifyMove(b, "new", session.ModeSteer)
+			return acceptMove(b, "new", session.ModeCollect)
+		}},
+		{"accept", "to be steered", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			return acceptMove(b, "new", session.ModeSteer)
 		}},
 		{"title", "a user's", func(b *actors.Bench) func() error {
 			return func() error { return b.Client.SetTitle(b.Ctx, actors.Key, "mine") }
@@ -149,7 +233,7 @@ func sessionSituations() []situation {
 			fence := b.Info().Fence
 			b.Pass(5 * time.Millisecond) // the fencing token must not be ahead of the clock
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Err()
+				return protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true, "keep", false).Err()
 			}
 		}},
 		{"stop", "", func(b *actors.Bench) func() error {
@@ -165,6 +249,26 @@ func sessionSituations() []situation {
 			b.SayAll("now", "next", "later")
 			b.Start()
 			return func() error { return stopInPart(b) }
+		}},
+		{"cancel", "what waits", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			b.SayAll("next", "later")
+			return cancelMove(b, "next", false)
+		}},
+		{"cancel", "what is delayed", func(b *actors.Bench) func() error {
+			b.SayDelayed("now")
+			return cancelMove(b, "now", false)
+		}},
+		{"cancel", "what is retried", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour))
+			return cancelMove(b, "now", false)
+		}},
+		{"cancel", "what runs", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			b.Start()
+			return cancelMove(b, "now", true)
 		}},
 		{"rotate", "", func(b *actors.Bench) func() error {
 			b.Say("now")

@@ -29,12 +29,13 @@ var fromOutside = map[string]func(b *actors.Bench) error{
 // Without TURNSTILE_PROOF each situation runs in one of the four ways.
 func TestSpecialNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	for n, s := range slices.Concat(situations(), vanished(), aside()) {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
 			t.Parallel()
 			for way := range 4 {
 				twice, renewed := way%2 == 1, way >= 2
-				if way != n%4 && !expect.Proof() {
+				if !expect.Sampled(n+way, 4) {
 					continue
 				}
 				for what, write := range fromOutside {

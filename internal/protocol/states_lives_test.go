@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,11 +71,28 @@ func lives() map[string]func(b *actors.Bench) {
 			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour))
 			stop(b)
 		},
+		"cancelled when delayed": func(b *actors.Bench) { later(b, "a"); expect.OK(b, cancelMove(b, "a", false)()) },
+		"cancelled when collected": func(b *actors.Bench) {
+			b.Say("now")
+			b.Start()
+			b.SayCollected("a", "b")
+			expect.OK(b, cancelMove(b, "a", false)())
+		},
+		"cancelled when ready": func(b *actors.Bench) { b.Say("a"); expect.OK(b, cancelMove(b, "a", false)()) },
 		"stopped in part": func(b *actors.Bench) {
 			b.SayAll("a", "b")
 			expect.OK(b, stopInPart(b))
 			b.Say("c")
 			b.Work()
+		},
+		"searched for promises in part": func(b *actors.Bench) {
+			for i := range 1000 { // more than one step of a scan
+				b.Redis.HSet(b.Ctx, b.Keys.Owed(), fmt.Sprint("gone", i), "hook - ")
+			}
+			store(b, "hook0000", time.Now().UnixMilli(), 100, 10) // more than a call returns
+			store(b, "hook0001", time.Now().UnixMilli()+200, 1, 10)
+			_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, hooks(2), time.Minute)
+			expect.OK(b, err)
 		},
 		"erased when ready":   func(b *actors.Bench) { b.Say("a"); erase(b) },
 		"erased when delayed": func(b *actors.Bench) { later(b, "a"); erase(b) },

@@ -94,7 +94,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	// The commands and library calls by which a script changes the state of a message, a session or
 	// its resume record.
 	changes := regexp.MustCompile(`'HSET', s\.task [^)]*'(state|quiet)'|'(DEL|UNLINK)', (s\.(task|sentinel|resume|run)|KEYS)\b|'SET', s\.sentinel|` +
-		`'HSET', s\.run,[^)]*'(phase|nostart)'|'H(SET|DEL)', s\.resume|\b(take|forward|archive|archive_stopped|requeue_message|return_untaken|store_interruption|leave_conversation)\(s\b`)
+		`'HSET', s\.run,[^)]*'(phase|nostart)'|'H(SET|DEL)', s\.resume|\b(take|forward|archive|archive_as_stopped|archive_stopped|requeue_message|return_untaken|store_interruption|leave_conversation)\(s\b`)
 	var scripts []string
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")
@@ -233,6 +233,11 @@ func (o *observer) fields() {
 			}
 		}
 	}
+	for _, field := range rdb.HKeys(ctx, k.Deliveries()).Val() {
+		if kind, _, _ := strings.Cut(field, " "); ms(kind) == 0 { // else the text of a record
+			o.wrote("deliveries", kind)
+		}
+	}
 	texts := map[string][]string{"followups": rdb.HVals(ctx, k.Followups()).Val(), "partial": {rdb.Get(ctx, k.Partial()).Val()}, "state": {rdb.Get(ctx, k.State()).Val()}}
 	for table, values := range texts {
 		for _, text := range values {
@@ -281,6 +286,7 @@ func ms(text string) int64 {
 // docs/keys.md, both ways, and the events with the schema of docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	page, events := statesPage(t), readEventSchema(t)
 	var mu sync.Mutex
 	seen := map[step]bool{}

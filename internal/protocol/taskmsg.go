@@ -25,8 +25,13 @@ const (
 	fieldError   = 7
 	fieldTimeout = 8
 
+	fieldFailedAt    = 11
 	fieldRetention   = 12
 	fieldCompletedAt = 13
+	fieldHeaders     = 15
+
+	fieldKey   = 1 // of a header
+	fieldValue = 2
 )
 
 // TaskMessage has the fields of asynq's TaskMessage that Turnstile reads.
@@ -34,7 +39,9 @@ type TaskMessage struct {
 	taskType string
 	payload  []byte
 	retried  int
-	Failure  string // the error of the last attempt
+	trace    string
+	Failure  string    // the error of the last attempt
+	Ended    time.Time // when it was completed or archived, in whole seconds
 }
 
 var errTaskMessage = errors.New("not an asynq task message")
@@ -63,6 +70,18 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 			var v uint64
 			v, n = protowire.ConsumeVarint(b)
 			m.retried = attempts(v)
+		case num == fieldHeaders && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			if name, value := parseHeader(v); name == traceHeader {
+				m.trace = session.TraceParent(value)
+			}
+		case (num == fieldCompletedAt || num == fieldFailedAt) && typ == protowire.VarintType:
+			var v uint64
+			v, n = protowire.ConsumeVarint(b)
+			if at := time.Unix(int64(v), 0); v > 0 && at.After(m.Ended) {
+				m.Ended = at
+			}
 		default:
 			n = protowire.ConsumeFieldValue(num, typ, b)
 		}
@@ -78,12 +97,17 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 // any number: a negative one counts as 0, and the highest leaves room for one more.
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
+// Payload returns the message in the task, as its sender has encoded it.
+func (m TaskMessage) Payload() []byte { return m.payload }
+
 // Message returns the user's message in the task. The error wraps session.ErrInvalid.
 func (m TaskMessage) Message(limits session.Limits) (session.Message, error) {
 	if m.taskType != session.TaskType {
 		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
 	}
-	return limits.DecodePayload(m.payload)
+	message, err := limits.DecodePayload(m.payload)
+	message.TraceParent = m.trace
+	return message, err
 }
 
 // MessageID returns the message id of a task, which its sender knows.
@@ -101,25 +125,65 @@ func completion(retention, at int64) string {
 	return string(protowire.AppendVarint(b, uint64(at)))
 }
 
-// encodeTask encodes a message as asynq.Client does. Only /retry needs it: one script must remove
-// the old turn and put its message back.
-func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]byte, error) {
-	payload, err := limits.EncodePayload(m)
-	if err != nil {
-		return nil, err
-	}
-	b := protowire.AppendTag(nil, fieldType, protowire.BytesType)
+// Headers of a task.
+const (
+	nonceHeader = "turnstile-nonce" // the Submit that stored it
+	traceHeader = "traceparent"     // as any producer may set it
+)
+
+// maxRetry is what asynqmon shows as a task's retries, and what a stock asynq.Server would do.
+// Turnstile's workers have a limit of their own.
+const maxRetry = 2
+
+// encodeTask encodes a task with a payload as asynq.Client does. A nonce and a traceparent become
+// headers, unless they are "".
+func encodeTask(sessionKey, id string, payload []byte, nonce, trace string) []byte {
+	b := protowire.AppendTag(make([]byte, 0, len(payload)+256), fieldType, protowire.BytesType)
 	b = protowire.AppendString(b, session.TaskType)
 	b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
 	b = protowire.AppendBytes(b, payload)
 	b = protowire.AppendTag(b, fieldID, protowire.BytesType)
-	b = protowire.AppendString(b, rediskey.TaskID(sessionKey, m.ID))
+	b = protowire.AppendString(b, rediskey.TaskID(sessionKey, id))
 	b = protowire.AppendTag(b, fieldQueue, protowire.BytesType)
 	b = protowire.AppendString(b, rediskey.Queue(sessionKey))
 	b = protowire.AppendTag(b, fieldRetry, protowire.VarintType)
 	b = protowire.AppendVarint(b, maxRetry)
 	b = protowire.AppendTag(b, fieldTimeout, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(defaultTimeout/time.Second)), nil
+	b = protowire.AppendVarint(b, uint64(defaultTimeout/time.Second))
+	return appendHeader(appendHeader(b, nonceHeader, nonce), traceHeader, trace)
+}
+
+func appendHeader(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	header := protowire.AppendTag(nil, fieldKey, protowire.BytesType)
+	header = protowire.AppendString(header, name)
+	header = protowire.AppendTag(header, fieldValue, protowire.BytesType)
+	header = protowire.AppendString(header, value)
+	b = protowire.AppendTag(b, fieldHeaders, protowire.BytesType)
+	return protowire.AppendBytes(b, header)
+}
+
+// parseHeader reads an entry of a task's headers. One that cannot be read has no name.
+func parseHeader(b []byte) (name, value string) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || typ != protowire.BytesType {
+			return "", ""
+		}
+		v, m := protowire.ConsumeString(b[n:])
+		if m < 0 {
+			return "", ""
+		}
+		switch b = b[n+m:]; num {
+		case fieldKey:
+			name = v
+		case fieldValue:
+			value = v
+		}
+	}
+	return name, value
 }
 
 // defaultTimeout is what asynq.Client gives a task without a timeout. Only a stock asynq.Server

@@ -36,6 +36,7 @@ func wroteLong(b *actors.Bench, i, n int, plain bool) {
 // entries; the oldest go first.
 func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	expect.Equal(t, "the default", actors.NewBench(t).Worker.Config().TranscriptBytes, 64<<20)
 	b := actors.NewBench(t, transcriptBytes(8<<20))
 	for i := range 40 {
@@ -54,6 +55,7 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 // has left.
 func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	b := actors.NewBench(t, transcriptBytes(8<<20))
 	for i := range 3 {
 		b.Say(fmt.Sprint("m", i))
@@ -73,6 +75,7 @@ func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 // An entry has at most 4 MiB, and says how much is left out.
 func TestEntryIsBounded(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()

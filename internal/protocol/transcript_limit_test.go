@@ -47,6 +47,7 @@ func TestTranscriptOfTheVersionBefore(t *testing.T) {
 // A lower limit takes effect step by step: the end of a turn frees about 16 MiB.
 func TestLowerTranscriptBytes(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	b := actors.NewBench(t)
 	for i := range 24 {
 		wroteLong(b, i, 2_000_000, true)

@@ -17,6 +17,7 @@ type Undo struct {
 	Entries   int              // how many it has
 	Length    int64            // of the transcript when it was read
 	Written   int64            // entries written to the session id by then
+	Messages  []string         // ids of the turn's messages
 	Again     *session.Message // a message to put at the head of the line; nil: none
 	Limits    session.Limits
 }
@@ -32,16 +33,21 @@ type UndoResult struct {
 func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 	k := rediskey.For(u.Session)
 	id, task := "", []byte(nil)
+	tasks := make([]string, len(u.Messages))
+	for i, m := range u.Messages {
+		tasks[i] = rediskey.TaskID(u.Session, m)
+	}
 	if u.Again != nil {
-		var err error
-		if task, err = encodeTask(u.Session, *u.Again, u.Limits); err != nil {
+		payload, err := u.Limits.EncodePayload(*u.Again)
+		if err != nil {
 			return UndoResult{}, err
 		}
+		task = encodeTask(u.Session, u.Again.ID, payload, "", "")
 		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
 	r, err := undoMove.run(ctx, rdb, undoMove.keys(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)), undoMove.args(
-		"task", k.TaskPrefix(), "turn", u.Turn, "id", id, "msg", string(task), "sid", u.SessionID,
-		"entries", u.Entries, "length", u.Length, "written", u.Written,
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(u.Session), "turn", u.Turn, "id", id, "msg", string(task), "sid", u.SessionID,
+		"entries", u.Entries, "length", u.Length, "written", u.Written, "messages", tasks,
 	))
 	return UndoResult{State: r.status(), Entries: int(r.int("removed")), Now: r.int("now")}, err
 }

@@ -15,12 +15,13 @@ import (
 // situation runs with a third of the keys.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	for n, s := range situations() {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
 			t.Parallel()
-			keys := append(protocol.KeysOf(actors.Key, "SID"), "task now", "task next", "task new", "task later", "task bad")
+			keys := append(protocol.KeysOf(actors.Key, "SID"), "task now", "task next", "task new", "task later", "task bad", "idem")
 			for i := range keys {
-				if (n+i)%3 != 0 && !expect.Proof() {
+				if !expect.Sampled(n+i, 3) {
 					continue
 				}
 				t.Run(keys[i], func(t *testing.T) {
@@ -29,6 +30,8 @@ func TestWrongTypes(t *testing.T) {
 					name := protocol.KeysOf(actors.Key, b.Info().SessionID)
 					if i < len(name) {
 						spoil(b, name[i])
+					} else if keys[i] == "idem" {
+						spoil(b, b.Keys.Idem("new"))
 					} else if id, _ := strings.CutPrefix(keys[i], "task "); b.State(id) != "" {
 						spoil(b, b.Keys.Task(b.Task(id)))
 					} else {
@@ -44,11 +47,11 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// ownKeys is the database without the list of sessions, where a command enters its session before
+// ownKeys is the database without the lists of sessions, where a command enters its session before
 // it writes.
 func ownKeys(b *actors.Bench) (lines string) {
 	for line := range strings.Lines(b.Dump()) {
-		if !strings.HasPrefix(line, rediskey.Sessions+" ") {
+		if !strings.HasPrefix(line, rediskey.Sessions+" ") && !strings.HasPrefix(line, rediskey.Names+" ") {
 			lines += line
 		}
 	}
@@ -58,7 +61,7 @@ func ownKeys(b *actors.Bench) (lines string) {
 // spoil gives a key another type.
 func spoil(b *actors.Bench, name string) {
 	b.Helper()
-	list := b.Redis.Type(b.Ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed")
+	list := b.Redis.Type(b.Ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed") || strings.Contains(name, ":idem:")
 	expect.OK(b, b.Redis.Del(b.Ctx, name).Err())
 	if list {
 		expect.OK(b, b.Redis.RPush(b.Ctx, name, "spoilt").Err())

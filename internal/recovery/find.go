@@ -145,6 +145,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if len(members) > 0 {
 			p.ZAddNX(ctx, rediskey.Sessions, members...)
+			p.ZAddNX(ctx, rediskey.Names, named(unknown)...)
 		}
 		if len(unlisted) > 0 {
 			p.SAdd(ctx, rediskey.AllQueues, protocol.QueueNames(unlisted)...)

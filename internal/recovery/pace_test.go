@@ -122,6 +122,7 @@ const crowdBurst = crowd / 20
 
 func TestB80_OrphansAtABoundedPace(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	redistest.Real(t) // the embedded one is too slow for thousands of sessions
 	b := actors.NewBench(t, crowdRate)
 	leave(b, "s", crowd, orphan)
@@ -132,6 +133,7 @@ func TestB80_OrphansAtABoundedPace(t *testing.T) {
 // A session that is due on time does not wait behind overdue ones.
 func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	redistest.Real(t) // the embedded one is too slow for thousands of sessions
 	b := actors.NewBench(t, crowdRate)
 	leave(b, "s", crowd, overdue)
@@ -156,6 +158,7 @@ func TestB80_OverdueAtABoundedPace(t *testing.T) {
 // All senders were plain asynq.Clients, or Redis was restored without its indexes.
 func TestB80_LostWakeUpsAtABoundedPace(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	b := actors.NewBench(t, crowdRate)
 	leave(b, "s", crowd, lostWakeUp)
 	expect.Equal(t, "found", b.Sweep(), crowd)

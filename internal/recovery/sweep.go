@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +12,14 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
+
+// tasks are the keys of a session that has work.
+var tasks = []func(rediskey.Session) string{
+	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped,
+}
+
+// deliveries are the keys of a session that owes or stores an outcome.
+var deliveries = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
 
 // Sweep checks every session and finds those that can be claimed and are in no index: their
 // sender died half-way, a plain asynq.Client stored a task, or somebody pressed Run or Resume in
@@ -29,8 +38,13 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	}
 	var failed error
 	visit := func(sessions []string) error {
-		n, err := r.sweep(ctx, now.UnixMilli(), sessions, max(r.burst()-found, 0))
+		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, deliveries)...)
+		if err == nil {
+			err = r.repairLists(ctx, now.UnixMilli(), sessions, near)
+		}
+		n, sweepErr := r.sweep(ctx, now.UnixMilli(), near, max(r.burst()-found, 0))
 		found += n
+		err = errors.Join(err, sweepErr)
 		failed = errors.Join(failed, err) // a broken session must not hide the others
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
@@ -41,12 +55,21 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))
 }
 
-// sweep wakes up to budget of the sessions.
+// sweep wakes up to budget of the sessions, also if it cannot index their outboxes.
 func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
+	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, deliveries)...); err != nil || len(sessions) == 0 {
+		return 0, err
+	}
+	unindexed := r.indexOutbox(ctx, now, sessions)
+	found, err = r.wake(ctx, now, sessions, budget)
+	return found, errors.Join(unindexed, err)
+}
+
+func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
 	if sessions, err = r.unwatched(ctx, now, sessions); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
-	sessions, err = r.WithTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped)
+	sessions, err = r.WithTasks(ctx, sessions, tasks...)
 	if err != nil || len(sessions) == 0 {
 		return 0, err
 	}
@@ -79,11 +102,22 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 		func(p redis.Pipeliner) {
 			p.SAdd(ctx, rediskey.AllQueues, names...)
 			p.ZAddNX(ctx, rediskey.Sessions, known...)
+			p.ZAddNX(ctx, rediskey.Names, named(sessions)...)
 			w.Owned(ctx, p)
 			protocol.QueueRecovery(ctx, p, overdue...)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	return found, errors.Join(err, failed)
+}
+
+// indexOutbox has deliverers look at the sessions that owe or store an outcome: the notice of a record
+// may be lost, and a promise may be of a message that an operator has deleted.
+func (r *Recovery) indexOutbox(ctx context.Context, now int64, sessions []string) error {
+	owing, err := r.WithTasks(ctx, sessions, deliveries...)
+	if err != nil || len(owing) == 0 {
+		return err
+	}
+	return protocol.IndexOutbox(ctx, r.rdb, now, owing...)
 }
 
 // unwatched returns the sessions that neither a worker nor Reap will find.

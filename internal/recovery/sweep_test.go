@@ -75,6 +75,39 @@ func TestSweepOfIdleSessions(t *testing.T) {
 	expect.List(t, "ready", b.Pop(), "s4321")
 }
 
+// A key of a wrong type in place of the outboxes' index does not keep the sweep from the sessions.
+func TestSweepWithoutAnIndexOfOutboxes(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.Say("a")
+	b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Owned)
+	b.Redis.Set(b.Ctx, rediskey.Outbox, "no index", 0)
+	found, _, err := b.Worker.Sweep(b.Ctx, time.Minute)
+	expect.Equal(t, "found", found, 1)
+	expect.Equal(t, "fails", err != nil, true)
+}
+
+// A session that only owes or stores an outcome has neither a message nor anything that needs attention.
+func TestSweepIndexesOutboxes(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]func(rediskey.Session) string{"owes": rediskey.Session.Owed, "stores": rediskey.Session.Outbox} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
+			if k := key(rediskey.For(actors.Key)); name == "owes" {
+				b.Redis.HSet(b.Ctx, k, "id", "hook")
+			} else {
+				b.Redis.ZAdd(b.Ctx, k, redis.Z{Score: 1, Member: "hook 1"})
+			}
+			_, _, err := b.Worker.Sweep(b.Ctx, time.Minute)
+			expect.OK(t, err)
+			expect.Equal(t, "index of outboxes", b.Redis.ZCard(b.Ctx, rediskey.Outbox).Val(), 1)
+		})
+	}
+}
+
 // On a Cluster no command may have keys of two sessions.
 func TestSweepOnCluster(t *testing.T) {
 	t.Parallel()
@@ -144,7 +177,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	lost := map[string]func(b *actors.Bench){
 		"a plain asynq.Client's task": func(b *actors.Bench) { b.Enqueue("a") },
-		"a sender that died before its notify": func(b *actors.Bench) {
+		"a sender that died before its wake-up": func(b *actors.Bench) {
 			b.Enqueue("a")
 			b.Redis.Del(b.Ctx, rediskey.AllQueues)
 			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})

@@ -14,6 +14,7 @@ import (
 // limit of clients or refuses writes for a while.
 var passes = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ", "BUSY ", "MISCONF", "NOREPLICAS",
+	"UNBLOCKED",                     // to a blocked read, when the server becomes a replica
 	"max number of clients reached", // after ERR, which HasErrorPrefix removes
 }
 

@@ -31,6 +31,7 @@ func TestMayPass(t *testing.T) {
 		{redistest.ReplyError("BUSY Redis is busy running a script."), true, false},
 		{redistest.ReplyError("BUSYGROUP Consumer Group name already exists"), false, true},
 		{redistest.ReplyError("ERR max number of clients reached"), true, false},
+		{redistest.ReplyError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"), true, false},
 		{redistest.ReplyError("ERR Script attempted to access a non local key in a cluster node"), true, false},
 		{redistest.ReplyError("WRONGTYPE Operation against a key"), false, true},
 		{fmt.Errorf("finish a: %w", redistest.ReplyError("OOM command not allowed")), false, true},

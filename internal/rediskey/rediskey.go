@@ -18,6 +18,14 @@ const (
 	Owned    = "turnstile:owned"    // ZSET session key -> ms: reap checks it then
 	Sessions = "turnstile:sessions" // ZSET session key -> ms of its last activity
 
+	Outbox       = "turnstile:outbox"       // ZSET session key -> ms: a deliverer looks at it then
+	Destinations = "turnstile:destinations" // HASH destination -> JSON: paused or disabled
+
+	Names     = "turnstile:names"     // ZSET session key -> 0: those of Sessions, in the order of their keys
+	Attention = "turnstile:attention" // ZSET session key -> ms since when a person may have to look at it
+
+	Temporary = "turnstile:temporary" // ZSET session key -> ms: a gateway looks then whether to erase it
+
 	Waiting = "turnstile:waiting" // HASH count, at: messages that waited in all sessions, as of the last sweep
 
 	Scan = "turnstile:scan" // HASH node -> cursor: progress of the search for sessions that no index lists
@@ -28,9 +36,16 @@ const (
 	AsynqCancel  = "asynq:cancel"  // PUBSUB channel of asynqmon's Cancel: a task id
 	Servers      = "asynq:servers" // ZSET key of a server's heartbeat -> unix seconds of its end
 	asynqServer  = Servers + ":{"
+	ticketPrefix = "turnstile:ticket:"
 	timerPrefix  = "turnstile:timer:"
 	signalPrefix = "turnstile:signal:"
 )
+
+// OutboxSignals names the channel with the keys of sessions that have a new record in their outbox.
+const OutboxSignals = "outbox"
+
+// Ticket is what the ticket with this hash stands for.
+func Ticket(hash string) string { return ticketPrefix + hash }
 
 // Timer is the short-lived key that lets one worker at a time run a periodic job.
 func Timer(job string) string { return timerPrefix + job }
@@ -71,11 +86,19 @@ func (s Session) Partial() string   { return s.own + "partial" }   // STRING the
 func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
 func (s Session) State() string     { return s.own + "state" }     // STRING the agent state
 
+func (s Session) Owed() string        { return s.own + "owed" }        // HASH message id -> route
+func (s Session) Outbox() string      { return s.own + "outbox" }      // ZSET "destination sequence" of each record to deliver
+func (s Session) Deliveries() string  { return s.own + "deliveries" }  // HASH texts of records, and the state of each destination's line
+func (s Session) Undelivered() string { return s.own + "undelivered" } // ZSET "destination sequence" of records that were given up -> ms
+
 func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop took from the line and has not archived yet
 
 // Call is the STRING with the result of a call, by the call's name, for its repetitions. It has a
 // TTL.
 func (s Session) Call(name string) string { return s.own + "call:" + name }
+
+// Idem is the hash of the message that a sender has given an id.
+func (s Session) Idem(id string) string { return s.own + "idem:" + id }
 
 // Transcript is the LIST of entries of one session id.
 func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id }

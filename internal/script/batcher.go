@@ -3,75 +3,76 @@ package script
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Batcher sends the calls of many goroutines. While enough requests are in flight, further calls
-// wait until one of them ends, and are then sent together as one pipeline. With many goroutines
-// that saves most of the system calls, which are most of the cost of a small command. A lone
-// caller never waits. A Redis Cluster would split a pipeline over several servers, so there each
-// call is sent alone.
+// Batcher sends the calls of many goroutines through a [Gate]: calls that go together are one pipeline.
+// A Redis Cluster would split a pipeline over several servers, so there each call is sent alone, at
+// once.
 type Batcher struct {
 	client redis.UniversalClient
 	single bool
-	most   int // requests in flight
-
-	mu       sync.Mutex
-	inFlight int
-	waiting  []*waiter
+	gate   *Gate[*item]
 }
 
-// waiter is a call that waits to be sent.
-type waiter struct {
-	ctx  context.Context
-	call *Call   // it may share a command; or
-	own  command // it has a command of its own
-
-	// sent receives nil once the call was sent, or the batch that this caller must send, which
-	// begins with this call.
-	sent chan []*waiter
+// item is a call that may share a command; or it has a command of its own.
+type item struct {
+	call *Call
+	own  command
 }
 
-// NewBatcher makes a Batcher with at most inFlight requests in flight. With more than one, a
-// connection that hangs delays only its own calls.
+// NewBatcher makes a Batcher with at most inFlight requests in flight.
 func NewBatcher(client redis.UniversalClient, inFlight int) *Batcher {
 	_, single := client.(*redis.Client)
-	return &Batcher{client: client, single: single, most: inFlight}
+	b := &Batcher{client: client, single: single}
+	b.gate = NewGate(inFlight, b.together)
+	return b
 }
 
 // Run calls a script once, as [Script.Run] does, in a command of its own. If ctx ends while the
 // call waits, it is not sent. A call in flight is always waited for.
 func (b *Batcher) Run(ctx context.Context, s *Script, keys []string, args ...any) (Result, error) {
-	c := newCommand(ctx, s, keys, args)
-	if b.begin() {
-		defer b.end()
-		c.alone(ctx, b.client)
-		return c.result()
-	}
-	w := &waiter{ctx: ctx, own: c}
-	if err := b.wait(w); err != nil {
+	i := &item{own: newCommand(ctx, s, keys, args)}
+	if err := b.do(ctx, i); err != nil {
 		return nil, err
 	}
-	return w.own.result()
+	return i.own.result()
 }
 
 // Do carries out a call, in a command that it may share with others. If ctx ends it does as Run
 // does.
 func (b *Batcher) Do(ctx context.Context, call *Call) {
-	if b.begin() {
-		defer b.end()
-		b.send(ctx, []command{newShared(ctx, []*Call{call})})
-		return
-	}
-	if err := b.wait(&waiter{ctx: ctx, call: call}); err != nil {
+	if err := b.do(ctx, &item{call: call}); err != nil {
 		call.Err = err
 	}
 }
 
+func (b *Batcher) do(ctx context.Context, i *item) error {
+	if b.single {
+		return b.gate.Do(ctx, i)
+	}
+	b.together(ctx, []*item{i})
+	return nil
+}
+
 // DoAll carries out calls in one round trip.
-func (b *Batcher) DoAll(ctx context.Context, calls []*Call) { b.send(ctx, b.share(ctx, calls)) }
+func (b *Batcher) DoAll(ctx context.Context, calls []*Call) { b.send(ctx, b.share(ctx, calls), nil) }
+
+// DoBehind carries out, in one round trip, the commands that ahead adds to a pipeline, the calls of
+// own, whose scripts no calls share, and calls. ahead may be nil; the errors of its commands are lost.
+func (b *Batcher) DoBehind(ctx context.Context, ahead func(redis.Pipeliner), own, calls []*Call) {
+	alone := make([]command, len(own))
+	for i := range own {
+		alone[i] = newShared(ctx, own[i:i+1])
+		alone[i].calls = nil
+	}
+	commands := slices.Concat(alone, b.share(ctx, calls))
+	b.send(ctx, commands, ahead)
+	for i, call := range own {
+		call.Result, call.Err = commands[i].result()
+	}
+}
 
 // DoAfter carries out the calls of first, each in a command of its own, and then calls, all in
 // one round trip. A Redis Cluster runs the parts of a pipeline on several nodes at once, so there
@@ -82,10 +83,10 @@ func (b *Batcher) DoAfter(ctx context.Context, first, calls []*Call) (sent bool)
 		commands[i] = newShared(ctx, first[i:i+1])
 	}
 	if b.single {
-		b.send(ctx, slices.Concat(commands, b.share(ctx, calls)))
+		b.send(ctx, slices.Concat(commands, b.share(ctx, calls)), nil)
 		return true
 	}
-	b.send(ctx, commands)
+	b.send(ctx, commands, nil)
 	for _, call := range first {
 		if call.Err != nil {
 			return false
@@ -95,110 +96,35 @@ func (b *Batcher) DoAfter(ctx context.Context, first, calls []*Call) (sent bool)
 	return true
 }
 
-// begin takes a free request, if there is one.
-func (b *Batcher) begin() bool {
-	if !b.single {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inFlight == b.most {
-		return false
-	}
-	b.inFlight++
-	return true
-}
-
-// wait returns after w was sent with its batch. An error says that w was not sent.
-func (b *Batcher) wait(w *waiter) error {
-	w.sent = make(chan []*waiter, 1)
-	b.mu.Lock()
-	if b.inFlight < b.most { // one has ended meanwhile
-		b.inFlight++
-		w.sent <- []*waiter{w}
-	} else {
-		b.waiting = append(b.waiting, w)
-	}
-	b.mu.Unlock()
-	var batch []*waiter
-	select {
-	case batch = <-w.sent:
-	case <-w.ctx.Done():
-		if b.cancel(w) {
-			return w.ctx.Err()
-		}
-		batch = <-w.sent
-	}
-	if batch != nil {
-		defer b.end()
-		b.sendBatch(batch)
-	}
-	return nil
-}
-
-// cancel removes w from the waiting calls. It returns false if w is in flight.
-func (b *Batcher) cancel(w *waiter) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.Index(b.waiting, w)
-	if i < 0 {
-		return false
-	}
-	b.waiting = slices.Delete(b.waiting, i, i+1)
-	return true
-}
-
-// end frees a request, or makes the first waiting caller send all waiting calls.
-func (b *Batcher) end() {
-	if !b.single {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	batch := b.waiting
-	b.waiting = nil
-	if len(batch) == 0 {
-		b.inFlight--
-		return
-	}
-	batch[0].sent <- batch
-}
-
-func (b *Batcher) sendBatch(batch []*waiter) {
-	ctx := batch[0].ctx
-	if len(batch) > 1 {
-		// The first caller's context must not end the others' calls.
-		ctx = context.WithoutCancel(ctx)
-		defer func() {
-			for _, w := range batch[1:] {
-				w.sent <- nil
-			}
-		}()
-	}
-	var commands []command
-	var calls []*Call
-	for _, w := range batch {
-		if w.call != nil {
-			calls = append(calls, w.call)
+// together sends items as one pipeline.
+func (b *Batcher) together(ctx context.Context, items []*item) {
+	commands, calls := make([]command, 0, len(items)), make([]*Call, 0, len(items))
+	for _, i := range items {
+		if i.call != nil {
+			calls = append(calls, i.call)
 		} else {
-			commands = append(commands, w.own)
+			commands = append(commands, i.own)
 		}
 	}
 	commands = append(commands, b.share(ctx, calls)...)
-	b.send(ctx, commands)
-	for _, w := range batch {
-		if w.call == nil {
-			w.own, commands = commands[0], commands[1:]
+	b.send(ctx, commands, nil)
+	for _, i := range items {
+		if i.call == nil {
+			i.own, commands = commands[0], commands[1:]
 		}
 	}
 }
 
-// send carries out commands in one round trip, and gives their results to their calls.
-func (b *Batcher) send(ctx context.Context, commands []command) {
-	if len(commands) == 1 {
+// send carries out commands in one round trip, behind what ahead adds to it, and gives their results
+// to their calls.
+func (b *Batcher) send(ctx context.Context, commands []command, ahead func(redis.Pipeliner)) {
+	if len(commands) == 1 && ahead == nil {
 		commands[0].alone(ctx, b.client)
 	} else {
 		pipe := b.client.Pipeline()
+		if ahead != nil {
+			ahead(pipe)
+		}
 		for _, c := range commands {
 			_ = pipe.Process(ctx, c.cmd)
 		}
@@ -213,8 +139,4 @@ func (b *Batcher) send(ctx context.Context, commands []command) {
 }
 
 // Waiting returns how many calls wait for a request to end.
-func (b *Batcher) Waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting)
-}
+func (b *Batcher) Waiting() int { return b.gate.Waiting() }

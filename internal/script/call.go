@@ -124,8 +124,11 @@ func (b *Batcher) share(ctx context.Context, calls []*Call) (commands []command)
 // bytes is the length of the texts in a call's arguments.
 func (c *Call) bytes() (n int) {
 	for _, a := range c.Args {
-		if s, ok := a.(string); ok {
-			n += len(s)
+		switch text := a.(type) {
+		case string:
+			n += len(text)
+		case []byte:
+			n += len(text)
 		}
 	}
 	return n

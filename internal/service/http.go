@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -78,9 +79,9 @@ func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, e
 		case taken && next && tries < PortsTried:
 			c.Addr = following(c.Addr)
 		case taken:
-			return nil, fmt.Errorf("%w: set TURNSTILE_HTTP_ADDR to another port", err)
+			return nil, fmt.Errorf("%w: set %s to another port", err, cmp.Or(c.Setting, "TURNSTILE_HTTP_ADDR"))
 		default:
-			return nil, fmt.Errorf("%w: see TURNSTILE_HTTP_ADDR", err)
+			return nil, fmt.Errorf("%w: see %s", err, cmp.Or(c.Setting, "TURNSTILE_HTTP_ADDR"))
 		}
 	}
 }
@@ -92,11 +93,18 @@ func following(addr string) string {
 	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }
 
-// StopHTTP lets requests in progress finish, for up to httpStop or until hurry ends.
-func StopHTTP(hurry context.Context, server *httpd.Server, log *slog.Logger) {
+// StopHTTP lets requests in progress finish, for up to httpStop or until hurry ends. api may be nil.
+func StopHTTP(hurry context.Context, server *httpd.Server, api API, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(hurry, httpStop)
 	defer cancel()
-	if err := server.Stop(ctx); err != nil {
+	if api != nil {
+		api.Drain()
+	}
+	err := server.Stop(ctx)
+	if api != nil {
+		err = errors.Join(err, api.Stop(ctx))
+	}
+	if err != nil {
 		log.Debug("stopping HTTP", "error", err)
 	}
 }

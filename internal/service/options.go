@@ -14,6 +14,7 @@ func Options(s config.Worker, log *slog.Logger) engine.Options {
 	o := engine.Options{
 		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,
+			Agent:       string(s.Agent),
 			Line: session.QueueSettings{
 				Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 			},

@@ -4,13 +4,18 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
+	"turnstile/internal/outbox"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
@@ -24,6 +29,21 @@ type Config struct {
 
 	Ephemeral bool // Redis ends with the process; its warnings are not logged
 	AnyPort   bool // HTTP may use one of the ports after the set one
+
+	// API serves the HTTP server's other paths. It gets the destinations that the worker delivers to, nil if it
+	// does not. Optional.
+	API func(redis.UniversalClient, *outbox.File) API
+}
+
+// API is a gateway in this process.
+type API interface {
+	http.Handler
+
+	// Drain ends what a client may hold open for long.
+	Drain()
+
+	// Stop returns when that is over. It closes what is left when ctx ends.
+	Stop(ctx context.Context) error
 }
 
 // Service is a worker that runs.
@@ -45,6 +65,12 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	}()
 	if Closed(c.Settings) {
 		c.Logger.Warn("asynqmon is closed: the agent's programs could reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
+	}
+	var destinations *outbox.File
+	if c.Settings.Deliver {
+		if destinations, err = outbox.OpenFile(c.Settings.DestinationsFile); err != nil {
+			return nil, fmt.Errorf("TURNSTILE_GATEWAY_DESTINATIONS_FILE: %w", err)
+		}
 	}
 	warnings := c.Logger
 	if c.Ephemeral {
@@ -70,14 +96,29 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 			return nil, err
 		}
 		expose(s.Worker, m, &h)
+		var api API
+		if c.API != nil {
+			api = c.API(rdb, destinations)
+			h.API = api
+		}
 		if s.HTTP, err = StartHTTP(ctx, h, c.AnyPort); err != nil {
 			return nil, err
 		}
-		s.stops = append(s.stops, func(hurry context.Context) { StopHTTP(hurry, s.HTTP, c.Logger) })
+		s.stops = append(s.stops, func(hurry context.Context) {
+			StopHTTP(hurry, s.HTTP, api, c.Logger)
+		})
 	}
 	if err := s.Worker.Start(ctx); err != nil {
 		s.Worker.Drain(ctx, engine.ReasonShutdown)
 		return nil, RedisError{err}
+	}
+	if destinations != nil {
+		stop, err := StartDeliverer(ctx, rdb, destinations, m, c.Logger)
+		if err != nil {
+			s.Worker.Drain(ctx, engine.ReasonShutdown)
+			return nil, err
+		}
+		s.stops = append(s.stops, stop)
 	}
 	return s, nil
 }

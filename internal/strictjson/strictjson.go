@@ -12,15 +12,21 @@ import (
 )
 
 // Decode reads one JSON value. It refuses unknown fields and anything after the value. Errors
-// wrap session.ErrInvalid.
+// wrap session.ErrInvalid, and repeat little of the value.
 func Decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w JSON: %w", session.ErrInvalid, err)
+		return fmt.Errorf("%w JSON: %w", session.ErrInvalid, short{err})
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return fmt.Errorf("%w JSON: more than one value", session.ErrInvalid)
 	}
 	return nil
 }
+
+// short is an error whose text is cut: a field's name or a number in it may be as long as the value.
+type short struct{ error }
+
+func (e short) Error() string { return fmt.Sprintf("%.500v", e.error) }
+func (e short) Unwrap() error { return e.error }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
 
@@ -16,27 +17,63 @@ type Backlog struct {
 	Due   int64 // sessions that wait for a time: of a delayed message, a retry, or collected messages
 	Owned int64 // sessions that reap checks: those of Ready, those with an owner, and those whose owner died
 
+	// Outbox counts the sessions that store deliveries or may owe outcomes that nobody recorded. Late
+	// is for how long the first of them has waited for a deliverer to look at it.
+	Outbox int64
+	Late   time.Duration
+
+	// Destinations are what all sessions owe each destination, as the workers last counted it. It is
+	// empty if the Redis user may not read that.
+	Destinations map[string]DestinationBacklog
+
 	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
 }
 
-// Backlog reads the counts in one round trip.
+// DestinationBacklog is what all sessions owe a destination.
+type DestinationBacklog struct {
+	Count  int64         // outcomes that are owed, and deliveries that wait
+	Oldest time.Duration // how long the oldest of these deliveries has waited, by Redis' clock
+}
+
+// Backlog reads the counts in two round trips.
 func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
-	var ready, due, owned *redis.IntCmd
-	var first *redis.ZSliceCmd
+	var ready, due, owned, outbox *redis.IntCmd
+	var first, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
+	var owing protocol.Owings
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
-		first = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0)
+		outbox = p.ZCard(ctx, rediskey.Outbox)
+		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
 		now = p.Time(ctx)
 		return nil
 	})
+	if err == nil {
+		owing, err = protocol.LastOwings(ctx, a.rdb)
+		if redis.HasErrorPrefix(err, "NOPERM") { // a user that may read the indexes only
+			err = nil
+		}
+	}
 	if err != nil {
 		return Backlog{}, fmt.Errorf("read the indexes: %w", err)
 	}
-	b := Backlog{Ready: ready.Val(), Due: due.Val(), Owned: owned.Val()}
-	for _, z := range first.Val() {
-		b.Oldest = max(0, time.Duration(now.Val().UnixMilli()-int64(z.Score))*time.Millisecond)
+	destinations := make(map[string]DestinationBacklog, len(owing))
+	for name, o := range owing {
+		d := DestinationBacklog{Count: o.Count}
+		if o.Oldest > 0 {
+			d.Oldest = max(0, now.Val().Sub(time.UnixMilli(o.Oldest)))
+		}
+		destinations[name] = d
 	}
-	return b, nil
+	since := func(first []redis.Z) (age time.Duration) {
+		for _, z := range first {
+			age = max(0, time.Duration(now.Val().UnixMilli()-int64(z.Score))*time.Millisecond)
+		}
+		return age
+	}
+	return Backlog{
+		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
+		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
+	}, nil
 }

@@ -168,7 +168,7 @@ func TestRunningTurn(t *testing.T) {
 		turn, err := b.Client.RunningTurn(b.Ctx, b.Info())
 		expect.OK(b, err)
 		expect.Equal(b, "messages", len(turn.Messages), 1)
-		expect.Equal(b, "message", turn.Messages[0], admin.TurnMessage{ID: "m", Text: "the text"})
+		expect.Equal(b, "message", turn.Messages[0].ID+" "+turn.Messages[0].Text, "m the text")
 		expect.Equal(b, "reply so far", turn.Reply, "so far")
 		texts := 0
 		for _, e := range turn.Events {

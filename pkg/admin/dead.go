@@ -122,10 +122,15 @@ var errEnough = errors.New("enough")
 // SessionsWithDeadLetters visits the keys of the sessions that have dead letters, each once and in
 // no order. It reads every known session, in batches. An error comes last, with an empty key.
 func (a *Client) SessionsWithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
+	return a.sessionsWith(ctx, "look for dead letters", rediskey.Session.Archived)
+}
+
+// sessionsWith visits the keys of the sessions that have any of the named keys.
+func (a *Client) sessionsWith(ctx context.Context, task string, names ...func(rediskey.Session) string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		w, seen := protocol.NewWalker(a.rdb), map[string]bool{} // a scan may return a session twice
 		visit := func(sessions []string) error {
-			dead, err := w.WithTasks(ctx, sessions, rediskey.Session.Archived)
+			dead, err := w.WithTasks(ctx, sessions, names...)
 			for _, s := range dead {
 				if !seen[s] && !yield(s, nil) {
 					return errEnough
@@ -136,7 +141,7 @@ func (a *Client) SessionsWithDeadLetters(ctx context.Context) iter.Seq2[string, 
 		}
 		err := w.EverySession(ctx, visit)
 		if err != nil && !errors.Is(err, errEnough) {
-			yield("", fmt.Errorf("look for dead letters: %w", err))
+			yield("", fmt.Errorf("%s: %w", task, err))
 		}
 	}
 }

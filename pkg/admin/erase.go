@@ -19,6 +19,25 @@ import (
 // block Redis.
 const eraseBatch = 500
 
+// EraseOption changes one Erase.
+type EraseOption func(*eraseOptions)
+
+type eraseOptions struct{ drop bool }
+
+// EraseUndelivered has Erase delete deliveries as well.
+func EraseUndelivered() EraseOption { return func(o *eraseOptions) { o.drop = true } }
+
+// UndeliveredError says that a session's outcomes are owed to destinations or are not delivered.
+type UndeliveredError struct {
+	Owed        int // messages that have not ended
+	Undelivered int // deliveries that are stored
+}
+
+// Error says how many there are.
+func (e *UndeliveredError) Error() string {
+	return fmt.Sprintf("%d outcomes are owed to destinations, %d are not delivered", e.Owed, e.Undelivered)
+}
+
 // Erase deletes every key of a session: messages, results, dead letters, transcripts, events, title
 // and settings. To find the transcripts of earlier session ids it scans all keys of the database.
 // An unknown session is no error.
@@ -28,12 +47,19 @@ const eraseBatch = 500
 // The error wraps session.ErrInvalid if the session key is wrong. After any other error, call Erase
 // again.
 //
+// While an outcome is owed to a destination, or is not delivered, the error is an UndeliveredError and
+// nothing is deleted, unless EraseUndelivered is given.
+//
 // A message that arrives during the call is deleted too, or starts the session anew.
-func (a *Client) Erase(ctx context.Context, sessionKey string) error {
+func (a *Client) Erase(ctx context.Context, sessionKey string, options ...EraseOption) error {
+	var o eraseOptions
+	for _, set := range options {
+		set(&o)
+	}
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	err := a.erase(ctx, sessionKey)
+	err := a.erase(ctx, sessionKey, !o.drop, func() ([]string, error) { return a.scan(ctx, rediskey.For(sessionKey).Any()) })
 	switch {
 	case errors.Is(err, session.ErrBusy):
 		return fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
@@ -43,7 +69,8 @@ func (a *Client) Erase(ctx context.Context, sessionKey string) error {
 	return nil
 }
 
-func (a *Client) erase(ctx context.Context, sessionKey string) error {
+// erase erases a session whose keys list returns, beside those that every session has.
+func (a *Client) erase(ctx context.Context, sessionKey string, keep bool, list func() ([]string, error)) error {
 	k := rediskey.For(sessionKey)
 	for {
 		fence, many, err := a.eraseWhat(ctx, k)
@@ -54,11 +81,11 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 		// would return.
 		var found []string
 		if !many {
-			if found, err = a.scan(ctx, k.Any()); err != nil {
+			if found, err = list(); err != nil {
 				return err
 			}
 		}
-		gone, err := a.eraseBatches(ctx, sessionKey, fence, found, !many)
+		gone, err := a.eraseBatches(ctx, sessionKey, fence, found, !many, keep)
 		if err != nil {
 			return err
 		}
@@ -70,21 +97,23 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 
 // eraseBatches deletes a batch of messages, and the found keys. all says that found has every key
 // of the session. gone reports that nothing is left.
-func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool) (gone bool, err error) {
+func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all, keep bool) (gone bool, err error) {
 	own := protocol.Keys(sessionKey, "", time.Now())
 	// For example transcripts of earlier session ids, which no worker uses any more.
 	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
 	for {
 		part := others[:min(len(others), eraseBatch)]
 		others = others[len(part):]
-		state, err := protocol.Erase{
-			Session: sessionKey, Fence: fence, Batch: eraseBatch, Others: part, Last: all && len(others) == 0,
+		state, owing, err := protocol.Erase{
+			Session: sessionKey, Fence: fence, Batch: eraseBatch, Others: part, Last: all && len(others) == 0, Keep: keep,
 		}.Do(ctx, a.rdb)
 		switch {
 		case err != nil:
 			return false, err
 		case state == "held":
 			return false, session.ErrBusy
+		case state == "owed":
+			return false, &UndeliveredError{Owed: owing.Owed, Undelivered: owing.Stored}
 		case state != "batch" || len(others) == 0:
 			return state == "gone", nil
 		}
@@ -122,7 +151,7 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	var seen *redis.FloatCmd
 	var now *redis.TimeCmd
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Unlisted} {
+		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Unlisted, rediskey.Names, rediskey.Attention, rediskey.Outbox} {
 			p.ZRem(ctx, index, sessionKey)
 		}
 		p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))

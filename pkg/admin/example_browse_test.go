@@ -36,6 +36,26 @@ func ExampleClient_Browse() {
 	// Output: web:42 waiting 1
 }
 
+func ExampleClient_List() {
+	operator, stop := waiting("web:41", "web:42", "web:43", "telegram:7")
+	defer stop()
+	query := admin.ListQuery{Prefix: "web:", Limit: 2}
+	for {
+		page, err := operator.List(context.Background(), query)
+		demo.Check(err)
+		for _, s := range page.Sessions {
+			fmt.Println(s.Session, s.State)
+		}
+		if query.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	// Output:
+	// web:41 waiting
+	// web:42 waiting
+	// web:43 waiting
+}
+
 func ExampleClient_States() {
 	operator, stop := waiting("web:42")
 	defer stop()

@@ -33,6 +33,23 @@ func ExampleClient_Session() {
 	// Output: running [one] 0
 }
 
+func ExampleClient_TurnMessages() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	m := session.Message{Text: "count to infinity", Meta: map[string]string{"sender": "alice"}}
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", m)
+	demo.Check(err)
+	<-started
+	info, err := operator.Session(ctx, "web:42")
+	demo.Check(err)
+	messages, err := operator.TurnMessages(ctx, info)
+	demo.Check(err)
+	fmt.Println(messages[0].Text, messages[0].Meta["sender"])
+	// Output: count to infinity alice
+}
+
 // No worker runs here, so each message waits.
 func ExampleClient_BusySessions() {
 	rdb, stop := demo.Redis()

@@ -49,6 +49,26 @@ func ExampleClient_Tail() {
 	// Output: 1 HOW ARE YOU?
 }
 
+func ExampleClient_TranscriptPage() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	for _, text := range []string{"hello", "how are you?"} {
+		say(ctx, turnstile.NewClient(rdb), text)
+	}
+	info, err := operator.Session(ctx, "web:42")
+	demo.Check(err)
+	for before := int64(-1); before != 0; {
+		entries, older, err := operator.TranscriptPage(ctx, "web:42", info.SessionID, before, 3)
+		demo.Check(err)
+		fmt.Println(len(entries), entries[0].Text)
+		before = older
+	}
+	// Output:
+	// 3 HELLO
+	// 1 hello
+}
+
 // The next turn's agent learns from a note that the last turn was interrupted.
 func ExampleClient_ResumeRecord() {
 	rdb, stop := demo.Redis()

@@ -73,7 +73,7 @@ type reads struct {
 func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
 	return reads{
 		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
-		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped", "omitted", "omitted_told"),
+		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told"),
 		sentinel: p.Get(ctx, k.Sentinel()),
 		ttl:      p.PTTL(ctx, k.Sentinel()),
 		pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
@@ -108,7 +108,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 		Session: key, Phase: session.PhaseIdle, SessionID: record.Text("session_id"), Fence: run.Int("fence"),
 		Pending: int(r.pending.Val()), Scheduled: int(r.scheduled.Val() + r.retried.Val()),
 		Archived: int(r.archived.Val()),
-		Title:    record.Text("title"), TitleBy: record.Text("title_by"),
+		Title:    record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
 	}
 	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Settings) // settings that cannot be read count as none
 	var dropped []string
@@ -128,7 +128,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.StartedAt = time.UnixMilli(run.Int("started_at"))
 	s.Since = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
-	s.Question = protocol.OpenQuestion(fence, run.Text("question"), run.Text("answered"))
+	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"))
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
 	for _, id := range ids {

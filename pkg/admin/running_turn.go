@@ -25,7 +25,8 @@ type RunningTurn struct {
 // TurnMessage is a message of a running turn.
 type TurnMessage struct {
 	ID   string
-	Text string // "" if the message cannot be read
+	Text string            // "" if the message cannot be read
+	Meta map[string]string // nil if the message has none, or cannot be read
 }
 
 // eventsBack is how many entries of a stream one command reads, from its end.
@@ -37,26 +38,8 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 	if info.Phase == session.PhaseIdle {
 		return t, nil
 	}
-	k := rediskey.For(info.Session)
-	for some := range slices.Chunk(info.Messages, deadBatch) {
-		tasks := make([]*redis.StringCmd, len(some))
-		_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, id := range some {
-				tasks[i] = p.HGet(ctx, k.Task(rediskey.TaskID(info.Session, id)), "msg")
-			}
-			return nil
-		})
-		if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing task as it is
-			return t, fmt.Errorf("read the messages of turn %s: %w", info.Turn, err)
-		}
-		for i, id := range some {
-			m := TurnMessage{ID: id}
-			if task, err := protocol.ParseTaskMessage([]byte(tasks[i].Val())); err == nil {
-				message, _ := task.Message(a.cfg.Limits) // a message that cannot be read has no text
-				m.Text = message.Text
-			}
-			t.Messages = append(t.Messages, m)
-		}
+	if t.Messages, err = a.TurnMessages(ctx, info); err != nil {
+		return t, err
 	}
 	if t.Events, err = a.eventsOf(ctx, info); err != nil {
 		return t, fmt.Errorf("read the events of turn %s: %w", info.Turn, err)
@@ -72,6 +55,33 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 	}
 	t.Reply = text.String()
 	return t, nil
+}
+
+// TurnMessages reads the messages of the turn that ran when info was read. Their texts may be gone
+// meanwhile. If the session is idle, there are none.
+func (a *Client) TurnMessages(ctx context.Context, info session.Info) (list []TurnMessage, err error) {
+	k := rediskey.For(info.Session)
+	for some := range slices.Chunk(info.Messages, deadBatch) {
+		tasks := make([]*redis.StringCmd, len(some))
+		_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range some {
+				tasks[i] = p.HGet(ctx, k.Task(rediskey.TaskID(info.Session, id)), "msg")
+			}
+			return nil
+		})
+		if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing task as it is
+			return list, fmt.Errorf("read the messages of turn %s: %w", info.Turn, err)
+		}
+		for i, id := range some {
+			m := TurnMessage{ID: id}
+			if task, err := protocol.ParseTaskMessage([]byte(tasks[i].Val())); err == nil {
+				message, _ := task.Message(a.cfg.Limits) // a message that cannot be read has no text
+				m.Text, m.Meta = message.Text, message.Meta
+			}
+			list = append(list, m)
+		}
+	}
+	return list, nil
 }
 
 // eventsOf reads the running turn's events, from the stream's end back to the turn's start.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
@@ -31,6 +33,29 @@ func (a *Client) Tail(ctx context.Context, sessionKey string, n int) ([]session.
 		return nil, fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
 	return a.transcript(ctx, sessionKey, id, int64(-n))
+}
+
+// TranscriptPage returns up to n of the last entries among the first before ones of a transcript,
+// oldest first; before is -1 for all. older is how many entries are before them: pass it on for the
+// next page. A page has fewer than n entries if these are long. When a transcript's cap removes
+// entries between two calls, the second page may repeat some of the first.
+func (a *Client) TranscriptPage(ctx context.Context, key, sessionID string, before int64, n int) (entries []session.Entry, older int64, err error) {
+	if err := session.ValidateKey(key); err != nil {
+		return nil, 0, err
+	}
+	older, page, err := protocol.TranscriptPage(ctx, a.rdb, key, sessionID, before, protocol.HistoryPage)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read transcript of %s: %w", key, err)
+	}
+	if len(page) == 0 {
+		older = 0 // before is beyond the end
+	}
+	if len(page) > n {
+		older += int64(len(page) - n)
+		page = page[:n]
+	}
+	slices.Reverse(page) // it is newest first
+	return stored.DecodeEntries(page), older, nil
 }
 
 func (a *Client) transcript(ctx context.Context, key, sessionID string, from int64) ([]session.Entry, error) {

@@ -25,6 +25,7 @@ type WorkerInfo struct {
 	Turns    int // running turns, a few seconds ago
 	Draining bool
 	Started  time.Time // by the worker's clock; zero without a heartbeat
+	Agent    string    // the kind of agent that it runs (TURNSTILE_AGENT), "" if it does not say it
 }
 
 // Workers returns the live workers, by name. It finds a worker by its heartbeat, which a killed

@@ -50,6 +50,11 @@ type Turn struct {
 	// Attempt counts from 1. Each retried failure raises it.
 	Attempt int `json:"attempt"`
 
+	// TraceParent is the traceparent of W3C Trace Context of the first message that has one, valid or
+	// "". Agents send it with what they call: TRACEPARENT in a program's environment, a header in
+	// HTTP, _meta in ACP.
+	TraceParent string `json:"-"`
+
 	// State is what the agent stored with EventState in an earlier turn of the same session id, on
 	// any worker: the id of its own session, for example. It is absent if the agent stored nothing,
 	// or if the transcript has changed since: another agent has written to it, or a turn was undone

@@ -12,16 +12,29 @@ var (
 	// ErrBusy: a turn is running in the session.
 	ErrBusy = errors.New("a turn is running")
 
+	// ErrRunning: the message is part of a running turn.
+	ErrRunning = errors.New("the message is part of a running turn")
+
+	// ErrConflict: the message's id was used with another text, mode or other content.
+	ErrConflict = errors.New("the id belongs to another message")
+
+	// ErrExpired: the message was accepted before under its id, and neither it nor its result is
+	// stored any more. It is not carried out again.
+	ErrExpired = errors.New("the message was accepted before, and its result is no longer kept")
+
+	// ErrNotLast: the message that a new one must follow is not the last of the conversation.
+	ErrNotLast = errors.New("the conversation's last message is another one")
+
 	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = errors.New("the conversation has no turn")
 )
 
-// Errors of turnstile.Client.Decide. After them nothing was changed.
+// Errors of turnstile.Client's Decide and DecideQuestion. After them nothing was changed.
 var (
 	// ErrNoQuestion: no question is open.
 	ErrNoQuestion = errors.New("no question is open")
 
-	// ErrOtherQuestion: the open question has another number.
+	// ErrOtherQuestion: the open question is another one.
 	ErrOtherQuestion = errors.New("another question is open")
 
 	// ErrDecided: the question was decided before.

@@ -24,6 +24,20 @@ const (
 	EventPermissionAnswered = "permission_answered"
 )
 
+// The types of what Client.Events reports besides a stream's events. They have no ID.
+const (
+	// EventGap: events before the next one were removed, because the stream is capped. SessionID
+	// and Entries are a place in the transcript: entries up to there have what the turns of these
+	// events have left. Later events may belong to a turn that is among these entries already; its
+	// id says so.
+	EventGap = "gap"
+
+	// EventReset: the stream is not the one that the reader has read before. The session was erased
+	// or forgotten, or Redis has lost what it wrote last. What follows is the stream from its
+	// beginning.
+	EventReset = "reset"
+)
+
 // The decisions of an EventPermissionAnswered.
 const (
 	DecisionAllowed   = "allowed"
@@ -75,8 +89,11 @@ type Event struct {
 	Mode     Mode `json:"mode,omitempty"`
 	Position int  `json:"position,omitempty"`
 
-	// ID is the event's place in the stream: turnstile.Client.FollowFrom continues behind it. If
-	// several events were stored together, only the last one has an ID. It is not in the JSON.
+	// In an EventGap: how many entries the transcript has.
+	Entries int64 `json:"entries,omitempty"`
+
+	// ID is the event's place in the stream, ENTRY.INDEX: several events may be stored in one entry.
+	// turnstile.Client's FollowFrom and Events continue behind it. It is not in the JSON.
 	ID string `json:"-"`
 
 	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.

@@ -34,6 +34,12 @@ func ExampleParseMode() {
 	// invalid mode "stear": use queue, collect, steer, interrupt, rollback or reject
 }
 
+func ExampleQuestion_ID() {
+	q := session.Question{Turn: "7c4a8d09-1795227266293", Number: 1, Name: "run make"}
+	fmt.Println(q.ID())
+	// Output: 7c4a8d09-1795227266293.1
+}
+
 func ExampleParseDropPolicy() {
 	policy, err := session.ParseDropPolicy("summarize")
 	fmt.Println(policy, err)
@@ -123,4 +129,28 @@ func ExampleUsage_Plus() {
 	first := session.Usage{InputTokens: 100, OutputTokens: 20}
 	fmt.Printf("%+v\n", first.Plus(session.Usage{Model: "m", InputTokens: 10, OutputTokens: 1}).OutputTokens)
 	// Output: 21
+}
+
+func ExampleValidateDestination() {
+	fmt.Println(session.ValidateDestination("telegram-bot"))
+	fmt.Println(session.ValidateDestination("https://bot.example"))
+	// Output:
+	// <nil>
+	// invalid destination "https://bot.example": use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit
+}
+
+func ExampleRoute_Validate() {
+	fmt.Println(session.Route{To: "telegram-bot", Context: json.RawMessage(`{"chat":42}`)}.Validate())
+	fmt.Println(session.Route{To: "telegram-bot", Context: json.RawMessage(`{"chat"`)}.Validate())
+	// Output:
+	// <nil>
+	// invalid context: it is no JSON
+}
+
+func ExampleTraceParent() {
+	fmt.Println(session.TraceParent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
+	fmt.Printf("%q\n", session.TraceParent("00-nonsense"))
+	// Output:
+	// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+	// ""
 }

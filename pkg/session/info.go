@@ -34,5 +34,6 @@ type Info struct {
 	Title    string        // "" if there is none
 	TitleBy  string        // "user" or "agent"
 	Settings QueueSettings // as set by /queue; a zero field means the worker's
+	ReplyTo  string        // the destination of its messages' outcomes; "" if there is none
 	Dropped  int           // messages that a full line has dropped and that the next turn's note reports
 }

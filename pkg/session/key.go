@@ -45,7 +45,7 @@ func validateName(what, name string, limit int) error {
 	case len(name) > limit:
 		return fmt.Errorf("%w %s: %d characters, at most %d are allowed", ErrInvalid, what, len(name), limit)
 	case !isName(name):
-		return fmt.Errorf("%w %s %q: use letters, digits and ._:@+=~- only, the first a letter or digit", ErrInvalid, what, name)
+		return fmt.Errorf("%w %s %.100q: use letters, digits and ._:@+=~- only, the first a letter or digit", ErrInvalid, what, name)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (l Limits) DecodePayload(data []byte) (Message, error) {
 	}
 	var p payload
 	if err := json.Unmarshal(data, &p); err != nil {
-		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %w", ErrInvalid, err)
+		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %.500s", ErrInvalid, err.Error())
 	}
 	if p.V != payloadVersion {
 		return Message{}, fmt.Errorf("%w payload: version %d, this program knows version %d", ErrInvalid, p.V, payloadVersion)

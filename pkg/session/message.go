@@ -41,7 +41,7 @@ func ParseMode(s string) (Mode, error) {
 	case "", ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject:
 		return m, nil
 	}
-	return "", fmt.Errorf("%w mode %q: use %s, %s, %s, %s, %s or %s", ErrInvalid, s,
+	return "", fmt.Errorf("%w mode %.100q: use %s, %s, %s, %s, %s or %s", ErrInvalid, s,
 		ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject)
 }
 
@@ -50,6 +50,11 @@ func ParseMode(s string) (Mode, error) {
 type Message struct {
 	// ID is unique within its session. It is the task's id and not part of the payload.
 	ID string `json:"-"`
+
+	// TraceParent is the traceparent of W3C Trace Context to which the message's turn belongs. It is
+	// a header of the task and not part of the payload: the same message with another one is no
+	// conflict. An invalid one is ignored. Defaults to "": none.
+	TraceParent string `json:"-"`
 
 	Text        string            `json:"text"`
 	Mode        Mode              `json:"mode,omitempty"`
@@ -89,9 +94,9 @@ func (m Message) valid() error {
 		case a.Name == "":
 			return fmt.Errorf("%w attachment %d: it has no name", ErrInvalid, i+1)
 		case (a.URL == "") == (a.Path == ""):
-			return fmt.Errorf("%w attachment %q: give it a url or a path, one of the two", ErrInvalid, a.Name)
+			return fmt.Errorf("%w attachment %.100q: give it a url or a path, one of the two", ErrInvalid, a.Name)
 		case a.Size < 0:
-			return fmt.Errorf("%w attachment %q: its size is negative", ErrInvalid, a.Name)
+			return fmt.Errorf("%w attachment %.100q: its size is negative", ErrInvalid, a.Name)
 		}
 	}
 	_, err := ParseMode(string(m.Mode))
@@ -150,7 +155,7 @@ const day = 24 * time.Hour
 // ParseDuration is time.ParseDuration that also reads days at the front, such as 30d or 1d12h. The
 // error wraps ErrInvalid.
 func ParseDuration(text string) (time.Duration, error) {
-	invalid := fmt.Errorf("%w duration %q: write it as 500ms, 90s, 10m, 1h30m or 30d", ErrInvalid, text)
+	invalid := fmt.Errorf("%w duration %.100q: write it as 500ms, 90s, 10m, 1h30m or 30d", ErrInvalid, text)
 	var days time.Duration
 	if number, rest, ok := strings.Cut(text, "d"); ok {
 		n, err := strconv.ParseUint(number, 10, 16)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ func ParseDropPolicy(s string) (DropPolicy, error) {
 	case "", DropNew, DropOld, DropSummarize:
 		return d, nil
 	}
-	return "", fmt.Errorf("%w drop policy %q: use %s, %s or %s", ErrInvalid, s, DropNew, DropOld, DropSummarize)
+	return "", fmt.Errorf("%w drop policy %.100q: use %s, %s or %s", ErrInvalid, s, DropNew, DropOld, DropSummarize)
 }
 
 // The highest values of QueueSettings.
@@ -74,18 +75,26 @@ func (s QueueSettings) Over(base QueueSettings) QueueSettings {
 	return base
 }
 
+// maxWords is how many words ParseQueueSettings reads: several times as many as there can be, so that
+// it names the wrong ones.
+const maxWords = 20
+
 // ParseQueueSettings reads the arguments of /queue: an optional mode, then debounce:DURATION,
 // cap:NUMBER and drop:POLICY in any order. The error wraps ErrInvalid and names every wrong word.
 func ParseQueueSettings(words string) (s QueueSettings, err error) {
 	var errs []error
 	seen := map[string]bool{}
 	for i, word := range strings.Fields(words) {
+		if len(errs) == maxWords {
+			errs = append(errs, fmt.Errorf("%w settings: there are more than %d words", ErrInvalid, maxWords))
+			break
+		}
 		name, value, pair := strings.Cut(word, ":")
 		if !pair {
 			name = "mode"
 		}
 		if seen[name] {
-			errs = append(errs, fmt.Errorf("%w word %q: %s is said twice", ErrInvalid, word, name))
+			errs = append(errs, fmt.Errorf("%w word %.100q: %s is said twice", ErrInvalid, word, name))
 			continue
 		}
 		seen[name] = true
@@ -99,7 +108,8 @@ func ParseQueueSettings(words string) (s QueueSettings, err error) {
 		case name == "drop" && value != "":
 			s.Drop, err = ParseDropPolicy(value)
 		default:
-			err = fmt.Errorf("%w word %q: say a mode first, then debounce:0.5s, cap:25 or drop:summarize", ErrInvalid, word)
+			delete(seen, name)
+			err = fmt.Errorf("%w word %.100q: say a mode first, then debounce:0.5s, cap:25 or drop:summarize", ErrInvalid, word)
 		}
 		errs = append(errs, err)
 	}
@@ -115,15 +125,15 @@ func ParseQueueSettings(words string) (s QueueSettings, err error) {
 func parseDebounce(value string) (Millis, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < time.Millisecond || d > MaxDebounce {
-		return 0, fmt.Errorf("%w debounce %q: write a duration up to %s, as 0.5s", ErrInvalid, value, MaxDebounce)
+		return 0, fmt.Errorf("%w debounce %.100q: write a duration up to %s, as 0.5s", ErrInvalid, value, MaxDebounce)
 	}
-	return Millis(d), nil
+	return Millis(d.Truncate(time.Millisecond)), nil
 }
 
 func parseCap(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > MaxQueueCap {
-		return 0, fmt.Errorf("%w cap %q: write a number from 1 to %d", ErrInvalid, value, MaxQueueCap)
+		return 0, fmt.Errorf("%w cap %.100q: write a number from 1 to %d", ErrInvalid, value, MaxQueueCap)
 	}
 	return n, nil
 }
@@ -154,12 +164,13 @@ func (d Millis) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Duration(d).Milliseconds(), 10), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. A number that does not fit becomes the next one that does.
 func (d *Millis) UnmarshalJSON(data []byte) error {
 	var ms float64
 	if err := json.Unmarshal(data, &ms); err != nil {
 		return fmt.Errorf("milliseconds: %w", err)
 	}
-	*d = Millis(ms * float64(time.Millisecond))
+	const most = float64(math.MaxInt64 - 1<<10) // a float64 that fits
+	*d = Millis(min(max(ms*float64(time.Millisecond), -most), most))
 	return nil
 }

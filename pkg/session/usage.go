@@ -1,5 +1,7 @@
 package session
 
+import "math"
+
 // Usage is the cost of a turn, as the agent reports it. A zero field means that the agent did not
 // report it.
 type Usage struct {
@@ -13,13 +15,13 @@ type Usage struct {
 	ContextLimit  int64 `json:"context_limit,omitempty"`  // the context's size
 }
 
-// Plus returns the sum of the tokens and costs. The other fields are those of later, or of u where
+// Plus returns the sum of the tokens and costs, or the highest number if that does not fit. The other fields are those of later, or of u where
 // later has none.
 func (u Usage) Plus(later Usage) Usage {
-	later.InputTokens += u.InputTokens
-	later.CachedTokens += u.CachedTokens
-	later.OutputTokens += u.OutputTokens
-	later.CostUSD += u.CostUSD
+	later.InputTokens = plus(u.InputTokens, later.InputTokens)
+	later.CachedTokens = plus(u.CachedTokens, later.CachedTokens)
+	later.OutputTokens = plus(u.OutputTokens, later.OutputTokens)
+	later.CostUSD = min(max(u.CostUSD+later.CostUSD, -math.MaxFloat64), math.MaxFloat64)
 	if later.Model == "" {
 		later.Model = u.Model
 	}
@@ -30,4 +32,14 @@ func (u Usage) Plus(later Usage) Usage {
 		later.ContextLimit = u.ContextLimit
 	}
 	return later
+}
+
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
 }

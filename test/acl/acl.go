@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/redisconn"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -30,6 +31,7 @@ const (
 	Sender         = "turnstile-sender"
 	TenantSender   = "acme-sender"
 	Operator       = "turnstile-operator"
+	Gateway        = "turnstile-gateway"
 	Dashboard      = "turnstile-dashboard"
 	DashboardWrite = "turnstile-dashboard-write"
 	Sentinel       = "turnstile-sentinel" // of redis-sentinel, not of the data servers
@@ -67,7 +69,7 @@ func Rules(t testing.TB) map[string][]string {
 		}
 		rules[words[2]] = words[3:]
 	}
-	for _, user := range []string{Worker, Sender, TenantSender, Operator, Dashboard, DashboardWrite, Sentinel} {
+	for _, user := range []string{Worker, Sender, TenantSender, Operator, Gateway, Dashboard, DashboardWrite, Sentinel} {
 		if rules[user] == nil {
 			t.Fatalf("%s has no rules for %s", page, user)
 		}
@@ -167,9 +169,11 @@ func Client(t testing.TB, user string) redis.UniversalClient {
 }
 
 // Suite runs tests of the calling test's binary in a process of their own, on a server with the
-// page's users. Each test must pass, and the server must have refused nothing.
+// page's users. Each test must pass, and the server must have refused nothing. The race detector has
+// seen these tests already.
 func Suite(t *testing.T, names ...string) {
 	t.Helper()
+	expect.Unraced(t)
 	if os.Getenv(variable) != "" {
 		t.Skip("this is the suite's process")
 	}

@@ -66,7 +66,7 @@ func OverLimits() map[string]session.Message {
 	}
 }
 
-// Enqueue enqueues a message without a notify, as a sender that died does.
+// Enqueue enqueues a message as a plain asynq.Client does.
 func (b *Bench) Enqueue(id string, opts ...asynq.Option) {
 	b.Helper()
 	client := asynq.NewClientFromRedisClient(b.Redis)

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,17 +9,17 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// atOnce is how many tests run in parallel, unless -parallel says otherwise: they wait
-// more than they compute.
-const atOnce = "4"
+// atOnce is how many tests run in parallel: they wait more than they compute.
+const atOnce = 4
 
 // Main runs a package's tests without go-redis' log, and fails if they leave goroutines.
 func Main(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	runMore()
+	expect.AtOnce(atOnce)
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(redistest.Dialing()); err != nil {
@@ -29,17 +28,4 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
-}
-
-// runMore lets more tests run in parallel than there are cores.
-func runMore() {
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if chosen {
-		return
-	}
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
 }

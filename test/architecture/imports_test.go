@@ -30,7 +30,7 @@ var rooms = []room{
 	{"internal/version", ""},
 	// The leaves that users see.
 	{"pkg/session", ""},
-	{"internal/strictjson", "pkg/session"},
+	{"internal/strictjson", "internal/printable pkg/session"},
 	{"internal/titles", "pkg/session"},
 	// Redis: its keys and what is stored, its scripts, connections, leases.
 	{"internal/rediskey", ""},
@@ -53,17 +53,23 @@ var rooms = []room{
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
+	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/strictjson internal/version pkg/session"},
 	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
+	{"internal/sessionview", "pkg/admin pkg/resume pkg/session"},
 	// The parts of a worker around its engine.
-	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/session"},
+	{"internal/config", "internal/listenaddr internal/printable internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
-	{"internal/metrics", "internal/engine internal/lease internal/version pkg/admin pkg/session"},
-	// The library, and the programs.
-	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
+	{"internal/metrics", "internal/engine internal/lease internal/outbox internal/version pkg/admin pkg/session"},
+	// The library, the gateway, and the programs.
+	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
 	{".", "internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
+	{"docs", ""},
+	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/strictjson pkg/admin pkg/session"},
+	{"internal/board", ". internal/gateway internal/printable internal/sessionview pkg/admin pkg/agent pkg/session"},
+	{"internal/gateway/openai", ". internal/gateway pkg/admin pkg/agent pkg/session"},
 	{"cmd/...", "*"},
 	{"docs/...", "*"},
 	{"examples/...", "*"},

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 var update = flag.Bool("update", false, "rewrite the tests' names in docs/behaviours.md")
@@ -60,6 +62,7 @@ func testsByRow(t *testing.T) map[string][]string {
 
 func TestPageNamesTheTests(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	page := filepath.Join(root, "docs", "behaviours.md")
 	old, err := os.ReadFile(page)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 var (
@@ -19,6 +21,7 @@ var (
 // figure.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {

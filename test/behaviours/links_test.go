@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 var (
@@ -19,7 +21,7 @@ var (
 func pages(t *testing.T) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
+		if err == nil && d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
 			return fs.SkipDir
 		}
 		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
@@ -47,6 +49,7 @@ var notProseBlocks = regexp.MustCompile("(?s)\n```.*?\n```")
 // Each link of a page to this repository names an existing file, and an existing heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 // dropped are words that docs/glossary.md replaced, with the word to write. Each pattern has one
@@ -128,6 +130,7 @@ var prose = map[string]func(src string) (string, error){
 
 func TestDroppedWordsStayAway(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	read := 0
 	for _, set := range texts {
 		found, err := filepath.Glob(filepath.Join(root, set.from))

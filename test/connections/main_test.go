@@ -9,10 +9,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"turnstile/test/expect"
 	"turnstile/test/program"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	expect.AtOnce(4)
+	goleak.VerifyTestMain(m)
+}
 
 // Exit codes that both programs share.
 const (

@@ -3,10 +3,12 @@
 package deploy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,7 +19,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"turnstile/internal/config"
+	"turnstile/internal/gateway"
 	"turnstile/internal/listenaddr"
+	"turnstile/pkg/session"
 )
 
 const root = "../.."
@@ -28,26 +32,33 @@ type compose struct {
 	Networks map[string]struct {
 		Internal bool `yaml:"internal"`
 	} `yaml:"networks"`
+	Configs map[string]struct {
+		Content string `yaml:"content"`
+	} `yaml:"configs"`
 }
 
 type service struct {
-	Image           string            `yaml:"image"`
-	Build           string            `yaml:"build"`
-	ContainerName   string            `yaml:"container_name"`
-	NetworkMode     string            `yaml:"network_mode"`
-	Entrypoint      any               `yaml:"entrypoint"`
-	Command         []string          `yaml:"command"`
-	Init            bool              `yaml:"init"`
-	Ports           []string          `yaml:"ports"`
-	Volumes         []string          `yaml:"volumes"`
-	Networks        []string          `yaml:"networks"`
-	MemLimit        string            `yaml:"mem_limit"`
-	PidsLimit       int               `yaml:"pids_limit"`
-	SecurityOpt     []string          `yaml:"security_opt"`
-	StopGracePeriod string            `yaml:"stop_grace_period"`
-	EnvFile         []envFile         `yaml:"env_file"`
-	Environment     map[string]string `yaml:"environment"`
-	Healthcheck     struct {
+	Image           string    `yaml:"image"`
+	Build           string    `yaml:"build"`
+	ContainerName   string    `yaml:"container_name"`
+	NetworkMode     string    `yaml:"network_mode"`
+	Entrypoint      any       `yaml:"entrypoint"`
+	Command         []string  `yaml:"command"`
+	Init            bool      `yaml:"init"`
+	Ports           []string  `yaml:"ports"`
+	Volumes         []string  `yaml:"volumes"`
+	Networks        []string  `yaml:"networks"`
+	MemLimit        string    `yaml:"mem_limit"`
+	PidsLimit       int       `yaml:"pids_limit"`
+	SecurityOpt     []string  `yaml:"security_opt"`
+	StopGracePeriod string    `yaml:"stop_grace_period"`
+	EnvFile         []envFile `yaml:"env_file"`
+	Configs         []struct {
+		Source string `yaml:"source"`
+		Target string `yaml:"target"`
+	} `yaml:"configs"`
+	Environment map[string]string `yaml:"environment"`
+	Healthcheck struct {
 		Test []string `yaml:"test"`
 	} `yaml:"healthcheck"`
 	DependsOn map[string]struct {
@@ -61,14 +72,16 @@ type envFile struct {
 }
 
 // token has the variables that a user must set before anything starts.
-var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "REDIS_PASSWORD": "fedcba9876543210"}
+var token = map[string]string{
+	"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "REDIS_PASSWORD": "fedcba9876543210", "GATEWAY_TOKEN_SHA256": strings.Repeat("0123456789abcdef", 4),
+}
 
 // ownVariables are the file's own, and not settings of a worker.
-var ownVariables = []string{"REDIS_PASSWORD", "WORKER_MEMORY"}
+var ownVariables = []string{"REDIS_PASSWORD", "WORKER_MEMORY", "GATEWAY_TOKEN_SHA256"}
 
 var (
-	reference = regexp.MustCompile(`\$\{([A-Z_]+):([-?])([^}]*)\}`)
-	passedOn  = regexp.MustCompile(`(?m)^ +([A-Z_]+):\n`)
+	reference = regexp.MustCompile(`\$\{([A-Z0-9_]+):([-?])([^}]*)\}`)
+	passedOn  = regexp.MustCompile(`(?m)^ +([A-Z0-9_]+):\n`)
 )
 
 // interpolate does what docker compose does with ${NAME:-default} and ${NAME:?error}, the two forms
@@ -83,7 +96,7 @@ func interpolate(text string, vars map[string]string) (out string, names []strin
 		case value != "":
 			return value
 		case kind == "?":
-			err = fmt.Errorf("required variable %s is missing a value: %s", name, word)
+			err = cmp.Or(err, fmt.Errorf("required variable %s is missing a value: %s", name, word))
 			return ""
 		}
 		return word
@@ -139,7 +152,7 @@ func environ(s service) []string {
 func TestComposeServices(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t, token)
-	if got := slices.Sorted(maps.Keys(c.Services)); !slices.Equal(got, []string{"asynqmon", "redis", "worker"}) {
+	if got := slices.Sorted(maps.Keys(c.Services)); !slices.Equal(got, []string{"asynqmon", "gateway", "redis", "worker"}) {
 		t.Fatalf("services %v", got)
 	}
 	for name, s := range c.Services {
@@ -152,7 +165,7 @@ func TestComposeServices(t *testing.T) {
 		if name == "redis" {
 			continue
 		}
-		if s.Image != "turnstile" || s.Build != "." || s.Entrypoint != nil {
+		if s.Image != "turnstile" || s.Build != "." || (s.Entrypoint == nil) != (name != "gateway") {
 			t.Errorf("%s is not our image as it is: %+v", name, s)
 		}
 		// Process 1 has the secrets in its environment. Only the worker protects its own, so it is
@@ -198,7 +211,10 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 	if got := shared("worker", "asynqmon"); len(got) > 0 {
 		t.Errorf("agents reach the dashboard by %q", got)
 	}
-	for _, name := range []string{"worker", "asynqmon"} {
+	if got := shared("worker", "gateway"); len(got) > 0 {
+		t.Errorf("agents reach the gateway by %q", got)
+	}
+	for _, name := range []string{"worker", "asynqmon", "gateway"} {
 		if got := shared(name, "redis"); len(got) != 1 {
 			t.Errorf("%s reaches Redis by %q", name, got)
 		}
@@ -311,6 +327,34 @@ func TestComposeStopGracePeriod(t *testing.T) {
 	}
 }
 
+// The gateway has valid settings and tokens, and is published on loopback.
+func TestComposeGateway(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t, token)
+	s := c.Services["gateway"]
+	g, err := config.LoadGateway(environ(s), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Configs) != 1 || s.Configs[0].Target != g.TokensFile {
+		t.Fatalf("configs %+v, the tokens are in %s", s.Configs, g.TokensFile)
+	}
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	if err := os.WriteFile(path, []byte(c.Configs[s.Configs[0].Source].Content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.LoadTokens(path); err != nil {
+		t.Error(err)
+	}
+	_, port, err := net.SplitHostPort(g.Addr)
+	if want := []string{"127.0.0.1:" + port + ":" + port}; err != nil || !slices.Equal(s.Ports, want) {
+		t.Errorf("ports %v, want %v", s.Ports, want)
+	}
+	if grace, err := session.ParseDuration(s.StopGracePeriod); err != nil || grace < g.Drain+5*time.Second {
+		t.Errorf("a drain of %s has %s", g.Drain, s.StopGracePeriod)
+	}
+}
+
 func TestComposeDashboard(t *testing.T) {
 	t.Parallel()
 	s := readCompose(t, token).Services["asynqmon"]
@@ -343,7 +387,9 @@ func TestComposeDashboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := interpolate(string(raw), nil); err == nil || !strings.Contains(err.Error(), "TURNSTILE_HTTP_TOKEN") {
+	others := maps.Clone(token)
+	delete(others, "TURNSTILE_HTTP_TOKEN")
+	if _, _, err := interpolate(string(raw), others); err == nil || !strings.Contains(err.Error(), "TURNSTILE_HTTP_TOKEN") {
 		t.Errorf("without a token: %v", err)
 	}
 	delete(s.Environment, "TURNSTILE_HTTP_TOKEN")

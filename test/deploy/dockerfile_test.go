@@ -96,12 +96,12 @@ func TestDockerfileBuilds(t *testing.T) {
 		}
 	}
 	for _, need := range append([]string{"go.mod", "go.sum"}, sources(t)...) {
-		if !slices.Contains(copied, need) {
+		if !slices.ContainsFunc(copied, func(c string) bool { return c == need || strings.HasPrefix(c, need+"/") }) {
 			t.Errorf("%s is not copied", need)
 		}
 	}
 	run := strings.Join(build.all("RUN"), "\n")
-	for _, need := range []string{"CGO_ENABLED=0", "-o /out/", "./cmd/worker", "./cmd/enqueue", "chmod 0711 /out/worker /out/enqueue"} {
+	for _, need := range []string{"CGO_ENABLED=0", "-o /out/", "./cmd/worker", "./cmd/gateway", "./cmd/enqueue", "chmod 0711 /out/worker /out/gateway /out/enqueue"} {
 		if !strings.Contains(run, need) {
 			t.Errorf("the build has no %s: %s", need, run)
 		}

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,14 +29,7 @@ func example(t *testing.T, parts ...string) string {
 // pythonAgent is the Python example.
 func pythonAgent(t *testing.T) *exec.Agent {
 	t.Helper()
-	if _, err := osexec.LookPath("python3"); err != nil {
-		const reason = "the python example cannot be run: no python3 on PATH"
-		if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
-			t.Fatal(reason)
-		}
-		fmt.Fprintf(os.Stderr, "%s: SKIPPED %s\n", reason, t.Name())
-		t.Skip(reason)
-	}
+	needPython(t)
 	return newAgent(t, exec.Config{Command: []string{"python3", example(t, "python-agent", "agent.py")}, Format: exec.JSONL, Grace: time.Minute})
 }
 

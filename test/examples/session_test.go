@@ -16,6 +16,7 @@ import (
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -23,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	exec.Init()
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	expect.AtOnce(4)
 	goleak.VerifyTestMain(m)
 }
 

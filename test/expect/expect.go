@@ -3,22 +3,15 @@
 package expect
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
-)
 
-// Patience is how long an event may take before the test fails. It is long: only a test
-// that fails waits for it.
-const Patience = time.Minute
+	"turnstile/internal/printable"
+)
 
 // tick is the pause between two checks of a condition that has no event.
 const tick = 3 * time.Millisecond
-
-// Proof reports whether tests try all of their cases, as `make proof` asks them to with
-// TURNSTILE_PROOF=true. Otherwise they try some of each kind.
-func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
 
 // OK ends the test if there is an error.
 func OK(t testing.TB, err error) {
@@ -75,4 +68,18 @@ func Received[T any](t testing.TB, what string, c <-chan T) (v T) {
 		t.Fatalf("waited in vain for %s", what)
 	}
 	return v
+}
+
+// Line fails the test unless a text is one line that a terminal shows as it is, of at most some
+// bytes: what an error or a log line has to be, whatever it is about.
+func Line(t testing.TB, what, text string, most int) {
+	t.Helper()
+	switch {
+	case text == "":
+		t.Errorf("%s is empty", what)
+	case len(text) > most:
+		t.Errorf("%s has %d bytes, at most %d are allowed: %.200q", what, len(text), most, text)
+	case printable.Line(text) != text:
+		t.Errorf("%s is no line of printable text: %q", what, text)
+	}
 }

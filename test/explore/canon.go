@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The canonical form of a state makes two states equal that differ only in randomly drawn names and
@@ -81,6 +82,11 @@ func (f *former) text(text string) {
 	for i := 0; i < len(text); {
 		c := text[i]
 		switch {
+		case c == '2' && i+len(stamp) <= len(text) && text[i+10] == 'T' && text[i+len(stamp)-1] == 'Z' && stampOf(text[i:]) != 0:
+			f.literal(text[begin:i])
+			f.ref(4, ref{ms: stampOf(text[i:])})
+			i += len(stamp)
+			begin = i
 		case c >= '0' && c <= '9':
 			end := i + 1
 			for end < len(text) && text[end] >= '0' && text[end] <= '9' {
@@ -103,6 +109,18 @@ func (f *former) text(text string) {
 	}
 	f.literal(text[begin:])
 	f.hash.Write([]byte{0, 0})
+}
+
+// stamp is a time in the texts of deliveries.
+const stamp = "2006-01-02T15:04:05.000Z"
+
+// stampOf returns the time in ms with which a text begins, 0 if it does not.
+func stampOf(text string) int64 {
+	at, err := time.Parse(stamp, text[:len(stamp)])
+	if err != nil {
+		return 0
+	}
+	return at.UnixMilli()
 }
 
 func timeOf(digits string) (ms int64, kind byte) {
@@ -136,7 +154,9 @@ func (v *value) canonical() *form {
 		for _, t := range v.text {
 			f.text(t)
 		}
-		f.text(strconv.FormatInt(v.expires, 10))
+		if !endless(v) && !distant(v) {
+			f.text(strconv.FormatInt(v.expires, 10))
+		}
 	}
 	v.form = f.end()
 	return v.form
@@ -146,6 +166,14 @@ func (v *value) canonical() *form {
 func uncounted(v *value) bool {
 	return v.kind == "stream" || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
 }
+
+// endless reports whether a value expires later than any search looks: the id of a message, after a
+// day. Counting the time until then would make a new state of each step of the clock.
+func endless(v *value) bool { return strings.Contains(v.key, ":idem:") }
+
+// distant reports whether a value expires later than any search looks, but not what may be left of a
+// forgotten session: a transcript, after a month.
+func distant(v *value) bool { return strings.Contains(v.key, ":transcript:") }
 
 // canon is what a search needs to make digests.
 type canon struct {

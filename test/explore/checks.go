@@ -304,12 +304,12 @@ func (s *Search) final(n node) string {
 }
 
 // passes reports whether a key may be left when nothing else is: timers, the place of the search
-// for forgotten sessions, and a day's counters of asynq's, if they expire.
+// for forgotten sessions, the ids of messages, and a day's counters of asynq's, if they expire.
 func (s *Search) passes(v *value) bool {
 	if v.expires == 0 {
 		return false
 	}
-	return strings.HasPrefix(v.key, rediskey.Timer("")) || v.key == rediskey.Scan ||
+	return strings.HasPrefix(v.key, rediskey.Timer("")) || v.key == rediskey.Scan || endless(v) ||
 		slices.ContainsFunc(s.Config.Sessions, func(session string) bool {
 			k := keysOf(session)
 			return strings.HasPrefix(v.key, k.Processed()+":") || strings.HasPrefix(v.key, k.Failed()+":")

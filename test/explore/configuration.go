@@ -104,6 +104,9 @@ func (v View) Has(key string) bool { return v.has(key) }
 // Field is a field of a hash, "" if there is none.
 func (v View) Field(key, field string) string { return v.field(key, field) }
 
+// Fields are the fields of a hash.
+func (v View) Fields(key string) map[string]string { return v.fields(key) }
+
 // Members are the elements of a list, a set or a sorted set.
 func (v View) Members(key string) []string { return v.members(key) }
 
@@ -178,7 +181,7 @@ func (c *Configuration) next(v View) int64 {
 			next = ms
 		}
 	}
-	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Unlisted} {
+	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Unlisted, rediskey.Outbox} {
 		for _, ms := range v.scores(index) {
 			at(ms)
 		}
@@ -197,6 +200,12 @@ func (c *Configuration) next(v View) int64 {
 		}
 		if hold, _, ok := strings.Cut(v.Field(k.Run(), "hold"), " "); ok {
 			at(whole(hold))
+		}
+		for name, line := range v.Fields(k.Deliveries()) {
+			if words := strings.Fields(line); strings.HasPrefix(name, "line ") && len(words) > 3 {
+				at(whole(words[1])) // the end of its lease
+				at(whole(words[3])) // the next attempt
+			}
 		}
 		for _, id := range v.Members(k.Pending()) {
 			quiet, _, _ := strings.Cut(v.Field(k.Task(id), "quiet"), " ")

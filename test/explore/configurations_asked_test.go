@@ -39,6 +39,16 @@ func askedOnes() []configuration {
 			Processes: with(list(turnStopper(), working("worker1", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
+			Name: "cancel", Purpose: "a message that was cancelled does not run again, and the others run", AtLeast: 5_000,
+			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2"), text("m3")), Check: cancelledRuns,
+			Processes: with(list(canceller("m2"), working("worker1", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "cancel-retried", Purpose: "what waited behind a cancelled message is found without the sweep", AtLeast: 100,
+			Before:    before(text("m1"), text("m2")),
+			Processes: with(list(canceller("m1"), working("worker1", behaviour{fails: 1})), lazily(reaper(), duer())),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "stop-aside", Purpose: "/stop in batches, and its sender dies: a worker archives the rest", AtLeast: 1_000,
 			Kinds: explore.Crash, Faults: 2, Before: before(text("m1"), text("m2"), text("m3")), Filter: inBatchesOfOne,
 			Processes: with(list(stopper("stop"), working("worker1", behaviour{})), timers()),
@@ -59,7 +69,7 @@ func askedOnes() []configuration {
 			Processes: with(list(rotator(), working("worker1", behaviour{tells: true, checkpoints: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
-			Name: "stop-flood", Purpose: "/stop in batches beside messages that are refused", AtLeast: 50,
+			Name: "stop-flood", Purpose: "/stop in batches beside messages that are refused", AtLeast: 30,
 			Before: append(before(text("m1")), func(l *explore.Life) {
 				if c, err := actors.NewConsumer(l.Redis, named("worker0")); err == nil {
 					_, _ = c.Claim(l.Context, []string{main})
@@ -86,6 +96,26 @@ func runsAgain(v explore.View) string {
 	if v.Told("stopped turn") && v.Has(k.Sentinel()) && (phase == "starting" || phase == "running") &&
 		v.Field(k.Run(), "fence") != v.Field(k.Run(), "stop") {
 		return "again: m1 was told to be stopped, and runs in another turn"
+	}
+	return ""
+}
+
+// cancelledRuns finds a message that a cancellation has ended or is to end, and that waits again, and
+// another one that was ended with it.
+func cancelledRuns(v explore.View) string {
+	k := rediskey.For(main)
+	id := rediskey.TaskID(main, "m2")
+	if v.Told("cancelled m2") && slices.Contains(slices.Concat(v.Members(k.Pending()), v.Members(k.Active())), id) {
+		return "cancelled: m2 was cancelled, and waits or runs"
+	}
+	for _, other := range v.Members(k.Archived()) {
+		if other != id {
+			return "cancelled: " + other + " was ended with m2"
+		}
+	}
+	phase := v.Field(k.Run(), "phase")
+	if v.Told("cancelling m2") && slices.Contains(v.Members(k.Active()), id) && phase != "idle" && v.Field(k.Run(), "fence") != v.Field(k.Run(), "stop") {
+		return "again: m2's turn was to end, and m2 runs in another one"
 	}
 	return ""
 }

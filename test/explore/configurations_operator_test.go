@@ -90,6 +90,15 @@ func cleaningOnes() []configuration {
 			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1, AtLeast: 1_000,
 			Processes: with(list(returning(), working("worker1", behaviour{}), survivor(unregisterer()), survivor(forgetter()), survivor(purger())), timers()),
 		}),
+		clean("expired", "a message that comes again when its result is gone is refused, and runs once", explore.Configuration{
+			Kinds: explore.NetFaults, Faults: 1, Without: []string{"leftover"},
+			Processes: with(list(explore.Process{Name: "sender1", Until: purged, Run: func(l *explore.Life) {
+				c := actors.NewClient(l.Redis)
+				submit(l, c, main, text("m1"))
+				l.Pause()
+				submit(l, c, main, text("m1"))
+			}}, working("worker1", behaviour{})), timers(), cleaners()),
+		}),
 		clean("cleaners", "purge, unregister and forget, against a sender and one another", explore.Configuration{
 			Without: []string{"leftover"},
 			Processes: with(list(late(sender("sender1", text("m1"))), sender("sender2", text("m2")), working("worker1", behaviour{}), unregisterer(), forgetter(), purger()),

@@ -1,6 +1,7 @@
 package explore_test
 
 import (
+	"strings"
 	"time"
 
 	"turnstile"
@@ -25,7 +26,7 @@ type configuration struct {
 // configurations are searched one after the other. Each is about one subject.
 func configurations() []configuration {
 	var all []configuration
-	for _, group := range [][]configuration{plainOnes(), faultyOnes(), askedOnes(), lineOnes(), operatorOnes(), cleaningOnes()} {
+	for _, group := range [][]configuration{plainOnes(), faultyOnes(), askedOnes(), lineOnes(), operatorOnes(), cleaningOnes(), outboxOnes()} {
 		for _, c := range group {
 			if c.Sessions == nil {
 				c.Sessions = []string{main}
@@ -40,7 +41,7 @@ func plainOnes() []configuration {
 	return []configuration{
 		{Configuration: explore.Configuration{
 			Name: "two-senders-two-workers", Purpose: "no message is lost or overtaken where nothing fails",
-			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 100_000,
+			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 60_000,
 			Processes: with(list(sender("sender1", text("m1"), text("m3")), sender("sender2", text("m2")),
 				working("worker1", behaviour{}), working("worker2", behaviour{})), timers()),
 		}},
@@ -58,7 +59,7 @@ func plainOnes() []configuration {
 			}}, working("worker1", behaviour{makesWay: true}), working("worker2", behaviour{makesWay: true})),
 		}},
 		{Configuration: explore.Configuration{
-			Name: "plain-sender", Purpose: "messages without a notify are found by the sweep, even when it runs between two of them",
+			Name: "plain-sender", Purpose: "messages of a plain asynq.Client are found by the sweep, even when it runs between two of them",
 			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 2,
 			Processes: with(list(plainSender("plain", "m1", "m2"), working("worker1", behaviour{}), sweeper()), lazily(reaper(), duer())),
 		}},
@@ -74,6 +75,16 @@ func plainOnes() []configuration {
 					submit(l, c, other, text("m3"))
 				}},
 				working("worker1", behaviour{twice: true}), working("worker2", behaviour{immediate: true})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "same-id", Purpose: "an id is one message: whoever comes second with it is refused",
+			AtLeast: 1_000, Kinds: explore.NetFaults, Faults: 2, Check: takenForAnother,
+			Processes: with(list(claimant("sender1", "one"), claimant("sender2", "another"), working("worker1", behaviour{})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "follows", Purpose: "of two messages that must follow the same one, one is stored",
+			AtLeast: 10_000, Kinds: explore.NetFaults | explore.Crash, Faults: 1, Before: before(text("m1")), Check: forked,
+			Processes: with(list(following("sender1", "m2", "m1"), following("sender2", "m3", "m1"), working("worker1", behaviour{})), timers()),
 		}},
 		{Configuration: explore.Configuration{
 			Name: "delayed-without-sweep", Purpose: "the mover of the due index alone finds what is due", AtLeast: 15,
@@ -123,6 +134,37 @@ func lineOnes() []configuration {
 			Processes: list(undoer("undo1"), undoer("undo2")),
 		}, Deep: true},
 	}
+}
+
+// claimant submits a message with the id that others use too, once.
+func claimant(name, text string) explore.Process {
+	return explore.Process{Name: name, Run: func(l *explore.Life) {
+		r, err := actors.NewClient(l.Redis).Submit(l.Context, main, session.Message{ID: "m1", Text: text})
+		switch {
+		case err != nil:
+		case r.Reason == "conflict":
+			l.Report("conflict", name)
+		default:
+			l.Report(string(r.Status), name)
+		}
+	}}
+}
+
+// takenForAnother finds a sender whose message was taken for the other's, or both of them stored.
+func takenForAnother(v explore.View) string {
+	stored := 0
+	for _, f := range v.Facts() {
+		switch status, name, _ := strings.Cut(f, " "); status {
+		case string(turnstile.Duplicate):
+			return "same: " + name + " is told that its message was there before"
+		case string(turnstile.Accepted), string(turnstile.Queued):
+			stored++
+		}
+	}
+	if stored > 1 {
+		return "same: two messages with one id were accepted"
+	}
+	return ""
 }
 
 func undoer(name string) explore.Process {

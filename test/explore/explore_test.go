@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"turnstile/test/expect"
 	"turnstile/test/explore"
 )
 
@@ -38,6 +39,7 @@ func long() bool { return os.Getenv("EXPLORE") == "long" }
 
 // The beginning of each search: its processes run, and nothing is found at once.
 func TestBeginnings(t *testing.T) {
+	expect.Unraced(t)
 	db := database(t)
 	for _, c := range configurations() {
 		c.Most = 150

@@ -51,6 +51,7 @@ func TestForgottenIndexEntries(t *testing.T) {
 		{[]string{rediskey.Owned}, "crash-without-sweep"},
 		{[]string{rediskey.Due}, "delayed-without-sweep"},
 		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-submit"},
+		{[]string{rediskey.Outbox}, "outbox-unheard"},
 		{[]string{rediskey.Sessions}, "forgotten-title"},
 		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-plain"},
 	} {

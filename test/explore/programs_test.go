@@ -54,13 +54,29 @@ func submit(l *explore.Life, c *actors.Client, key string, m session.Message, op
 	}
 }
 
+// following submits a message that must follow another one.
+func following(name, id, after string) explore.Process {
+	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
+		submit(l, actors.NewClient(l.Redis), main, text(id), turnstile.After(after))
+	}}
+}
+
+// forked finds two messages that have followed the same one.
+func forked(v explore.View) string {
+	k := rediskey.For(main)
+	if v.Has(k.Task(rediskey.TaskID(main, "m2"))) && v.Has(k.Task(rediskey.TaskID(main, "m3"))) {
+		return "forked: m2 and m3 both follow m1"
+	}
+	return ""
+}
+
 func text(id string) session.Message { return session.Message{ID: id, Text: "say " + id} }
 
 func mode(id string, m session.Mode) session.Message {
 	return session.Message{ID: id, Text: "say " + id, Mode: m}
 }
 
-// plainSender is a program with only asynq: it does not notify. An empty id is a pause.
+// plainSender is a program with only asynq. An empty id is a pause.
 func plainSender(name string, ids ...string) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := asynq.NewClientFromRedisClient(l.Redis)
@@ -94,6 +110,7 @@ type behaviour struct {
 	twice       bool // it pops two sessions at once
 	makesWay    bool // it releases the session after each turn
 	tells       bool // it reports its turns' starts and notes
+	asks        bool // its agent asks a question, and does not wait for the decision
 
 	ttl time.Duration // of its sentinels; 0: the default
 }
@@ -158,6 +175,11 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	entries, untaken := entriesOf(t, before), []string(nil)
 	if a.checkpoints {
 		if err := h.Checkpoint(ctx, entries); err != nil {
+			return false, err
+		}
+	}
+	if a.asks {
+		if _, err := h.Ask(ctx, session.Question{Name: "may I"}); err != nil {
 			return false, err
 		}
 	}
@@ -249,7 +271,9 @@ func duer() explore.Process {
 
 func sweeper() explore.Process {
 	return job("sweep", func(l *explore.Life, c *actors.Consumer) { _, _, _ = c.Sweep(l.Context, sweepInterval) },
-		func(v explore.View) bool { return free(v, "sweep") && (waits(v, main) || waits(v, other)) })
+		func(v explore.View) bool {
+			return free(v, "sweep") && (waits(v, main) || waits(v, other) || owes(v, main))
+		})
 }
 
 // waits reports whether a session has a message that waits or runs.
@@ -321,6 +345,19 @@ func turnStopper() explore.Process {
 	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
 		if s, err := actors.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != session.PhaseIdle {
 			l.Report("stopped", "turn")
+		}
+	}}
+}
+
+// canceller reports whether it has ended the message, or requested the end of its turn.
+func canceller(id string) explore.Process {
+	return explore.Process{Name: "cancel", Crashes: true, Run: func(l *explore.Life) {
+		switch o, ended, err := actors.NewClient(l.Redis).Cancel(l.Context, main, id, true); {
+		case err != nil:
+		case !ended:
+			l.Report("cancelling", id)
+		case o.Status == session.StatusStopped:
+			l.Report("cancelled", id)
 		}
 	}}
 }

@@ -166,7 +166,7 @@ func timeless(reply any) string {
 		switch {
 		case len(r) >= 3 && strings.Contains(words[1], "turnstile:message"): // a message and its age
 			words[1], words[2] = failedAt(words[1]), "age"
-		case len(r) >= 4 && words[0] == `"next"` && strings.Contains(words[2], "turnstile:message"):
+		case len(r) >= 4 && (words[0] == `"next"` || words[0] == `"following"`) && strings.Contains(words[2], "turnstile:message"):
 			words[3] = "age"
 		case len(r) == 10 && words[0] == `"turn"`:
 			words[9] = "age"

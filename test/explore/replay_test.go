@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/test/expect"
 	"turnstile/test/explore"
 	"turnstile/test/mutation"
 	"turnstile/test/redistest"
@@ -42,6 +43,7 @@ func TestSchedule(t *testing.T) {
 
 // A finding's schedule leads to the same finding again.
 func TestReplayIsExact(t *testing.T) {
+	expect.Unraced(t)
 	db := database(t)
 	mutations, err := mutation.Load("testdata/mutations")
 	if err != nil {
@@ -89,6 +91,7 @@ func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
 
 // A real server returns the same as the embedded one.
 func TestSamplesOnARealServer(t *testing.T) {
+	expect.Unraced(t)
 	redistest.Real(t)
 	opts, err := redis.ParseURL(redistest.URL(t))
 	if err != nil {

@@ -59,6 +59,15 @@ func (s *snapshot) field(key, field string) string {
 	return ""
 }
 
+// fields are the fields of a hash.
+func (s *snapshot) fields(key string) map[string]string {
+	all, v := map[string]string{}, s.get(key)
+	for i := 0; v != nil && v.kind == "hash" && i < len(v.text); i += 2 {
+		all[v.text[i]] = v.text[i+1]
+	}
+	return all
+}
+
 // members are the elements of a list, a set or a zset.
 func (s *snapshot) members(key string) []string {
 	v := s.get(key)

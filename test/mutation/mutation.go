@@ -1,10 +1,10 @@
-// Package mutation puts faults into Lua scripts. Tests must notice them.
+// Package mutation puts faults into Lua scripts, and into other files. Tests must notice them.
 //
 // A mutation is a file: a head of "name: value" lines with at least
 //
 //	lua: finish.lua
 //
-// of internal/protocol/lua, then an empty line and one hunk in the form of diff -u, without its
+// of internal/protocol/lua, or "file: PATH" of any file of the tree, then an empty line and one hunk in the form of diff -u, without its
 // line numbers. The text that the hunk removes must occur once in that file.
 package mutation
 
@@ -23,7 +23,7 @@ import (
 // Mutation is one change of one Lua file.
 type Mutation struct {
 	Name string            // the file's, without .patch
-	Head map[string]string // lua, and other names
+	Head map[string]string // lua or file, and other names
 	old  string
 	new  string
 }
@@ -83,12 +83,20 @@ func parse(text string) (Mutation, error) {
 	}
 	m.old, m.new = old.String(), changed.String()
 	switch {
-	case m.Head["lua"] == "":
-		return m, fmt.Errorf("its head names no lua file")
+	case m.Head["lua"] == "" && m.Head["file"] == "":
+		return m, fmt.Errorf("its head names no lua file and no other one")
 	case m.old == m.new || m.old == "":
 		return m, fmt.Errorf("it changes nothing")
 	}
 	return m, nil
+}
+
+// Edit returns a file's text with the change in it.
+func (m Mutation) Edit(text string) (string, error) {
+	if n := strings.Count(text, m.old); n != 1 {
+		return "", fmt.Errorf("mutation %s: what it changes is %d times in its file, want once: adapt its hunk", m.Name, n)
+	}
+	return strings.Replace(text, m.old, m.new, 1), nil
 }
 
 // Apply returns the sources of the scripts that the mutation changes, by the SHA-1 of the original.

@@ -17,7 +17,7 @@ func TestApply(t *testing.T) {
 		"not there":       {"lua: promote.lua\n\n-if nobody then return end\n", "0 times"},
 		"twice":           {"lua: finish.lua\n\n-  end\n", "times"},
 		"of no file":      {"lua: nothing.lua\n\n-x\n", "no Lua file"},
-		"names no file":   {"why: so\n\n-x\n", "no lua file"},
+		"names no file":   {"why: so\n\n-x\n", "no lua file and no other one"},
 		"changes nothing": {"lua: promote.lua\n\n if run.nostart == s.fence then return refused{by = 'drain'} end\n", "changes nothing"},
 		"no hunk":         {"lua: promote.lua\n", "no empty line"},
 	} {
@@ -47,5 +47,25 @@ func TestApply(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "m.patch"), []byte("file: go.mod\n\n one\n-two\n+three\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := mutation.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := all[0].Edit("zero\none\ntwo\n"); err != nil || text != "zero\none\nthree\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, text := range []string{"", "one\ntwo\none\ntwo\n"} {
+		if _, err := all[0].Edit(text); err == nil || !strings.Contains(err.Error(), "adapt its hunk") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }

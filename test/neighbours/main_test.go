@@ -1,7 +1,7 @@
 // Package neighbours has no code: its tests run the worker and the sender of the version before
 // (.ci/previous) beside those of this one, on one Redis, as during a deploy. They need its
-// binaries, in the folder that TURNSTILE_NEIGHBOUR names: `make neighbours` builds them and runs
-// the tests.
+// binaries, in the folders that TURNSTILE_NEIGHBOUR and TURNSTILE_TODAY name: `make neighbours` builds
+// them and runs the tests.
 package neighbours
 
 import (
@@ -14,7 +14,11 @@ import (
 	"turnstile/test/redistest"
 )
 
-const variable = "TURNSTILE_NEIGHBOUR"
+// The folders with the programs of the version before and of this one.
+const (
+	variable      = "TURNSTILE_NEIGHBOUR"
+	todayVariable = "TURNSTILE_TODAY"
+)
 
 // version is the programs of one version.
 type version struct {
@@ -22,36 +26,33 @@ type version struct {
 	bin  string // the folder with worker and enqueue
 }
 
-// built are the two versions; empty without TURNSTILE_NEIGHBOUR.
-var built struct{ old, new version }
+// built are the two versions; without folders without TURNSTILE_NEIGHBOUR.
+var built = struct{ old, new version }{version{name: "old"}, version{name: "new"}}
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	old := os.Getenv(variable)
+	old, today := os.Getenv(variable), os.Getenv(todayVariable)
 	if old == "" {
 		return m.Run()
 	}
 	// Settings of the environment must not change the tests.
 	_ = os.Unsetenv(variable)
-	dir, err := os.MkdirTemp("", "neighbours-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir)
-	if old, err = filepath.Abs(old); err != nil {
-		return fail(err)
-	}
-	built.old, built.new = version{"old", old}, version{"new", dir}
-	for _, program := range []string{"worker", "enqueue"} {
-		if _, err := exec.LookPath(built.old.program(program)); err != nil {
-			return fail(fmt.Errorf("%s=%s: %w", variable, old, err))
+	_ = os.Unsetenv(todayVariable)
+	for _, v := range []struct {
+		is            *version
+		variable, bin string
+	}{{&built.old, variable, old}, {&built.new, todayVariable, today}} {
+		bin, err := filepath.Abs(v.bin)
+		if err != nil {
+			return fail(err)
 		}
-	}
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		return fail(fmt.Errorf("go build: %w\n%s", err, out))
+		*v.is = version{v.is.name, bin}
+		for _, program := range []string{"worker", "enqueue"} {
+			if _, err := exec.LookPath(v.is.program(program)); err != nil {
+				return fail(fmt.Errorf("%s=%s: %w", v.variable, v.bin, err))
+			}
+		}
 	}
 	return m.Run()
 }

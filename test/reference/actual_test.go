@@ -73,7 +73,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, lastEvent: "-", names: newNames(),
-		client: actors.NewClientWith(r.rdb, turnstile.ClientConfig{Limits: messageLimits, LineCap: c.LineCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+		client: actors.NewClientWith(r.rdb, turnstile.ClientConfig{Limits: messageLimits, LineCap: c.LineCap, OutboxCap: c.OutboxCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
@@ -144,10 +144,9 @@ func word(err error) string {
 // allowed is the result of an operator's button.
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
-func (b *actual) submit(id, mode string, due int64) string {
-	var opts []turnstile.SubmitOption
+func (b *actual) submit(id, mode string, due int64, opts ...turnstile.SubmitOption) string {
 	if due > 0 {
-		opts = append(opts, turnstile.Delay(time.Until(time.UnixMilli(due+500))))
+		opts = append(opts, turnstile.Delay(time.Duration(due+500-b.clock.now)*time.Millisecond))
 	}
 	r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id, Mode: session.Mode(mode)}, opts...)
 	if err != nil {
@@ -224,7 +223,7 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 // finish returns what comes next.
 func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	turn := h.Turn()
-	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
+	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: b.entriesOf(e.Entries, turn.ID)}
 	if e.Untaken {
 		end.Untaken = b.names.ids(steered)
 	}
@@ -249,14 +248,14 @@ func released(err error) string {
 	return word(err)
 }
 
-func entriesOf(entries []reference.Entry, turn string) []session.Entry {
+func (b *actual) entriesOf(entries []reference.Entry, turn string) []session.Entry {
 	var list []session.Entry
 	for _, e := range entries {
 		text := e.Text
 		if e.Large {
 			text += strings.Repeat(padding, largeEntry/len(padding))
 		}
-		list = append(list, session.Entry{Role: session.Role(e.Role), Text: text, Turn: turn})
+		list = append(list, session.Entry{Role: session.Role(e.Role), Text: text, Message: b.names.id(e.Message), Turn: turn})
 	}
 	return list
 }
@@ -299,6 +298,16 @@ func (b *actual) lookLater(now bool) {
 	b.must(b.rdb.ZAddXX(b.ctx, rediskey.Owned, redis.Z{Score: at, Member: key}).Err())
 }
 
+// freeIDs ends the time for which ids stand for the messages that they were given to. Redis counts
+// that by its own clock.
+func (b *actual) freeIDs() {
+	names, err := b.rdb.Keys(b.ctx, b.k.Idem("*")).Result()
+	b.must(err)
+	if len(names) > 0 {
+		b.must(b.rdb.Del(b.ctx, names...).Err())
+	}
+}
+
 func (b *actual) maintain() string {
 	deleted, err := b.workers[0].Purge(b.ctx)
 	b.must(err)
@@ -336,6 +345,9 @@ func (n *names) message(id string) string {
 	}
 	return n.messages[id]
 }
+
+// id is a name's id.
+func (n *names) id(name string) string { return n.ids([]string{name})[0] }
 
 // ids are the names' ids.
 func (n *names) ids(names []string) []string {

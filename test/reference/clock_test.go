@@ -148,6 +148,6 @@ func named(name string) redistest.Match {
 			return false
 		}
 		one, _ := script.BySHA(cmd.Args()[1].(string))
-		return one.Name == name
+		return strings.TrimSuffix(one.Name, lua.FastSuffix) == name
 	}
 }

@@ -13,13 +13,36 @@ func (s *Session) Stop() string {
 	waiting := slices.Clone(s.Line)
 	for _, id := range waiting {
 		s.archive(id, "stopped", "stopped by user")
-		s.tell(ended("stopped", 0, []string{id}, "stopped by user"))
+		s.ends("stopped", 0, "stopped by user", s.Messages[id])
 	}
 	s.forgetNotes()
 	if s.Run.Phase != Idle {
 		s.Run.Stop = true // of a dead owner, too: the next claim reads it
 	}
 	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
+}
+
+// Cancel ends one message. running: also if it is part of a turn, whose end is then requested.
+func (s *Session) Cancel(id string, running bool) string {
+	m := s.Messages[id]
+	switch {
+	case m == nil:
+		return "unknown"
+	case m.State == Completed || m.State == Archived:
+		return "ended: " + cmp.Or(m.Status, "failed") // an operator archives without a status
+	case m.State == Active && !running:
+		return "running"
+	case m.State == Active:
+		s.Run.Stop = true // of a dead owner, too: the next claim reads it
+		return "ending"
+	}
+	waited := m.Quiet != nil || s.Run.RetryID == id
+	s.archive(id, "stopped", "stopped by user")
+	s.ends("stopped", 0, "stopped by user", m)
+	if waited && s.Owner == 0 && len(s.Line) > 0 {
+		s.announce() // what is left may be claimed sooner
+	}
+	return "ended: stopped"
 }
 
 // Rotate is /new: the next turn begins another conversation. A running turn ends in the old one.
@@ -67,6 +90,15 @@ func (s *Session) Configure(set Settings) {
 	}
 }
 
+// SetReplyTo sets the destination of replies to the session's messages. "" removes it.
+func (s *Session) SetReplyTo(destination string) {
+	s.Index.Used = s.Now
+	s.ReplyTo = destination
+	if destination != "" {
+		s.used()
+	}
+}
+
 // Undo removes the last turn's entries from the conversation. again: the user's text becomes one
 // new message at the head of the line.
 func (s *Session) Undo(again bool) string {
@@ -78,10 +110,11 @@ func (s *Session) Undo(again bool) string {
 		return "the conversation has no turn"
 	}
 	turn := entries[len(entries)-1].Turn
-	var said []string
+	var said, of []string
 	for _, e := range entries {
 		if e.Turn == turn && e.Role == "user" {
 			said = append(said, e.Text)
+			of = append(of, e.Message)
 		}
 	}
 	text := strings.Join(said, "\n\n")
@@ -96,12 +129,18 @@ func (s *Session) Undo(again bool) string {
 	if s.Run.SessionID == s.SessionID {
 		s.Run.Entries++ // it only rises, which shows that somebody has written
 	}
+	s.undone = turn
 	s.used()
+	withdrawn := slices.DeleteFunc(s.all(of), func(m *Message) bool { return m == nil || m.Route == nil })
+	s.record("message.withdrawn", always(label(turn)), withdrawn)
 	if again {
 		s.again++
 		m := &Message{ID: name("again", s.again), Text: text, State: Pending, Seen: s.Now}
 		s.Messages[m.ID] = m
 		s.Line = slices.Insert(s.Line, 0, m.ID)
+		if len(withdrawn) > 0 {
+			s.repeat(m, withdrawn[0])
+		}
 		s.announce()
 	}
 	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
@@ -123,6 +162,7 @@ func (s *Session) Rerun() (n int) {
 	for _, m := range again {
 		s.enters(m)
 		m.Status, m.Error, m.Arrived, m.Failures, m.Seen = "", "", 0, 0, s.Now
+		s.repeat(m, m)
 	}
 	if len(again) > 0 {
 		s.announce()
@@ -141,10 +181,14 @@ func (s *Session) DropDead(id string) (n int) {
 	return n
 }
 
-// Erase leaves nothing, unless the session has an owner.
-func (s *Session) Erase() string {
+// Erase leaves nothing, unless the session has an owner. It refuses while something is owed or was not
+// delivered, unless that is to be dropped.
+func (s *Session) Erase(drop bool) string {
 	if s.Owner != 0 {
 		return "a turn is running"
+	}
+	if stored := len(s.Stored) + len(s.Undelivered); !drop && len(s.Owed)+stored > 0 {
+		return fmt.Sprintf("%d owed, %d undelivered", len(s.Owed), stored)
 	}
 	s.clear()
 	s.Transcripts = map[string][]Entry{}

@@ -1,6 +1,9 @@
 package reference
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the line,
 // unless the turn's end was requested, or too many workers have died with them.
@@ -29,7 +32,7 @@ func (s *Session) recoverDead() {
 		r.Entries++ // the state that an agent stored in the turn is void
 	}
 	var back []string
-	for _, id := range r.IDs {
+	for _, id := range slices.Backward(r.IDs) {
 		m, end := s.Messages[id], given
 		deaths := m.Deaths
 		if counts {
@@ -37,20 +40,24 @@ func (s *Session) recoverDead() {
 		}
 		if counts && end.status == "" && r.Phase == Starting && deaths >= s.Config.StuckLimit {
 			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", deaths)}
+			if id == r.IDs[0] {
+				s.Partial = nil // no later turn has what an earlier one of it had done
+			}
 		}
 		switch {
 		case end.status == "":
 			m.Redelivered, m.Deaths = m.Redelivered+1, deaths
-			back = append(back, id)
+			back = slices.Insert(back, 0, id)
 			continue
 		case end.complete:
 			s.complete(id, end.status, end.why)
 		default:
 			s.archive(id, end.status, end.why)
 		}
-		s.tell(ended(end.status, r.Fence, []string{id}, end.why))
+		s.ends(end.status, r.Fence, end.why, m)
 	}
 	s.returns(back)
+	s.closeQuestion()
 	if given.status != "" {
 		s.Partial = nil
 	}
@@ -62,7 +69,7 @@ func (s *Session) recoverDead() {
 	if given.suspends {
 		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
-	r.Phase, r.IDs = Idle, nil
+	r.Phase = Idle
 }
 
 // ending is how the messages of a dead turn end. Without a status they go back to the line.

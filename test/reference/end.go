@@ -32,6 +32,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	if r.Stop {
 		stopped, back = back, nil
 	}
+	messages := s.all(ending)
 	for _, id := range ending {
 		if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
 			s.complete(id, e.Status, e.Error)
@@ -53,10 +54,11 @@ func (s *Session) Finish(h *Claim, e End) string {
 	if start != "" {
 		s.tell(start)
 	}
-	s.tell(ended(e.Status, last.Number, ending, e.Error))
+	s.closeQuestion()
+	s.ends(e.Status, last.Number, e.Error, messages...)
 	for _, id := range stopped {
 		s.archive(id, "stopped", "stopped by user")
-		s.tell(ended("stopped", 0, []string{id}, "stopped by user"))
+		s.ends("stopped", 0, "stopped by user", s.Messages[id])
 	}
 	s.putBack(back)
 	s.joinDue()
@@ -167,6 +169,7 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, entrie
 		}
 	}
 	s.returns(h.parts)
+	s.closeQuestion()
 	if start := h.start(); start != "" {
 		s.tell(start)
 	}

@@ -7,11 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 // FuzzLife runs lives that the fuzzer makes. A life that fails is shrunk and printed; its input is
 // stored in testdata/fuzz, and is a test from then on.
 func FuzzLife(f *testing.F) {
+	expect.Unraced(f)
 	for seed := range uint64(20) {
 		f.Add(randomLife(seed, 40))
 	}
@@ -27,6 +30,7 @@ func FuzzLife(f *testing.F) {
 // FuzzCrash is FuzzLife with workers that mostly die, and turns that are interrupted: the rest of
 // an interrupted turn is the hardest to handle.
 func FuzzCrash(f *testing.F) {
+	expect.Unraced(f)
 	for seed := range uint64(20) {
 		f.Add(randomLife(1000+seed, 40))
 	}

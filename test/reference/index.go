@@ -7,6 +7,8 @@ type Index struct {
 	Owned  bool  // its owner or claimer may die
 	Used   int64 // when a sender last used it; 0: it is forgotten, or was never known
 	Listed bool  // asynqmon shows its queue
+	Noted  int64 // when maintenance checks again that it need not be listed, ms
+	Outbox int64 // when deliverers look at it, ms; 0: they do not
 }
 
 const (
@@ -14,6 +16,8 @@ const (
 	// overdue is how late a delayed session may be found before that counts as a recovery, which
 	// goes at its own pace.
 	overdue = 5 * second
+	// recheck is when a session that left asynqmon's list is checked again.
+	recheck = 10 * second
 )
 
 // How long a record, a result and a dead letter are stored, ms.
@@ -118,7 +122,11 @@ func (s *Session) DueTimer() {
 // model assumes that no check of the session's owner or claimer is due.
 func (s *Session) Sweep() (found int) {
 	x := &s.Index
-	if x.Used == 0 && !x.Listed || !s.has(Pending, Active, Scheduled) {
+	if x.Used == 0 && !x.Listed {
+		return 0
+	}
+	s.indexOutbox()
+	if !s.has(Pending, Active, Scheduled) {
 		return 0
 	}
 	s.trim()
@@ -174,12 +182,16 @@ func (s *Session) Maintain() (deleted, names, forgotten int) {
 			}
 		}
 	}
-	if x.Listed && !s.has(Pending, Active, Scheduled, Archived) && !s.Paused {
-		x.Listed = false
+	idle := !s.has(Pending, Active, Scheduled, Archived) && !s.Paused
+	if x.Noted > 0 && x.Noted <= s.Now {
+		x.Listed, x.Noted = x.Listed || !idle, 0
+	}
+	if x.Listed && idle {
+		x.Listed, x.Noted = false, s.Now+recheck
 		names++
 	}
 	if x.Used > 0 && s.Now-x.Used >= SessionTTL {
-		if s.Owner == 0 && len(s.Messages) == 0 && s.Now-s.Used >= SessionTTL {
+		if s.Owner == 0 && len(s.Messages) == 0 && !s.owes() && s.Now-s.Used >= SessionTTL {
 			s.forgetRecord()
 			x.Used = 0
 			forgotten++

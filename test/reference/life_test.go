@@ -15,7 +15,7 @@ import (
 // A life is a configuration and operations. It is decoded from bytes: a header, and then some bytes
 // for each operation. All bytes are valid.
 const (
-	header  = 4
+	header  = 5
 	opBytes = 4
 	mostOps = 120
 )
@@ -52,12 +52,12 @@ func randomLife(seed uint64, n int) []byte {
 
 // configured reads a life's configuration.
 func configured(head [header]byte) reference.Config {
-	a, b, c, d := int(head[0]), int(head[1]), int(head[2]), int(head[3])
+	a, b, c, d, e := int(head[0]), int(head[1]), int(head[2]), int(head[3]), int(head[4])
 	modes := []string{reference.Queue, reference.Queue, reference.Collect, reference.Steer, reference.Interrupt, reference.Rollback}
 	drops := []string{reference.DropNew, reference.DropOld, reference.Summarize}
 	return reference.Config{
 		Immediate: a%4 == 0, CrashSuspends: a/4%4 == 0, Keeps: a/16%8 > 0, StuckLimit: 1 + b%3, TranscriptCap: 4 + b/4%16,
-		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128], LineCap: []int{100, 7, 5, 3}[b/64], LargeEntries: largeEntries,
+		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128], LineCap: []int{100, 7, 5, 3}[b/64], LargeEntries: largeEntries, OutboxCap: []int{1000, 6, 3}[e/2%3],
 		Workers: [2]reference.Settings{
 			{Mode: modes[c%len(modes)], Cap: 2 + c/8%4, Drop: drops[c/32%len(drops)], Debounce: 90_000},
 			{Mode: modes[d%len(modes)], Cap: 1 + d/8%5, Drop: drops[d/32%len(drops)], Debounce: 45_000},
@@ -77,6 +77,8 @@ type life struct {
 	actual *actual
 	claims [2]*pair // of each worker the last claim that it believes in
 	said   int      // texts so far
+	routed bool     // its messages may have routes
+	taken  [2]taken // by each deliverer
 }
 
 // step is an operation as text, with its results on both sides.
@@ -106,7 +108,7 @@ func (r *redisOf) live(data []byte) *difference {
 	head, ops := decode(data)
 	now := time.Now().UnixMilli()
 	config := configured(head)
-	l := &life{model: reference.New(config, now), actual: r.begin(config, now)}
+	l := &life{model: reference.New(config, now), actual: r.begin(config, now), routed: head[4]%2 == 1}
 	defer l.actual.end()
 	d := &difference{}
 	for _, o := range ops {
@@ -114,7 +116,10 @@ func (r *redisOf) live(data []byte) *difference {
 			return d
 		}
 	}
-	return l.drain(d)
+	if d := l.drain(d); d != nil || !l.routed {
+		return d
+	}
+	return l.deliverAll(d)
 }
 
 // drain runs all waiting messages to their ends, which must be possible in every state.
@@ -148,7 +153,11 @@ func (l *life) drain(d *difference) *difference {
 // step carries an operation out on both sides. It returns true if they differ.
 func (l *life) step(d *difference, o operation) bool {
 	l.pass(time.Second)
-	s := l.resolve(o)
+	return l.make(d, l.resolve(o))
+}
+
+// make carries out a step on both sides.
+func (l *life) make(d *difference, s step) bool {
 	got := s.actual()
 	want := s.model()
 	l.actual.faults.Clear()

@@ -125,7 +125,7 @@ func (s *Session) archiveLong() {
 	for len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
 		id := s.Line[0]
 		s.archive(id, "failed", TooLong)
-		s.tell(ended("failed", 0, []string{id}, TooLong))
+		s.ends("failed", 0, TooLong, s.Messages[id])
 	}
 }
 
@@ -136,6 +136,12 @@ func (s *Session) take(group []string) {
 		s.leaves(id)
 		s.forgetFollowUp(id)
 		m.State = Active
+		if m.Route != nil { // anew, if an operator runs a dead letter, whose result is not this run's
+			m.Status, m.Error = "", ""
+			if _, owed := s.Owed[m.ID]; !owed {
+				s.repeat(m, m)
+			}
+		}
 		if m.Seen == 0 {
 			m.Seen = s.Now
 		}

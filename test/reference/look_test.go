@@ -30,6 +30,7 @@ type found struct {
 	events                                *redis.XMessageSliceCmd
 	ready, due, owned, sessions           *redis.FloatCmd
 	listed                                *redis.BoolCmd
+	outbox                                outboxOf
 }
 
 // picture reads the session on Redis as the model's Picture.
@@ -48,6 +49,7 @@ func (b *actual) picture() reference.Picture {
 		f.events = p.XRange(ctx, k.Events(), b.lastEvent, "+")
 		f.ready, f.due = p.ZScore(ctx, rediskey.Ready, key), p.ZScore(ctx, rediskey.Due, key)
 		f.owned, f.sessions = p.ZScore(ctx, rediskey.Owned, key), p.ZScore(ctx, rediskey.Sessions, key)
+		f.outbox = b.readOutbox(p)
 		f.listed = p.SIsMember(ctx, rediskey.AllQueues, rediskey.Queue(key))
 		return nil
 	})
@@ -61,8 +63,8 @@ func (b *actual) picture() reference.Picture {
 	p := reference.Picture{
 		"paused": fmt.Sprint(f.paused.Val() == 1),
 		"turn":   b.recordTurn(run, f.sentinel.Val()),
-		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, dropped %v", len(record) > 0, current, record["title"], record["title_by"],
-			settings(record["queue"]), b.list(record["dropped"])),
+		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v", len(record) > 0, current, record["title"], record["title_by"],
+			settings(record["queue"]), record["reply_to"], b.list(record["dropped"])),
 		"resume":  b.resumeOf(f.resume.Val()),
 		"partial": b.partialOf(f.partial.Val()),
 		"state":   kept(f.state.Val()),
@@ -71,6 +73,7 @@ func (b *actual) picture() reference.Picture {
 			f.owned.Err() == nil, f.sessions.Err() == nil, f.listed.Val()),
 	}
 	b.tasks(p, f)
+	f.outbox.picture(b, p)
 	return p
 }
 
@@ -85,7 +88,7 @@ func reason(text string) string {
 // task is a task's hash.
 type task struct {
 	state, status, why            string
-	quiet                         string
+	quiet, route                  string
 	failures, redelivered, deaths int64
 }
 
@@ -163,6 +166,14 @@ func (b *actual) tasks(p reference.Picture, f found) {
 			p["stray "+b.message(id)] = t.state
 		}
 	}
+	var routes []string
+	for _, id := range all {
+		if route := read[id].route; route != "" {
+			routes = append(routes, b.message(id)+" to "+b.routeOf(route).String())
+		}
+	}
+	slices.Sort(routes)
+	p["routes"] = strings.Join(routes, "; ")
 	p["follow-ups"] = b.followUps()
 	for sid, lines := range transcripts {
 		if entries := b.entries(lines.Val()); len(entries) > 0 {
@@ -182,6 +193,7 @@ func backwards(ids []string) []string {
 
 func readTask(h map[string]string, start int64) task {
 	t := task{state: h["state"], redelivered: number(h["redelivered"]), deaths: number(h["deaths"]), quiet: "no quiet window"}
+	t.route = h["route"]
 	if till, most, ok := strings.Cut(h["quiet"], " "); ok {
 		t.quiet = fmt.Sprintf("quiet till %s or %s", reference.At(number(till), start), most)
 	}

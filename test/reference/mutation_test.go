@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/test/expect"
 	"turnstile/test/mutation"
 )
 
@@ -14,6 +15,7 @@ import (
 // If there is none, or it does not show it any more, some hundred random ones are tried.
 // REFERENCE_WRITE=1 writes what is found into the corpus, and tries some thousand.
 func TestMutations(t *testing.T) {
+	expect.Unraced(t)
 	patches, err := filepath.Glob("testdata/mutations/*.patch")
 	if err != nil || len(patches) == 0 {
 		t.Fatal("there are no mutations", err)
@@ -35,6 +37,11 @@ func TestMutations(t *testing.T) {
 				t.Fatalf("survives %d lives", most)
 			}
 			data, d := r.shrink(data)
+			t.Run("without it", func(t *testing.T) {
+				if same := newRedis(t, nil).live(data); same != nil {
+					t.Fatalf("differs, too:\n%s", same)
+				}
+			})
 			switch {
 			case write:
 				writeCorpus(t, name, data)

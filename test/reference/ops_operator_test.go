@@ -112,8 +112,17 @@ func timers(l *life, a, _, _ int) step {
 	}, func() string { return l.actual.timer(job) }}
 }
 
-func maintain(l *life, _, _, _ int) step {
-	return step{"purge, unregister, forget", func() string { return fmt.Sprint(l.model.Maintain()) }, l.actual.maintain}
+func maintain(l *life, a, _, _ int) step {
+	if a%2 == 0 {
+		return step{"purge, unregister, forget", func() string { return fmt.Sprint(l.model.Maintain()) }, l.actual.maintain}
+	}
+	return step{"a day later the ids are free; purge, unregister, forget", func() string {
+		l.model.FreeIDs()
+		return fmt.Sprint(l.model.Maintain())
+	}, func() string {
+		l.actual.freeIDs()
+		return l.actual.maintain()
+	}}
 }
 
 func find(l *life, _, _, _ int) step {

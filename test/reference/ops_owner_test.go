@@ -103,7 +103,7 @@ func (l *life) entries(h *reference.Claim, b int) (entries []reference.Entry) {
 	}
 	for _, id := range h.Turn.Messages {
 		if m := l.model.Messages[id]; m != nil && b%4 < 2 { // a former owner's may be gone
-			entries = append(entries, reference.Entry{Role: "user", Text: m.Text, Turn: h.Turn.Number})
+			entries = append(entries, reference.Entry{Role: "user", Text: m.Text, Message: id, Turn: h.Turn.Number})
 		}
 	}
 	l.said++
@@ -119,7 +119,9 @@ func (l *life) some(h *reference.Claim) []reference.Entry {
 func checkpoint(l *life, _, _, c int) step {
 	entries := l.some(l.holder(c).model)
 	return l.move(c, "checkpoints", func(h *reference.Claim) string { return l.model.Checkpoint(h, entries) },
-		func(h *sq.Claim) string { return word(h.Checkpoint(l.actual.ctx, entriesOf(entries, h.Turn().ID))) })
+		func(h *sq.Claim) string {
+			return word(h.Checkpoint(l.actual.ctx, l.actual.entriesOf(entries, h.Turn().ID)))
+		})
 }
 
 func emit(l *life, _, _, c int) step {
@@ -190,11 +192,11 @@ func finish(l *life, a, b, c int) step {
 	e := reference.End{Status: "done", Release: a%8 == 5, Untaken: b/4%2 == 1}
 	switch a / 8 % 8 {
 	case 1:
-		e.Status, e.Error = "failed", "why"
+		e.Status, e.Error = "failed", []string{"why", "rolled back: the disk is full"}[a/64%2]
 	case 2:
 		e.Status = "interrupted"
 	case 3:
-		e.Status, e.Rollback = "interrupted", true
+		e.Status, e.Error, e.Rollback = "interrupted", "rolled back by a newer message", true
 	case 4:
 		e.Status, e.Error = []string{"stopped", "expired"}[a/64%2], ""
 	}
@@ -219,7 +221,7 @@ func retryTurn(l *life, a, b, c int) step {
 	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
 		func(h *reference.Claim) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
 		func(h *sq.Claim) string {
-			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, entriesOf(inherited, h.Turn().ID)...))
+			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, l.actual.entriesOf(inherited, h.Turn().ID)...))
 		})
 }
 
@@ -231,7 +233,7 @@ func requeue(l *life, _, b, c int) step {
 	return l.move(c, fmt.Sprintf("requeues with %v", done),
 		func(h *reference.Claim) string { return l.model.Requeue(h, "shutdown_timeout", done) },
 		func(h *sq.Claim) string {
-			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", entriesOf(done, h.Turn().ID)...))
+			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", l.actual.entriesOf(done, h.Turn().ID)...))
 		})
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"turnstile"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 	"turnstile/test/reference"
@@ -16,33 +18,64 @@ func submit(l *life, a, b, c int) step {
 	if c%8 == 1 {
 		due = l.dueIn(b)
 	}
+	to, fallback := l.route(a, b)
+	after := ""
+	if due == 0 && c >= 208 {
+		after = l.before(a, b)
+	}
 	s := step{name: fmt.Sprintf("submit %s %q", m, mode)}
+	if l.routed {
+		s.name += fmt.Sprintf(" to %v, else %q", to, fallback)
+	}
+	if after != "" {
+		s.name += " after " + after
+	}
 	if due > 0 {
 		s.name += fmt.Sprintf(" due %s", reference.At(due, l.actual.start))
 	}
 	s.model = func() string {
-		r := l.model.Submit(m, mode, due, lost)
+		r := l.model.Submit(m, mode, due, to, fallback, after, lost)
 		if lost {
 			return "reply lost"
 		}
 		return receipt(r.Status, r.State, r.Reason, r.Position, r.At, l.actual.start)
 	}
-	s.actual = func() string { return l.actual.submit(m, mode, due) }
+	send := func() string {
+		options := routeOptions(to, fallback)
+		if after != "" {
+			options = append(options, turnstile.After(l.actual.names.id(after)))
+		}
+		return l.actual.submit(m, mode, due, options...)
+	}
+	s.actual = send
 	switch {
 	case lost:
 		s.name += " (reply lost)"
 		s.actual = func() string {
-			l.actual.faults.LoseReply(named("notify"), 1)
-			return l.actual.submit(m, mode, due)
+			l.actual.faults.LoseReply(named("accept"), 1)
+			return send()
 		}
 	case c/4%4 == 3:
 		s.name += " (sent twice)"
 		s.actual = func() string {
 			l.actual.faults.RunTwice(redistest.Named("evalsha"), -1)
-			return l.actual.submit(m, mode, due)
+			return send()
 		}
 	}
 	return s
+}
+
+// before is a message that a new one must follow: of the last turn, the newest that waits, or any.
+func (l *life) before(a, b int) string {
+	line, ids := l.model.Line, l.model.Run.IDs
+	switch {
+	case b%4 == 0:
+	case len(line) > 0 && b%4 < 3:
+		return line[len(line)-1]
+	case len(ids) > 0:
+		return ids[a%len(ids)]
+	}
+	return id(a + b)
 }
 
 // idFor is mostly an id without a message.
@@ -78,11 +111,22 @@ func decide(l *life, a, b, c int) step {
 	if a%3 > 0 { // the open question, or the one before it
 		n = max(l.model.Run.Question+1-a%3, 0)
 	}
+	name, model := fmt.Sprintf("answer %d: %s", n, d), func() string { return l.model.Decide(n, string(d)) }
+	call := func() (session.Question, error) { return l.actual.client.Decide(l.actual.ctx, key, n, d) }
+	if b%2 == 1 && n > 0 { // by its id, or by that of a question of another turn
+		turn := l.model.Run.Fence - a/4%2
+		name += fmt.Sprint(" of T", turn)
+		model = func() string { return l.model.DecideOf(turn, n, string(d)) }
+		call = func() (session.Question, error) {
+			fence, _ := l.actual.rdb.HGet(l.actual.ctx, l.actual.k.Run(), "fence").Int64()
+			q := session.Question{Turn: rediskey.IDPrefix(key) + fmt.Sprint(fence-int64(a/4%2)), Number: n}
+			return l.actual.client.DecideQuestion(l.actual.ctx, key, q.ID(), d)
+		}
+	}
 	return l.faulty(c, sender, step{
-		fmt.Sprintf("answer %d: %s", n, d),
-		func() string { return l.model.Decide(n, string(d)) },
+		name, model,
 		func() string {
-			q, err := l.actual.client.Decide(l.actual.ctx, key, n, d)
+			q, err := call()
 			switch {
 			case err == nil:
 				return fmt.Sprint("ok ", q.Number)
@@ -120,6 +164,28 @@ func stop(l *life, _, _, c int) step {
 		}
 		return fmt.Sprintf("%s %s, %d archived", s.Phase, fence, s.Dropped)
 	}})
+}
+
+func cancel(l *life, a, b, c int) step {
+	m, running := l.one(a), b%2 == 0
+	return l.faulty(c, retrier, step{
+		fmt.Sprintf("cancel %s, running: %v", m, running),
+		func() string { return l.model.Cancel(m, running) },
+		func() string {
+			o, ended, err := l.actual.client.Cancel(l.actual.ctx, key, l.actual.names.ids([]string{m})[0], running)
+			switch {
+			case errors.Is(err, session.ErrRunning):
+				return "running"
+			case errors.Is(err, turnstile.ErrUnknownMessage):
+				return "unknown"
+			case err != nil:
+				return word(err)
+			case ended:
+				return fmt.Sprint("ended: ", o.Status)
+			}
+			return "ending"
+		},
+	})
 }
 
 func rotate(l *life, a, _, c int) step {
@@ -199,9 +265,12 @@ func dropDead(l *life, a, _, c int) step {
 	}}
 }
 
-func erase(l *life, a, _, c int) step {
+func erase(l *life, a, b, c int) step {
 	if a%4 > 0 {
 		return rerun(l, a, 0, c)
 	}
-	return step{"erase", l.model.Erase, func() string { return word(l.actual.client.Erase(l.actual.ctx, key)) }}
+	drop := b%2 == 0
+	return step{fmt.Sprint("erase, drop ", drop), func() string { return l.model.Erase(drop) }, func() string {
+		return owing(l.actual.client.Erase(l.actual.ctx, key, eraseOptions(drop)...))
+	}}
 }

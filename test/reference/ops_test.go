@@ -24,7 +24,7 @@ var (
 		emit, keep, ask, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
 	}
 	ofOthers = []kind{
-		submit, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
+		cancel, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
 		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
 		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
@@ -61,6 +61,8 @@ func kindOf(code byte) kind {
 func (l *life) resolve(o operation) step {
 	a, b, c := int(o[1]), int(o[2]), int(o[3])
 	switch h := l.holder(c); { // operations that would otherwise be too rare
+	case l.routed && (b%8 == 1 || b%8 == 2):
+		return ofDeliverers[int(o[0])%len(ofDeliverers)](l, a, b, c)
 	case b%8 == 7 && l.model.Run.Question > 0:
 		return decide(l, a, b/8, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):

@@ -20,8 +20,8 @@ func (s *Session) Picture() Picture {
 		"archived":  s.each(Archived, (*Message).end),
 		"paused":    fmt.Sprint(s.Paused),
 		"turn":      s.turn(),
-		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, dropped %v", s.Known, s.SessionID, s.Title, s.TitleBy,
-			s.Settings, s.Dropped),
+		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v", s.Known, s.SessionID, s.Title, s.TitleBy,
+			s.Settings, s.ReplyTo, s.Dropped),
 		"resume":  s.resume(),
 		"partial": s.Partial.String(),
 		"state":   s.State,
@@ -32,6 +32,7 @@ func (s *Session) Picture() Picture {
 		m := s.Messages[id]
 		p["message "+id] = fmt.Sprintf("%d failures, %d redelivered, %d deaths, %s", m.Failures, m.Redelivered, m.Deaths, s.quiet(m))
 	}
+	s.pictureOutbox(p)
 	var follow []string
 	for _, f := range s.FollowUps {
 		if m := s.Messages[f.ID]; m != nil && (m.State == Pending || m.State == Active) {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 // mostLives is how many random lives are tried. lifeOps is how many operations each has, before all
@@ -17,6 +19,7 @@ const (
 // TestLives runs random lives on the model and on the real thing: some hundreds, or as many as
 // REFERENCE_LIVES says.
 func TestLives(t *testing.T) {
+	expect.Unraced(t)
 	most, err := strconv.ParseUint(os.Getenv("REFERENCE_LIVES"), 10, 32)
 	if err != nil {
 		most = 240

@@ -15,6 +15,7 @@ type Session struct {
 	Owner int // the token in the sentinel; 0: there is none
 	Run   Run
 	Record
+	Outbox
 	Resume      Resume
 	Partial     *Partial
 	State       string             // what the agent has stored
@@ -24,10 +25,11 @@ type Session struct {
 	Paused      bool               // by an operator
 	Index       Index
 
-	asked                     question
+	question                  question
 	start                     int64
-	tokens, turns, ids, again int  // counters that name what is new
-	published                 bool // the plain asynq.Client has added the queue's name
+	tokens, turns, ids, again int               // counters that name what is new
+	published                 bool              // the plain asynq.Client has added the queue's name
+	given                     map[string]string // what was wanted of messages, by the ids that Submit was given
 }
 
 // Config is a worker's configuration.
@@ -40,6 +42,7 @@ type Config struct {
 	LargeEntries  int         // that a transcript has room for
 	TurnMessages  int         // that a turn has at most
 	LineCap       int         // messages that may wait; half as many may be delayed
+	OutboxCap     int         // deliveries that may be owed and stored
 	TTL           int64       // the sentinel's, ms
 	Workers       [2]Settings // each worker's settings for a busy session
 }
@@ -77,6 +80,7 @@ type Message struct {
 	Status      string // how it ended
 	Error       string
 	Ended       int64
+	Route       *Route // where its answer goes; nil: nowhere
 }
 
 // question is the last question of an agent of the session.
@@ -130,16 +134,19 @@ type Record struct {
 	Title     string
 	TitleBy   string
 	Settings  Settings
+	ReplyTo   string   // the destination of replies to its messages
 	Dropped   []string // ids for the next turn's note
 	Used      int64
 
-	seq   int
-	noted int // how many there have ever been in Dropped
+	undone int // the turn of the last /undo
+	seq    int
+	noted  int // how many there have ever been in Dropped
 }
 
 // Entry is a line of a transcript. Turn is the turn's number.
 type Entry struct {
 	Role, Text string
+	Message    string // of the user's
 	Turn       int
 	Large      bool // a few of these fill a transcript
 }
@@ -167,7 +174,7 @@ func New(c Config, now int64) *Session {
 // clear deletes the conversation.
 func (s *Session) clear() {
 	s.Messages, s.Line, s.Transcripts = map[string]*Message{}, nil, map[string][]Entry{}
-	s.Paused = false
+	s.Paused, s.given = false, map[string]string{}
 	s.forgetRecord()
 }
 
@@ -175,7 +182,8 @@ func (s *Session) clear() {
 func (s *Session) forgetRecord() {
 	delete(s.Transcripts, s.SessionID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
-	s.Partial, s.State, s.FollowUps, s.asked = nil, "", nil, question{}
+	s.Partial, s.State, s.FollowUps, s.question = nil, "", nil, question{}
+	s.clearOutbox()
 }
 
 // used sets when the record was last written.

@@ -45,7 +45,7 @@ func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	return true
 }
 
-// Plain is a sender that knows only asynq: it does not notify, knows no limits, and its
+// Plain is a sender that knows only asynq: it does not use accept, knows no limits, and its
 // asynq.Client adds the queue's name once in its life. It returns false if there is a message with
 // that id.
 func (s *Session) Plain(id string, due int64, long bool) bool {
@@ -60,12 +60,42 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 }
 
 // Submit makes the session known, whatever becomes of the message, then stores the message and
-// notifies. With due the message joins the line only then. lost: the reply to the notification does
-// not arrive, so the sender does nothing more.
-func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
+// notifies. With due the message joins the line only then. lost: the reply does not arrive, so the
+// sender does nothing more.
+//
+// The id stands for the message from then on: with another mode or route it is a conflict, and it is
+// never carried out again. after is the message that it must follow directly, or "".
+func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after string, lost bool) Receipt {
 	s.enter()
-	fresh := s.enqueue(id, id, due)
-	r := s.notify(id, mode, fresh)
+	wanted := fmt.Sprint(mode, to, after)
+	fresh, r := false, Receipt{Status: "refused"}
+	switch used, ok := s.given[id]; {
+	case ok && used != wanted:
+		r.Reason = "conflict"
+	case ok && s.Messages[id] == nil:
+		r.Reason = "expired"
+	default:
+		route := s.route(to, fallback)
+		full, forks := route != nil && len(s.Owed)+len(s.Stored) >= s.Config.OutboxCap, after != "" && !s.isLast(after)
+		fresh = s.enqueue(id, id, due)
+		if fresh && full {
+			r = s.refuse(s.Messages[id], "outbox")
+			break
+		}
+		if fresh && forks {
+			r = s.refuse(s.Messages[id], "not_last")
+			break
+		}
+		r = s.accept(id, mode, fresh)
+		if fresh && r.Status != "refused" {
+			s.given[id] = wanted
+			if was, owed := s.Owed[id]; owed && route != nil {
+				s.removed(id, was) // an operator has deleted an earlier message with this id
+			}
+			s.Messages[id].Route = route
+			s.promise(s.Messages[id])
+		}
+	}
 	if lost {
 		return Receipt{}
 	}
@@ -76,7 +106,7 @@ func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
 	case "scheduled":
 		s.Index.wake(r.At, s.Now)
 	}
-	if !fresh {
+	if !fresh && r.Status != "refused" {
 		r.State = r.Status
 		if r.Status == "queued" || r.Status == "accepted" {
 			r.State = "pending"
@@ -86,9 +116,21 @@ func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
 	return r
 }
 
-// notify announces a message, new or found again under its id. One that does not wait any more
+// isLast reports whether a message is the last of the conversation: the newest one that waits, or part of
+// the last turn.
+func (s *Session) isLast(id string) bool {
+	if len(s.Line) > 0 {
+		return s.Line[len(s.Line)-1] == id
+	}
+	return s.Run.SessionID == s.SessionID && s.Run.Fence != s.undone && slices.Contains(s.Run.IDs, id)
+}
+
+// FreeIDs ends the time for which ids stand for the messages that they were given to.
+func (s *Session) FreeIDs() { clear(s.given) }
+
+// accept announces a message, new or found again under its id. One that does not wait any more
 // stays unchanged.
-func (s *Session) notify(id, mode string, fresh bool) Receipt {
+func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	m := s.Messages[id]
 	switch m.State {
 	case Active:
@@ -96,10 +138,10 @@ func (s *Session) notify(id, mode string, fresh bool) Receipt {
 	case Completed, Archived:
 		return Receipt{Status: m.State}
 	case Scheduled:
-		s.announced(m, max(m.Due, s.Now))
 		if delayed := s.count(Scheduled); fresh && (delayed > s.delayedCap() || delayed+len(s.Line) > s.Config.LineCap) {
 			return s.refuse(m, "line")
 		}
+		s.announced(m, max(m.Due, s.Now))
 		return Receipt{Status: "scheduled", At: m.Due}
 	}
 
@@ -116,7 +158,6 @@ func (s *Session) notify(id, mode string, fresh bool) Receipt {
 	urgent := (mode == Interrupt || mode == Rollback) && s.Run.Phase == Running
 	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's own place
 
-	s.announced(m, s.Now)
 	if busy && fresh && !told {
 		if mode == Reject {
 			return s.refuse(m, "busy")
@@ -132,6 +173,7 @@ func (s *Session) notify(id, mode string, fresh bool) Receipt {
 	if fresh && len(drops) == 0 && len(s.Line)+min(s.count(Scheduled), s.delayedCap()) > s.Config.LineCap {
 		return s.refuse(m, "line")
 	}
+	s.announced(m, s.Now)
 	collected := mode == Collect && !told && (busy || len(s.Line) > 1)
 	if collected {
 		m.Quiet = &Quiet{Till: s.Now + debounce, Cap: max(capacity, 1)}
@@ -180,7 +222,7 @@ func (s *Session) trim() {
 	for _, waits := range [][]string{slices.Clone(s.Line), delayed} {
 		for _, id := range slices.Backward(waits[min(len(waits), most):]) {
 			s.archive(id, "dropped", why)
-			s.tell(ended("dropped", 0, []string{id}, why))
+			s.ends("dropped", 0, why, s.Messages[id])
 		}
 	}
 }
@@ -221,7 +263,7 @@ func (s *Session) drop(oldest []string, capacity int, policy string) {
 	why := fmt.Sprintf("dropped: more than %d messages were waiting", capacity)
 	for _, old := range oldest {
 		s.archive(old, "dropped", why)
-		s.tell(ended("dropped", 0, []string{old}, why))
+		s.ends("dropped", 0, why, s.Messages[old])
 		if policy == Summarize {
 			s.note(old)
 		}

@@ -236,10 +236,11 @@ func (s *Session) Ask(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	s.asked.number++
-	s.asked.at = s.Now
-	s.Run.Question, s.Run.LastAsked = s.asked.number, s.asked.number
-	return fmt.Sprint(OK, " ", s.asked.number)
+	s.question.number++
+	s.question.at = s.Now
+	s.Run.Question, s.Run.LastAsked = s.question.number, s.question.number
+	s.asks(s.question.number)
+	return fmt.Sprint(OK, " ", s.question.number)
 }
 
 // Withdraw ends the question, and returns the decision that came before.
@@ -248,6 +249,7 @@ func (s *Session) Withdraw(h *Claim) string {
 		return Lost
 	}
 	s.Run.Question = 0
+	s.closeQuestion()
 	if s.Run.LastAsked != 0 && s.Run.Decided == s.Run.LastAsked {
 		return OK + " " + s.Run.Decision
 	}
@@ -268,11 +270,20 @@ func (s *Session) Decide(number int, decision string) string {
 		return fmt.Sprintf("another question is open: %d", asked)
 	case s.Run.Decided == asked:
 		return "the question was decided before"
-	case number == 0 && asked > 1 && s.Now-s.asked.at < justAsked:
+	case number == 0 && asked > 1 && s.Now-s.question.at < justAsked:
 		return fmt.Sprintf("the question was asked just now: %d", asked)
 	}
 	s.Run.Decided, s.Run.Decision = asked, decision
+	s.closeQuestion()
 	return fmt.Sprintf("ok %d", asked)
+}
+
+// DecideOf is Decide for a question of one turn.
+func (s *Session) DecideOf(turn, number int, decision string) string {
+	if asked := s.Run.Question; s.Owner != 0 && asked != 0 && turn != s.Run.Fence {
+		return fmt.Sprintf("another question is open: %d", asked)
+	}
+	return s.Decide(number, decision)
 }
 
 // ProposeTitle sets the agent's title. A user's stays, and a turn whose conversation was replaced
@@ -294,7 +305,7 @@ func (s *Session) Dismiss(h *Claim, id, why string) string {
 	h.parts = slices.DeleteFunc(h.parts, not)
 	h.Turn.Messages = slices.DeleteFunc(h.Turn.Messages, not)
 	s.archive(id, "expired", why)
-	s.tell(ended("expired", 0, []string{id}, why))
+	s.ends("expired", 0, why, s.Messages[id])
 	return OK
 }
 

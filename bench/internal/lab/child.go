@@ -13,7 +13,8 @@ import (
 // childVariable makes the benchmark's binary a child. Its value is the job.
 const childVariable = "TURNSTILE_BENCH_CHILD"
 
-// Child is a process of the benchmark's own binary. Parent and child exchange lines of JSON.
+// Child is a process of the benchmark's own binary, or of a program that reads its job and obeys words
+// as such a process does. Parent and child exchange lines of JSON.
 type Child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -22,17 +23,24 @@ type Child struct {
 
 // Spawn starts a child, whose main runs the job with RunJob. It ends with ctx.
 func Spawn(ctx context.Context, job any) (*Child, error) {
-	text, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{cmd: exec.CommandContext(ctx, self)}
-	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	c.cmd.Stderr = os.Stderr
+	return SpawnProgram(exec.CommandContext(ctx, self), job)
+}
+
+// SpawnProgram starts a command as a child. Its errors go to this process's, unless they go elsewhere.
+func SpawnProgram(cmd *exec.Cmd, job any) (*Child, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{cmd: cmd}
+	c.cmd.Env = append(c.cmd.Environ(), childVariable+"="+string(text))
+	if c.cmd.Stderr == nil {
+		c.cmd.Stderr = os.Stderr
+	}
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -69,6 +77,12 @@ func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 // End kills the child and waits for it.
 func (c *Child) End() {
 	c.Kill()
+	_ = c.in.Close()
+	_ = c.cmd.Wait()
+}
+
+// Close lets the child end by itself, as it does when its parent has ended, and waits for it.
+func (c *Child) Close() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait()
 }

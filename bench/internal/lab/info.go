@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -53,6 +54,19 @@ func RedisMemory(ctx context.Context, admin redis.UniversalClient) (bytes float6
 // RedisReceived is what clients have sent to Redis, in bytes since CONFIG RESETSTAT.
 func RedisReceived(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
 	return number(ctx, admin, "stats", "total_net_input_bytes")
+}
+
+// RedisProcessor is the processor time that Redis has used, with that of its child processes.
+func RedisProcessor(ctx context.Context, admin redis.UniversalClient) (time.Duration, error) {
+	var all float64
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys", "used_cpu_user_children", "used_cpu_sys_children"} {
+		seconds, err := number(ctx, admin, "cpu", name)
+		if err != nil {
+			return 0, err
+		}
+		all += seconds
+	}
+	return time.Duration(all * float64(time.Second)), nil
 }
 
 func number(ctx context.Context, admin redis.UniversalClient, section, name string) (float64, error) {

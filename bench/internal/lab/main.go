@@ -37,7 +37,7 @@ func Main(title string, measure func(context.Context, *Server, *Report) error) {
 }
 
 func run(ctx context.Context, title string, measure func(context.Context, *Server, *Report) error) error {
-	srv, err := StartServer(ctx)
+	srv, err := StartServer(ctx, None)
 	if err != nil {
 		return err
 	}

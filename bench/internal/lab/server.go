@@ -18,8 +18,19 @@ import (
 // with asynq, which needs one for each slot.
 const poolSize = 100
 
-// Server is a redis-server of the benchmark's own, without persistence, otherwise with the settings
-// of docker-compose.yml.
+// Persistence is what a redis-server writes to disk.
+type Persistence string
+
+// None is nothing. Everysec and Always are an append-only file with this appendfsync; docker-compose.yml
+// has Always.
+const (
+	None     Persistence = "none"
+	Everysec Persistence = "everysec"
+	Always   Persistence = "always"
+)
+
+// Server is a redis-server of the benchmark's own, with the settings of docker-compose.yml but for its
+// persistence.
 type Server struct {
 	addr   string
 	dir    string
@@ -30,7 +41,7 @@ type Server struct {
 const startTimeout = 10 * time.Second
 
 // StartServer starts a redis-server on a free port. It ends with this process, or by Stop.
-func StartServer(ctx context.Context) (*Server, error) {
+func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-bench-")
 	if err != nil {
 		return nil, err
@@ -41,7 +52,10 @@ func StartServer(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	args := append(redisserver.Args(dir, addr.Port),
-		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
+		"--save", "", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
+	if p != None {
+		args = append(args, "--appendonly", "yes", "--appendfsync", string(p))
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	s, err := redisserver.Launch(ctx, dir, addr.Port, "", args)

@@ -65,12 +65,16 @@ func (f Env) ForTurn(environ []string, turn agent.Turn) []string {
 	if len(turn.Messages) > 0 {
 		message = turn.Messages[0].ID
 	}
-	return append(f.ForSession(environ, turn.Session),
+	env := append(f.ForSession(environ, turn.Session),
 		"TURNSTILE_SESSION_ID="+turn.SessionID,
 		"TURNSTILE_MESSAGE_ID="+message,
 		"TURNSTILE_TURN_ID="+turn.ID,
 		"TURNSTILE_FENCE="+strconv.FormatInt(turn.Fence, 10),
 	)
+	if turn.TraceParent != "" {
+		env = append(env, "TRACEPARENT="+turn.TraceParent) // as OpenTelemetry has it
+	}
+	return env
 }
 
 // ForSession returns the environment of a program that runs several turns of a session.

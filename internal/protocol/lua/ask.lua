@@ -1,8 +1,10 @@
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
 -- session's life, so a late decision fits no later question.
 --
--- KEYS sentinel run
+-- KEYS sentinel run owed outbox deliveries
 -- ARGS
+--   s.task            prefix of the session's task hashes
+--   s.prefix          of task ids
 --   s.token
 --   s.fence
 --   ttl               the sentinel's, ms
@@ -13,7 +15,7 @@
 --     question's, or 0 if it was never asked
 --   'lost'
 
-local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered')
+local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered', 'ids')
 if not owned(s, run) then return lost{} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
 -- Workers of an older version count from 1 in each turn, and leave no last number.
@@ -26,11 +28,17 @@ if nth == asked then
 elseif nth > asked and question ~= '' then
   number, at = last + 1, int(now_ms())
 end
+local asked_now, tasks = number > last, {}
+if asked_now then
+  for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s, id)} end
+end
 local by, to, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
 if by ~= s.fence or tonumber(to) ~= number then decision = '' end
 
 call('PEXPIRE', s.sentinel, ttl)
 if nth < asked then return ok{decision = '', number = 0} end -- a later question was asked since
+if question == '' or asked_now then close_question(s, now_ms()) end
+if asked_now then put_question(s, tasks, s.prefix .. s.fence, int(number), question, now_ms()) end
 if question == '' then
   call('HDEL', s.run, 'question')
 else

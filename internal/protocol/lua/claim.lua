@@ -8,7 +8,7 @@
 --
 -- KEYS fast: sentinel run followups resume partial paused scheduled active record pending
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
--- KEYS full: processed processed_day archived failed failed_day stopped
+-- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
 --   ttl              the sentinel's, ms
 --   worker
@@ -151,7 +151,7 @@ end
 -- Messages in active go back to the head of the line. If one has somebody else's live lease, a
 -- stock asynq.Server works on this queue: wait for it.
 local in_active = special and call('LRANGE', s.active, 0, -1) or {} -- newest first
-local ours, in_turn, back, ending, lost = {}, {}, {}, {}, {}
+local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
 if dead then
   local ok, ids = try(cjson.decode, run.ids)
   if ok and type(ids) == 'table' then in_turn = ids end
@@ -166,12 +166,13 @@ for _, id in ipairs(in_active) do
   -- the workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
     ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
+    given_up = given_up or id == in_turn[1] -- no later turn has what an earlier one of it had done
   end
   if call('HEXISTS', s.task .. id, 'msg') == 0 then
     lost[#lost + 1] = id
   elseif ends then
     local msg, unique = load_short(s, id)
-    ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends}
+    ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s, id)}
   else
     back[#back + 1] = {id = id, died = died}
   end
@@ -205,7 +206,7 @@ if first and first.too_long then
     for i = #ids, 1, -1 do
       local bytes = too_long(s, ids[i])
       if not bytes then break end
-      batch[#batch + 1] = {id = ids[i], bytes = bytes, unique = lock_of(s, ids[i])}
+      batch[#batch + 1] = {id = ids[i], bytes = bytes, unique = lock_of(s, ids[i]), route = route_of(s, ids[i])}
     end
     call('ZCARD', s.archived)
     for _, t in ipairs(batch) do
@@ -231,6 +232,8 @@ if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the fir
   call('LLEN', s.pending)
 end
 
+check_routes(s, group)
+
 if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left = tonumber(ttl)} end
 
 -- If the turn died before its start was in the stream, write it now.
@@ -255,6 +258,7 @@ for _, e in ipairs(ending) do
     count_processed(s, 1)
   end
   pcall('HDEL', s.followups, own_id(s, id))
+  keep_promises(s, {e}, outcome, now)
   append_event(s, outcome)
 end
 for _, e in ipairs(partial_entries) do
@@ -266,8 +270,9 @@ for _, b in ipairs(back) do
   if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died) end
 end
 if #in_active > 0 or dead then call('DEL', s.lease) end
-if verdict then call('DEL', s.partial) end
+if verdict or given_up then call('DEL', s.partial) end
 if dead and rotated then leave_conversation(s) end
+if dead then close_question(s, now) end
 -- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
@@ -308,8 +313,9 @@ end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
 if rotated then call('HSET', s.run, 'rotated', '') end
-if special or crashed or (run.special or '') ~= '' then
-  call('HSET', s.run, 'special', call('EXISTS', s.resume, s.partial) > 0 and '1' or '')
+local routed = promise_all(s, group)
+if special or crashed or routed or (run.special or '') ~= '' then
+  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,

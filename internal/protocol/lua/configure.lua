@@ -1,16 +1,18 @@
--- configure: stores how the session treats messages that find it busy.
+-- configure: stores a setting of the session: queue is how it treats messages that find it busy,
+-- reply_to the destination of its outcomes.
 --
 -- KEYS record
 -- ARGS
---   settings     JSON; '': delete them, so that its worker's settings apply
+--   setting      its field in the record
+--   value        '': delete it, so that the default applies
 -- RETURNS
 --   'ok'
 
 local now = int(now_ms())
-if settings == '' then
-  call('HDEL', s.record, 'queue')
+if value == '' then
+  call('HDEL', s.record, setting)
 else
   if call('HEXISTS', s.record, 'created_at') == 0 then call('HSET', s.record, 'v', '1', 'created_at', now) end
-  call('HSET', s.record, 'queue', settings, 'updated_at', now)
+  call('HSET', s.record, setting, value, 'updated_at', now)
 end
 return ok{}

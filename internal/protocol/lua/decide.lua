@@ -1,28 +1,31 @@
 -- decide: stores the user's decision on a question of the running turn. The owner learns it at
 -- once, or by its next renewal.
 --
--- KEYS sentinel run
+-- KEYS sentinel run outbox deliveries
 -- ARGS
---   number           of the question; '': the one that the user sees
+--   s.task           prefix of the session's task hashes
+--   s.prefix         of task ids
+--   number           of the question, or its turn's fence, a blank and the number; '': the one that the
+--     user sees
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, by which a repetition is known
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
---   'ok' number question
+--   'ok' number question fence
 --   'none'                      there is no question
---   'other' number question     the open question is another one
---   'new' number question       the open question, which the user may not have seen yet
+--   'other' number question fence     the open question is another one
+--   'new' number question fence       the open question, which the user may not have seen yet
 --   'answered'                  another decision came first
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
-if number ~= '' and number ~= n then return other{number = tonumber(n), question = question} end
+if number ~= '' and number ~= n and number ~= fence .. ' ' .. n then return other{number = tonumber(n), question = question, fence = fence} end
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (.*)$')
 local decided = of == fence and to == n
 if number == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
-  if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question} end
+  if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question, fence = fence} end
 end
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.run, '')
@@ -30,7 +33,8 @@ if decided then
   if by ~= name then return answered{} end
 else
   call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name)
+  close_question(s, now_ms())
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
   ',"question":' .. n .. ',"answer":"' .. decision .. '"}')
-return ok{number = tonumber(n), question = question}
+return ok{number = tonumber(n), question = question, fence = fence}

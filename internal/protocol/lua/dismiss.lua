@@ -2,8 +2,10 @@
 -- without it.
 --
 -- KEYS sentinel run followups events active lease processed processed_day archived failed failed_day
+-- KEYS owed outbox deliveries
 -- ARGS
 --   s.task             prefix of the session's task hashes
+--   s.prefix           of task ids
 --   s.token
 --   s.fence
 --   s.events_cap       see append_event
@@ -25,6 +27,7 @@ for _, other in ipairs(ids) do
   if other ~= id then rest[#rest + 1] = other end
 end
 local msg, unique = load_msg(s, id)
+local route = route_of(s, id)
 call('ZCARD', s.archived)
 call('LLEN', s.active)
 
@@ -36,6 +39,7 @@ pcall('ZREM', s.lease, id)
 pcall('HDEL', s.followups, own)
 if msg then
   archive(s, id, msg, unique, why, outcome, now)
+  keep_promises(s, {{id = id, route = route}}, outcome, now)
   count_archived(s, 1)
 end
 append_event(s, outcome)

@@ -3,20 +3,29 @@
 -- finds less than a batch erases the rest.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
--- KEYS processed processed_day archived failed failed_day stopped state others...
+-- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered others...
 -- ARGS
 --   s.task           prefix of the session's task hashes
+--   s.prefix         of task ids
+--   idem             prefix of the keys of ids that senders named
 --   fence            of the last turn when the keys were looked up, '': none
 --   size number     how many tasks a batch has
 --   last flag        these are all its keys; else this call erases at most a batch
+--   keep flag        erase nothing while a delivery is owed or undelivered
 -- RETURNS
 --   'gone'
 --   'held'
+--   'owed' promised stored     how many outcomes are owed, and how many are not delivered
 --   'changed'        a turn has run since the keys were looked up, and may have made others
 --   'batch' n        how many messages are erased: call again
 
 if call('EXISTS', s.sentinel) == 1 then return held{} end
 if (call('HGET', s.run, 'fence') or '') ~= fence then return changed{} end
+local sequence = call('HGET', s.deliveries, 'seq') -- the next one begins with Redis' clock, too
+if keep then
+  local promised, stored = call('HLEN', s.owed), call('ZCARD', s.outbox) + call('ZCARD', s.undelivered)
+  if promised + stored > 0 then return owed{promised = promised, stored = stored} end
+end
 local ids, parts = {}, {}
 local function collect(key, range)
   local part = #ids < size and call(range, key, 0, size - #ids - 1) or {}
@@ -32,12 +41,12 @@ for _, id in ipairs(ids) do
   local unique = lock_of(s, id)
   if unique then locks[#locks + 1] = unique end
 end
-for _, id in ipairs(ids) do call('UNLINK', s.task .. id) end
+for _, id in ipairs(ids) do call('UNLINK', s.task .. id, idem .. own_id(s, id)) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
 for _, key in ipairs(others) do call('UNLINK', key) end
 -- After this, fences begin with Redis' clock again, so the last one must be in the past. Turns of
 -- less than a ms run a little ahead of the clock. A fence further ahead is none of ours.
-local ahead = (tonumber(fence) or 0) - now_ms()
+local ahead = math.max(tonumber(fence) or 0, tonumber(sequence) or 0) - now_ms()
 if #ids < size and last and (ahead < 0 or ahead > 1000) then
   for i = 1, #KEYS - #others do call('UNLINK', KEYS[i]) end
   return gone{}

@@ -9,7 +9,7 @@
 --
 -- KEYS fast: sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
--- KEYS full: processed processed_day archived failed failed_day
+-- KEYS full: processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
 --   s.events_cap               see append_event
 --   s.short number             bytes
@@ -154,7 +154,8 @@ local acks, gone_tasks = {}, {}
 for i, id in ipairs(ending) do
   local msg, unique = load_msg(s, id)
   if msg then
-    acks[#acks + 1] = {id = id, msg = msg, unique = unique, outcome = i > 1 and short_outcome ~= '' and short_outcome or outcome}
+    acks[#acks + 1] = {id = id, msg = msg, unique = unique, outcome = i > 1 and short_outcome ~= '' and short_outcome or outcome,
+      route = route_of(s, id)}
   else -- somebody has deleted the task
     gone_tasks[#gone_tasks + 1] = id
   end
@@ -169,7 +170,7 @@ local stopped_too = {} -- the /stop came too late for the turn, but these have n
 if #untaken > 0 and run.stop == s.fence then
   for _, id in ipairs(untaken) do
     local msg, unique = load_msg(s, id)
-    stopped_too[#stopped_too + 1] = {id = id, msg = msg, unique = unique}
+    stopped_too[#stopped_too + 1] = {id = id, msg = msg, unique = unique, route = route_of(s, id)}
   end
   untaken = {}
   call('ZCARD', s.archived)
@@ -196,6 +197,8 @@ end
 if special then dropped = call('HGET', s.record, 'dropped') or '' end
 local remaining, omitted_told = false, 0 -- the notes that stay for later turns
 if told_ids > 0 and dropped ~= '' then remaining, omitted_told = remaining_notes(s, dropped, told_ids, omitted) end
+
+check_routes(s, group)
 
 -- The first writes free memory. Writes that may fail on a key of a wrong type are undone.
 local bin, score = s.completed, int(seconds + retention)
@@ -272,6 +275,8 @@ forward(s, due, now)
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
+close_question(s, now)
+keep_promises(s, done, outcome, now)
 append_event(s, outcome, start)
 for _, t in ipairs(stopped_too) do
   pcall('ZREM', s.lease, t.id)
@@ -296,6 +301,7 @@ if special then
   for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
 begin_turn(s, fence, ids, int(now), 'entries', int(total), 'done', '0', 'last', s.token .. ' ' .. s.fence .. ' next')
+if promise_all(s, group) then call('HSET', s.run, 'special', '1') end
 if phase ~= 'running' then call('HSET', s.run, 'phase', phase) end
 if rotated then call('HSET', s.run, 'sid', sid, 'rotated', '') end
 return next{now = now, fence = tonumber(fence), sid = sid, entries = total, dropped = notes_record(s, dropped), messages = messages}

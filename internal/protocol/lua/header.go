@@ -61,7 +61,7 @@ func (h Header) Word(argv []string, name string) string {
 			return ""
 		case arg.Name == name:
 			return argv[at]
-		case arg.Kind == List || arg.Kind == Range:
+		case arg.list():
 			n, _ := strconv.Atoi(argv[at])
 			at += n
 		}
@@ -76,6 +76,9 @@ var (
 	statusLine = regexp.MustCompile(`^--   '([a-z]+)'((?: [a-z_]+)*)(?:  .*)?$`)
 	recordLine = regexp.MustCompile(`^--   ([a-z_]+):((?: [a-z_]+)*)(?:  .*)?$`)
 )
+
+// list reports whether the argument has any number of words. Lists follow all other arguments.
+func (a Arg) list() bool { return a.Kind == List || a.Kind == Range }
 
 // parseMove reads the header of a move for one path, and returns the text below it. In a block,
 // lines that are indented by more than three blanks are prose.
@@ -114,11 +117,14 @@ func (h *Header) declare(block, line string) bool {
 			return false
 		}
 		arg := Arg{Name: m[2], Kind: Kind(cmp.Or(m[3], string(Text))), Field: m[1] != ""}
-		if block == "ARGS" {
-			h.Args = append(h.Args, arg)
-		} else {
-			h.Each = append(h.Each, arg)
+		into := &h.Args
+		if block == "EACH" {
+			into = &h.Each
 		}
+		if n := len(*into); n > 0 && (*into)[n-1].list() && !arg.list() {
+			return false // its word would be one of the list's
+		}
+		*into = append(*into, arg)
 	case "RETURNS":
 		m, status := statusLine.FindStringSubmatch(line), true
 		if m == nil {

@@ -196,8 +196,9 @@ func TestExpressionsStandWhereTheyAreCalled(t *testing.T) {
 func TestMistakesInHeaders(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"declares nothing": "-- x\n--\n-- ARGS\n--   two words\nreturn 1\n",
-		"comment only":     "-- x\n",
+		"declares nothing":  "-- x\n--\n-- ARGS\n--   two words\nreturn 1\n",
+		"nothing: \"--   b": "-- x\n--\n-- ARGS\n--   a list\n--   b\nreturn 1\n",
+		"comment only":      "-- x\n",
 	} {
 		if _, _, err := parseMove(text, "full"); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -2,6 +2,7 @@
 -- a while, or because its worker drains.
 --
 -- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
+-- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
 --   s.prefix               of turn ids
@@ -86,5 +87,6 @@ if wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id e
 count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
+close_question(s, now)
 append_event(s, event, start)
 return released{at = next_at(s, hold, now) or 0, now = now}

@@ -1,9 +1,10 @@
 -- rerun: puts dead letters that are named back at the end of the line, in the order of their names,
 -- if they have not changed since the caller read them.
 --
--- KEYS pending archived call
+-- KEYS pending archived owed outbox deliveries call
 -- ARGS
 --   s.task              prefix of the session's task hashes
+--   s.prefix            of task ids
 --   statuses            the outcomes that are meant, separated by blanks
 --   line_cap number     how many messages may wait: what has no room stays a dead letter
 --   ids list            of the tasks
@@ -23,7 +24,7 @@ for i, id in ipairs(ids) do
     local t = fields(s.task .. id, 'msg', 'result', 'arrived')
     local ok, outcome = try(cjson.decode, t.result or '')
     if t.msg and (t.arrived or '') == arrived[i] and ok and type(outcome) == 'table' and wanted[outcome.status] then
-      found[#found + 1] = {id = id, msg = t.msg}
+      found[#found + 1] = {id = id, msg = t.msg, route = route_of(s, id)}
     end
   end
 end
@@ -36,6 +37,11 @@ for _, f in ipairs(found) do
   call('HSET', s.task .. id, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now),
     'msg', without(msg, {[6] = true, [7] = true, [11] = true}))
   call('LPUSH', s.pending, id)
+  if f.route then -- it repeats itself
+    local route = string.gsub(f.route, '^(%S+) %S+', '%1 ' .. own_id(s, id), 1)
+    call('HSET', s.task .. id, 'route', route)
+    promise(s, id, route)
+  end
 end
 if #found > 0 then keep_result(s, #found, int(now)) end
 return result{moved = #found, now = now}

@@ -1,7 +1,8 @@
 -- stop: requests the end of the running turn, and moves what waits behind it to a list of its own
 -- in one go. Each call archives a batch of that list. The request names the turn that it found.
 --
--- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped call
+-- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped
+-- KEYS owed outbox deliveries call
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids

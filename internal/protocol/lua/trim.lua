@@ -2,7 +2,7 @@
 -- beyond it, the last to be due first. These are of producers that know no cap. A call archives at
 -- most 100 messages or about 4 MiB.
 --
--- KEYS run followups events pending scheduled processed processed_day archived failed failed_day
+-- KEYS run followups events pending scheduled processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
@@ -24,7 +24,7 @@ if over > 0 and list == s.scheduled then ids = call('ZREVRANGE', s.scheduled, 0,
 for _, id in ipairs(ids) do
   if size >= BYTES then break end
   local msg, unique = load_short(s, id)
-  batch[#batch + 1] = {id = id, msg = msg, unique = unique}
+  batch[#batch + 1] = {id = id, msg = msg, unique = unique, route = route_of(s, id)}
   size = size + #(msg or '')
 end
 call('ZCARD', s.archived)
@@ -38,6 +38,7 @@ for _, t in ipairs(batch) do
   if t.msg then
     local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own) .. '],"error":"' .. why .. '","reason":"line"}'
     archive(s, t.id, t.msg, t.unique, why, outcome, now)
+    keep_promises(s, {t}, outcome, now)
     append_event(s, outcome)
     n = n + 1
   end

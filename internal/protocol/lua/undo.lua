@@ -2,9 +2,10 @@
 -- message at the head of the line. It is refused while somebody owns the session, or if the
 -- transcript was changed since the caller read its end.
 --
--- KEYS sentinel run record transcript pending call
+-- KEYS sentinel run record transcript pending owed outbox deliveries call
 -- ARGS
 --   s.task             prefix of the session's task hashes
+--   s.prefix           of task ids
 --   turn               to undo; the key call is named after it
 --   id                 of the task to enqueue, or ''
 --   msg                of the task
@@ -13,6 +14,7 @@
 --   length number      how many the transcript had when it was read, and
 --   written number     how many were written to it by then: run's entries,
 --     or 0 if these are of another session id
+--   messages list      task ids of the turn's messages
 -- RETURNS
 --   'ok' removed now
 --   'held'
@@ -41,16 +43,28 @@ if not out then
   n = entries
 end
 call('LLEN', s.pending)
+local tasks = {}
+for i, task in ipairs(messages) do tasks[i] = {id = task, route = route_of(s, task)} end
 
 if not out then
   call('LTRIM', s.transcript, 0, -1 - n)
   -- The count tells warm agents that the transcript has changed: it only rises.
   if counted then call('HINCRBY', s.run, 'entries', 1) end
+  local routes, ids = by_route(tasks)
+  for _, route in ipairs(routes) do add_record(s, route, 'message.withdrawn', ids[route], ',"turn":' .. quote(turn), now) end
 end
 call('HSET', s.record, 'updated_at', int(now), 'undone', n .. ' ' .. turn .. ' ' .. id)
 keep_result(s, n, id)
 if again then
   call('HSET', s.task .. id, 'msg', msg, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now))
   call('RPUSH', s.pending, id)
+  for _, t in ipairs(tasks) do
+    if t.route then -- the first one's
+      local route = string.gsub(t.route, '^(%S+) %S+', '%1 ' .. own_id(s, t.id), 1)
+      call('HSET', s.task .. id, 'route', route)
+      promise(s, id, route)
+      break
+    end
+  end
 end
 return ok{removed = n, now = now}

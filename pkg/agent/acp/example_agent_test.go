@@ -2,42 +2,19 @@ package acp
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"turnstile/pkg/agent"
 	"turnstile/test/expect"
+	programs "turnstile/test/program"
 )
 
-// built is the example agent of the SDK: an independent implementation of the protocol. Its source
-// is there wherever these tests can be compiled.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := scratch()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "example-agent")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/coder/acp-go-sdk/example/agent").CombinedOutput()
-	if err != nil {
-		return "", &buildError{string(out), err}
-	}
-	return path, nil
-})
-
-type buildError struct {
-	out string
-	error
-}
-
-func (b *buildError) Error() string { return b.error.Error() + ": " + b.out }
-
+// The example agent of the SDK is an independent implementation of the protocol. Its source is there
+// wherever these tests can be compiled.
 func TestTheSDKsExampleAgent(t *testing.T) {
 	t.Parallel()
-	path, err := built()
-	expect.OK(t, err)
+	path := programs.Build(t, "github.com/coder/acp-go-sdk/example/agent")
 	for _, c := range []struct {
 		allowed bool
 		said    string

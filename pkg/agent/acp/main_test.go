@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/test/expect"
 )
 
 // scratch is a directory for all tests, removed after them.
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	expect.AtOnce(4)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir, err := scratch(); err == nil {
 			_ = os.RemoveAll(dir)

@@ -113,13 +113,16 @@ tool_end c the turn ended before this did`
 	}
 }
 
+// turnEnd is what an agent does in a turn, and how the turn ends.
+type turnEnd struct {
+	lines     string
+	retryable bool
+	want      string // empty: the turn succeeds
+}
+
 func TestATurnEndsAsTheAgentSays(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		lines     string
-		retryable bool
-		want      string // empty: the turn succeeds
-	}{
+	ends(t, []turnEnd{
 		{"text a", false, ""},
 		{"text a\nend max_tokens", false, ""},
 		{"end end_turn", false, "the agent ended without a word"},
@@ -138,10 +141,24 @@ func TestATurnEndsAsTheAgentSays(t *testing.T) {
 		{"text a\nexit 75", true, "exit status 75"},
 		{"text a\nexit 0", false, "died in the middle of the turn: exit status 0"},
 		{"text a\nclose-stdout", false, "died in the middle of the turn: killed by signal: interrupt"},
+	})
+}
+
+// An agent that writes without end is ended.
+func TestATurnEndsWhenTheAgentWritesTooMuch(t *testing.T) {
+	t.Parallel()
+	expect.Unraced(t)
+	ends(t, []turnEnd{
 		{"stderr the reason\nlong 10485760", true, "it was ended, for it wrote a line longer than 8 MiB: the reason"},
 		{"stderr the reason\nyes", false, "it was ended, for it wrote more than 8 MiB of text in one turn: the reason"},
 		{"stderr the reason\ntools", false, "it was ended, for it wrote more than 64 MiB in one turn: the reason"},
-	} {
+	})
+}
+
+// ends plays the turns.
+func ends(t *testing.T, turns []turnEnd) {
+	t.Helper()
+	for _, c := range turns {
 		h, err := play(t.Context(), acting(t), turnWith(t, c.lines))
 		if c.want == "" {
 			if err != nil || h.text() != "a" {
@@ -235,18 +252,18 @@ func TestAFailedStartSaysWhy(t *testing.T) {
 		want      string
 	}{
 		{"v2", false, `version "2"`},
-		{"initialize=hang", true, "did not respond to initialize within 300ms: still waiting"},
+		{"initialize=hang", true, "did not respond to initialize within 3s: still waiting"},
 		{"initialize=silent", true, "the agent ended before it responded to initialize: exit status 0: still waiting"},
 		{"initialize=-32603", true, "initialize: no: the disk is full (code -32603)"},
 		{"initialize=die", true, "ended before it responded to initialize: exit status 3: no licence"},
-		{"new=hang", true, "did not respond to session/new within 300ms"},
+		{"new=hang", true, "did not respond to session/new within 3s"},
 		{"new=-32603", true, "session/new: no: the disk is full"},
 		{"new=-32000", false, "the agent is not logged in: log it in first (Log in with X)"},
 		{"new=die", true, "ended before it responded to session/new: exit status 3: no licence"},
 	} {
 		config := Config{Command: actorCommand(t, c.args), Start: time.Minute, Grace: -1}
 		if strings.HasSuffix(c.args, "hang") {
-			config.Start = 300 * time.Millisecond
+			config.Start = 3 * time.Second
 		}
 		_, err := play(t.Context(), newAgent(t, config), turnWith(t, "text a"))
 		failed(t, err, c.retryable, c.want)

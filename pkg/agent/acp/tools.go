@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
 
@@ -80,6 +81,21 @@ func (s *tools) update(u toolUpdate) {
 	case "failed":
 		s.finish(t, agent.Event{Error: t.complaint()})
 	}
+}
+
+// maxOpen is how many tools of a turn may be open at once.
+const maxOpen = 1000
+
+var errTools = fmt.Errorf("it has more than %d tools open at once, or they have more than %d MiB", maxOpen, command.MaxOutput>>20)
+
+// tooMany reports whether the open tools are more than a turn may have. What an agent reports of them is
+// kept until they end.
+func (s *tools) tooMany() bool {
+	size := 0
+	for _, t := range s.open {
+		size += len(t.id) + len(t.name) + len(t.input) + len(t.output) + len(t.content)
+	}
+	return len(s.open) > maxOpen || size > command.MaxOutput
 }
 
 // again registers a new tool. Some models count their calls from 0 in each response, so its id may

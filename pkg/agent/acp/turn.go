@@ -75,9 +75,11 @@ func (t *turn) locked(f func()) {
 // run prompts the agent and waits for the end.
 func (t *turn) run(ctx context.Context, at agent.Turn) error {
 	t.locked(t.sayState)
-	t.request(acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{
-		SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at),
-	}, t.promptEnded)
+	prompt := acpsdk.PromptRequest{SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at)}
+	if at.TraceParent != "" {
+		prompt.Meta = map[string]any{"traceparent": at.TraceParent}
+	}
+	t.request(acpsdk.AgentMethodSessionPrompt, prompt, t.promptEnded)
 
 	select {
 	case e := <-t.ended:
@@ -238,7 +240,7 @@ func (t *turn) say(e agent.Event) {
 		t.spoken = true
 	default:
 	}
-	t.size += len(e.Name) + len(e.Text) + len(e.Input) + len(e.Output) + len(e.Error)
+	t.size += len(e.Name) + len(e.CallID) + len(e.Text) + len(e.Input) + len(e.Output) + len(e.Error)
 	t.emit(e)
 	switch {
 	case t.text > command.MaxText:

@@ -121,6 +121,10 @@ func (t *turn) take(u update, whole json.RawMessage) {
 			t.tools.again(u.ID)
 		}
 		t.tools.update(u.toolUpdate)
+		if t.tools.tooMany() {
+			t.fail(errTools)
+			t.emit = nil // whatever follows is dropped until the agent is gone
+		}
 	case "usage_update":
 		t.used(u)
 	case "session_info_update":

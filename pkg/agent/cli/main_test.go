@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/test/expect"
 )
 
 // The test binary is also the guardian, and the fake programs.
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	expect.AtOnce(4)
 	goleak.VerifyTestMain(m)
 }
 

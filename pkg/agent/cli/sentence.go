@@ -10,6 +10,9 @@ import (
 // maxSentence is how long an error may be, in bytes.
 const maxSentence = 2000
 
+// maxError is how much of an error is read, in bytes, and maxWrapped how many responses are unwrapped.
+const maxError, maxWrapped = 64 << 10, 8
+
 // clean is a program's text without the colors of a terminal.
 func clean(text string) string {
 	return strings.TrimSpace(command.Uncolored(text))
@@ -18,10 +21,10 @@ func clean(text string) string {
 // sentence is a program's error as text for users. Programs often wrap a server's response as JSON;
 // then it is the message in it.
 func sentence(text string) string {
-	text = clean(text)
+	text = clean(cut(text, maxError))
 	begin, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	if begin >= 0 && end > begin {
-		if message := messageOf([]byte(text[begin : end+1])); message != "" {
+		if message := messageOf([]byte(text[begin:end+1]), maxWrapped); message != "" {
 			text = text[:begin] + message + text[end+1:]
 		}
 	}
@@ -29,23 +32,23 @@ func sentence(text string) string {
 }
 
 // messageOf is the message in a server's response: its own or that of its error, which may hold
-// another response.
-func messageOf(data []byte) string {
+// another response, at most that many.
+func messageOf(data []byte, most int) string {
 	var body struct {
 		Message string          `json:"message"`
 		Error   json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(data, &body) != nil {
+	if most == 0 || json.Unmarshal(data, &body) != nil {
 		return ""
 	}
 	if body.Message != "" {
-		if inner := messageOf([]byte(body.Message)); inner != "" {
+		if inner := messageOf([]byte(body.Message), most-1); inner != "" {
 			return inner
 		}
 		return body.Message
 	}
 	if len(body.Error) > 0 && body.Error[0] == '{' {
-		return messageOf(body.Error)
+		return messageOf(body.Error, most-1)
 	}
 	return ""
 }

@@ -154,7 +154,11 @@ func (s *stream) session(id string) error {
 	return s.storeState()
 }
 
+// storeState stores the state. Without a session there is nothing to resume.
 func (s *stream) storeState() error {
+	if s.state.Session == "" {
+		return nil
+	}
 	data, err := json.Marshal(s.state)
 	if err == nil {
 		s.emit(agent.Event{Type: agent.EventState, Data: data})

@@ -36,4 +36,5 @@
 //	TURNSTILE_MESSAGE_ID  the message's id; of several in one turn, the first
 //	TURNSTILE_TURN_ID     the turn's id
 //	TURNSTILE_FENCE       a number that rises with every turn of the session
+//	TRACEPARENT           the W3C trace context of the message, if it has one
 package exec

@@ -94,7 +94,7 @@ func (e *eventLines) line(data []byte) error {
 	}
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
-		return fmt.Errorf("it is not a JSON object with an event: %w", err)
+		return fmt.Errorf("it is not a JSON object with an event: %.500s", err.Error())
 	}
 	if l.Type != agent.EventText && l.Type != agent.EventThought {
 		e.flush()
@@ -162,7 +162,7 @@ func (e *eventLines) line(data []byte) error {
 	case "":
 		return errors.New("it has no type")
 	default:
-		return fmt.Errorf("unknown type %q", l.Type)
+		return fmt.Errorf("unknown type %.100q", l.Type)
 	}
 	return nil
 }

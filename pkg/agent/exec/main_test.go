@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"turnstile/test/expect"
+
 	"go.uber.org/goleak"
 )
 
@@ -30,5 +32,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	expect.AtOnce(4)
 	goleak.VerifyTestMain(m)
 }

@@ -194,6 +194,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	tn := turn(t, "")
 	tn.Messages = append(tn.Messages, agent.Message{ID: "m2"})
+	tn.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, c := range []struct {
 		extra     []string
 		has, lack []string
@@ -215,7 +216,7 @@ func TestEnvironment(t *testing.T) {
 		}
 		for _, want := range append(c.has, "PATH="+os.Getenv("PATH"),
 			"TURNSTILE_SESSION=agent:test", "TURNSTILE_SESSION_ID=sid-1", "TURNSTILE_MESSAGE_ID=m1",
-			"TURNSTILE_TURN_ID="+tn.ID, "TURNSTILE_FENCE=7") {
+			"TURNSTILE_TURN_ID="+tn.ID, "TURNSTILE_FENCE=7", "TRACEPARENT="+tn.TraceParent) {
 			name, _, _ := strings.Cut(want, "=")
 			if vars[name] != want {
 				t.Errorf("%v: %q, want %q", c.extra, vars[name], want)

@@ -69,7 +69,7 @@ func port(u *url.URL) string {
 }
 
 // post sends a request and returns the stream of the response. Every other response is an error.
-func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
+func (a *Agent) post(ctx context.Context, trace string, body request) (io.ReadCloser, error) {
 	data, err := encode(body)
 	if err != nil {
 		return nil, err
@@ -81,6 +81,9 @@ func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json") // as OpenAI's own clients do for streams
 	req.Header.Set("User-Agent", "turnstile")
+	if trace != "" {
+		req.Header.Set("Traceparent", trace)
+	}
 	if a.config.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+a.config.Key)
 	}

@@ -44,7 +44,7 @@ func (r *run) stream(ctx context.Context) (*completion, error) {
 	a := &completion{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := r.post(ctx, r.next())
+	stream, err := r.post(ctx, r.turn.TraceParent, r.next())
 	if err != nil {
 		return a, err
 	}

@@ -103,6 +103,20 @@ func TestLongResults(t *testing.T) {
 	}
 }
 
+// The model's server and the tools get the turn's traceparent.
+func TestTraceParent(t *testing.T) {
+	t.Parallel()
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	r := newRig(t, Config{Tools: []Tool{shell("x", `echo "<$TRACEPARENT>"`)}}, modelserver.Stream(modelserver.Call("c1", "x", "{}")), modelserver.Reply("done"))
+	at := turn("hello")
+	at.TraceParent = trace
+	r.must(at)
+	requests := r.model.Requests()
+	if len(requests) != 2 || requests[0].Header.Get("Traceparent") != trace || !strings.Contains(requests[1].Last(), "<"+trace+">") {
+		t.Errorf("%+v", requests)
+	}
+}
+
 func TestToolEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

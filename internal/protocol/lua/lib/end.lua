@@ -44,13 +44,14 @@ local function count_archived(s, n)
   add(s.failed, s.failed_day, n)
 end
 
--- archive_too_long(s, t, now) archives t, {id, bytes, unique}. It has left the line unread, because
+-- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}. It has left the line unread, because
 -- its msg is too long.
 local function archive_too_long(s, t, now)
   local own = own_id(s, t.id)
   local why = 'invalid message: its task has ' .. int(t.bytes) .. ' bytes, at most ' .. int(s.longest) .. ' are allowed; its content was not kept'
   local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '"}'
   archive(s, t.id, tombstone(s, t.id, t.bytes), t.unique, why, outcome, now)
+  keep_promises(s, {t}, outcome, now)
   count_archived(s, 1)
   pcall('HDEL', s.followups, own)
   append_event(s, outcome)

@@ -123,7 +123,7 @@ local function take(s, group, now)
 end
 
 -- take_ordinary(s, hold) moves the head of the line to active if it is an ordinary message: it
--- waits for nothing and can be read. Returns its id, msg, seen, redelivered and unique_key. If not,
+-- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and unique_key. If not,
 -- it moves the head back, and returns false and the head: an id, or false if the line is empty.
 -- hold is the run record's.
 local function take_ordinary(s, hold)
@@ -131,8 +131,8 @@ local function take_ordinary(s, hold)
   if type(id) ~= 'string' then return false, id end
   local bytes = call('HSTRLEN', s.task .. id, 'msg')
   if type(bytes) == 'number' and bytes <= s.longest then
-    local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
-    if t.msg and not t.quiet and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
+    local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
+    if t.msg and not t.quiet and not t.route and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
       return id, t.msg, t.seen, t.redelivered, t.unique_key
     end
   end

@@ -4,8 +4,8 @@
 
 local WHY_STOPPED = 'stopped by user'
 
--- stopped_batch(s, list, limits) returns the oldest messages of a list, {id, msg, unique} each, and
--- whether there are more. limits is "messages bytes": how many messages at most, and how many bytes
+-- stopped_batch(s, list, limits) returns the oldest messages of a list, {id, msg, unique,
+-- route} each, and whether there are more. limits is "messages bytes": how many messages at most, and how many bytes
 -- of text. The first message may exceed that. A tombstone replaces a msg that is too long.
 local function stopped_batch(s, list, limits)
   local most, bytes = string.match(limits, '^(%d+) (%d+)$')
@@ -15,19 +15,20 @@ local function stopped_batch(s, list, limits)
     size = size + call('HSTRLEN', s.task .. ids[i], 'msg')
     if #batch > 0 and size > tonumber(bytes) then break end
     local msg, unique = load_short(s, ids[i])
-    batch[#batch + 1] = {id = ids[i], msg = msg, unique = unique}
+    batch[#batch + 1] = {id = ids[i], msg = msg, unique = unique, route = route_of(s, ids[i])}
   end
   return batch, call('LLEN', list) > #batch
 end
 
--- archive_as_stopped(s, t, now) archives t, {id, msg, unique}, because of a /stop. It was in no
--- turn of its own. Returns how many messages that were: 0 if the task is gone.
+-- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
+-- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s, t, now)
   local own = own_id(s, t.id)
   pcall('HDEL', s.followups, own)
   if not t.msg then return 0 end
   local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own) .. '],"error":"' .. WHY_STOPPED .. '"}'
   archive(s, t.id, t.msg, t.unique, WHY_STOPPED, outcome, now)
+  keep_promises(s, {t}, outcome, now)
   count_archived(s, 1)
   append_event(s, outcome)
   return 1

@@ -33,7 +33,7 @@ end
 local function load_task(s, id)
   local bytes = too_long(s, id)
   if bytes then return {id = id, msg = '', too_long = bytes} end
-  local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
+  local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   t.id = id
   return t
 end

@@ -6,6 +6,19 @@ local function quote(text)
   return cjson.encode(text)
 end
 
+-- valid(text) returns a text whose bytes are UTF-8: if they are not, those beyond ASCII are replaced.
+local function valid(text)
+  if not string.find(text, '[\128-\255]') then return text end
+  local rest = text
+  for _, sequence in ipairs{'[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
+    '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+    '\244[\128-\143][\128-\191][\128-\191]'} do
+    rest = string.gsub(rest, sequence, ' ')
+  end
+  if not string.find(rest, '[\128-\255]') then return text end
+  return (string.gsub(text, '[\128-\255]', '\239\191\189'))
+end
+
 -- varint(n) returns n as protobuf writes it.
 local function varint(n)
   local text = ''

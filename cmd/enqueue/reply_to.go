@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"turnstile"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
+)
+
+// setReplyTo sets where the outcomes of the session's later messages go.
+func setReplyTo(ctx context.Context, o options, out *output) func(*turnstile.Client, redis.UniversalClient) (int, error) {
+	destination := o.replyTo
+	if destination == session.NoReply {
+		destination = ""
+	}
+	return func(client *turnstile.Client, rdb redis.UniversalClient) (int, error) {
+		defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
+		if err := client.SetReplyTo(ctx, o.session, destination); err != nil {
+			return 0, setFailure(ctx, o.session, err)
+		}
+		switch {
+		case o.json:
+			out.object(struct {
+				Session string `json:"session"`
+				ReplyTo string `json:"reply_to"`
+			}{o.session, destination})
+		case destination == "":
+			out.text("session " + o.session + " has no destination\n")
+		default:
+			out.text("outcomes of later messages of session " + o.session + " go to " + destination + "\n")
+		}
+		return exitOK, nil
+	}
+}
+
+// setFailure says what is known of a setting that could not be stored.
+func setFailure(ctx context.Context, key string, err error) failure {
+	f := failure{session: key, code: exitOther, text: redisconn.Explain(err)}
+	if ctx.Err() != nil {
+		f.code, f.text = exitInterrupted, "interrupted before Redis responded"
+	}
+	if errors.Is(err, session.ErrUnchanged) {
+		f.text += "; nothing was changed"
+	} else {
+		f.text += "; whether the destination was set is not known: set it again, which is safe"
+	}
+	return f
+}

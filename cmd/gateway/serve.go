@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/board"
+	"turnstile/internal/config"
+	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/openai"
+	"turnstile/internal/httpd"
+	"turnstile/internal/metrics"
+	"turnstile/internal/outbox"
+	"turnstile/internal/process/guardian"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/service"
+	"turnstile/pkg/admin"
+)
+
+// connections is how many connections to Redis a gateway has for commands, at most. Waits and
+// streams share a few others.
+const connections = 16
+
+// serve serves until ctx ends or a signal comes.
+func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
+	guardian.Conceal() // in a container it may run beside agents, with a password in REDIS_URL
+	log := service.NewLogger(stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
+	tokens, err := loadTokens(s.TokensFile)
+	if err != nil {
+		return err
+	}
+	destinations, err := openDestinations(s.DestinationsFile)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	rdb, err := service.Connect(ctx, s.RedisURL, log, redisconn.WithPoolSize(connections), redisconn.WithClientName("turnstile-gateway"))
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	g, m, all := newGateway(s, tokens, destinations, rdb, log)
+	server, err := service.StartHTTP(ctx, httpd.Config{
+		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log,
+		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Draining: func() (httpd.Drain, bool) { return httpd.Drain{Reason: "shutdown", Running: m.Open()}, g.Draining() },
+	}, false)
+	if err != nil {
+		return err
+	}
+	if s.Deliver {
+		stop, err := service.StartDeliverer(ctx, rdb, destinations, all, log)
+		if err != nil {
+			return err
+		}
+		defer stop(context.WithoutCancel(ctx))
+	}
+	defer reloadAtHangup(files{g, tokens, destinations}, log)()
+	<-ctx.Done()
+	g.Drain()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Drain)
+	defer cancel()
+	if err := errors.Join(server.Stop(limited), g.Stop(limited)); err != nil {
+		log.Warn("requests were interrupted", "error", err)
+	}
+	return nil
+}
+
+func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.File, rdb redis.UniversalClient, log *slog.Logger) (
+	*gateway.Gateway, *metrics.Gateway, *metrics.Metrics,
+) {
+	operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
+	m := metrics.New(operator)
+	watched := m.Gateway()
+	client := turnstile.NewClientWith(rdb, turnstile.ClientConfig{
+		Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap, OutboxCap: s.OutboxCap, DestinationCap: cmp.Or(s.DestinationCap, -1), IdempotencyTTL: s.IdempotencyTTL,
+	})
+	g := gateway.New(gateway.Config{
+		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: s.Streams, Limits: s.Limits(),
+		AnyoneDecides: s.Approve == config.ApproveAnyone,
+	}, gateway.Deps{
+		Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
+		Destinations: destinations,
+	})
+	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Logger: log}))
+	openai.New(client, operator).Mount(g)
+	return g, watched, m
+}
+
+// loadTokens returns nil without a file.
+func loadTokens(path string) (*gateway.Tokens, error) {
+	if path == "" {
+		return nil, nil
+	}
+	tokens, err := gateway.LoadTokens(path)
+	if err != nil {
+		return nil, invalid("TURNSTILE_GATEWAY_TOKENS_FILE", path, err)
+	}
+	return tokens, nil
+}
+
+// openDestinations returns nil without a file.
+func openDestinations(path string) (*outbox.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := outbox.OpenFile(path)
+	if err != nil {
+		return nil, invalid("TURNSTILE_GATEWAY_DESTINATIONS_FILE", path, err)
+	}
+	return file, nil
+}
+
+// invalid is the error about a file with a mistake, one line for each.
+func invalid(setting, path string, err error) error {
+	var list interface{ Unwrap() []error }
+	if errors.As(err, &list) {
+		err = errors.Join(list.Unwrap()...)
+	}
+	return fmt.Errorf("%w %s=%q: %w", config.ErrInvalid, setting, path, err)
+}
+
+// files are those that SIGHUP has the gateway read again. Each may be nil.
+type files struct {
+	gateway      *gateway.Gateway
+	tokens       *gateway.Tokens
+	destinations *outbox.File
+}
+
+func (f files) reload(log *slog.Logger) {
+	read := func(what string, err error) {
+		if err != nil {
+			log.Error("the file's contents stay as they were", "file", what, "error", err)
+		} else {
+			log.Info("the file was read again", "file", what)
+		}
+	}
+	if f.tokens != nil {
+		read("tokens", f.gateway.Reload())
+	}
+	if f.destinations != nil {
+		read("destinations", f.destinations.Reload())
+	}
+	if f.tokens == nil && f.destinations == nil {
+		log.Warn("there is no file to read again")
+	}
+}
+
+// reloadAtHangup reads the files again at each SIGHUP. It returns the end of that.
+func reloadAtHangup(f files, log *slog.Logger) (end func()) {
+	hangups, ended, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-hangups:
+			}
+			f.reload(log)
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(ended)
+		<-done
+	}
+}

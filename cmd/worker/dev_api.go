@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/board"
+	"turnstile/internal/config"
+	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/openai"
+	"turnstile/internal/outbox"
+	"turnstile/internal/service"
+	"turnstile/pkg/admin"
+)
+
+// api makes the gateway of --dev, on the dashboard's address. It asks for the dashboard's token, if
+// there is one: the agent's programs reach it, too.
+func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalClient, *outbox.File) service.API {
+	if d == nil {
+		return nil
+	}
+	return func(rdb redis.UniversalClient, destinations *outbox.File) service.API {
+		c := gateway.Config{Limits: s.Limits()}
+		if s.HTTPToken != "" {
+			c.Tokens = gateway.OneToken("dev", s.HTTPToken)
+		}
+		client := turnstile.NewClientWith(rdb, clientConfig(s))
+		operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
+		g := gateway.New(c, gateway.Deps{
+			Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
+		})
+		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Logger: log}))
+		openai.New(client, operator).Mount(g)
+		return g
+	}
+}

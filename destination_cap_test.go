@@ -1,0 +1,130 @@
+package turnstile_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// All sessions together may owe a destination as much as the cap says, as workers have counted it. A
+// message that goes there because of its session is refused as well, and no other one.
+func TestDestinationCap(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	submit := func(most int, sessionKey, id string, o ...turnstile.SubmitOption) error {
+		r, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: most}).Submit(b.Ctx, sessionKey, session.Message{ID: id, Text: id}, o...)
+		expect.OK(t, err)
+		return r.Err()
+	}
+	to := func(name string) turnstile.SubmitOption { return turnstile.ReplyTo(session.Route{To: name}) }
+	for i := range 3 { // more than the cap: nobody has counted yet
+		expect.OK(t, submit(2, fmt.Sprint("s", i), "m", to("hook")))
+	}
+	b.TrimAll()
+	full := func(why string, err error) {
+		t.Helper()
+		if !errors.Is(err, turnstile.ErrOutboxFull) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	full("by its own route", submit(2, "s3", "m", to("hook")))
+	full("by the sender's default", submit(2, "s3", "m", turnstile.DefaultReplyTo("hook")))
+	expect.Equal(t, "stored", b.Redis.Exists(b.Ctx, rediskey.For("s3").Pending()).Val(), 0)
+	expect.OK(t, submit(2, "s0", "m", to("hook"))) // a repetition
+	expect.OK(t, submit(2, "s3", "other", to("another")))
+	expect.OK(t, submit(2, "s3", "none"))
+	expect.OK(t, submit(4, "s3", "higher", to("hook")))
+	expect.OK(t, submit(-1, "s3", "unbounded", to("hook")))
+
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
+	expect.OK(t, c.SetReplyTo(b.Ctx, "s4", "hook"))
+	r, err := c.Submit(b.Ctx, "s5", session.Message{ID: "m", Text: "m"}, to("hook"))
+	expect.OK(t, err)
+	full("before", r.Err())
+	r, err = c.Submit(b.Ctx, "s4", session.Message{ID: "m", Text: "m"})
+	expect.OK(t, err)
+	full("by its session's", r.Err())
+
+	backlog, err := b.Client.Backlog(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "counted", backlog.Destinations["hook"].Count, 3)
+	expect.Equal(t, "nothing waits for its delivery", backlog.Destinations["hook"].Oldest, 0)
+
+	for i := range 3 {
+		b.Redis.Del(b.Ctx, rediskey.For(fmt.Sprint("s", i)).Deliveries())
+		b.Redis.Del(b.Ctx, rediskey.For(fmt.Sprint("s", i)).Owed())
+	}
+	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Timer("trim")).Err())
+	b.TrimAll()
+	expect.OK(t, submit(3, "s6", "m", to("hook")))
+}
+
+// A sender whose read of the counts hangs keeps no other one waiting.
+func TestDestinationCapWhileItsReadHangs(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
+	reads, release := make(chan struct{}), make(chan struct{})
+	b.Redis.AddHook(actors.Hook(func(cmds []redis.Cmder, send func() error) error {
+		if len(cmds) == 1 && cmds[0].Name() == "hget" && cmds[0].Args()[1] == rediskey.Waiting {
+			reads <- struct{}{}
+			<-release
+		}
+		return send()
+	}))
+	submit := func(sessionKey string) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Submit(b.Ctx, sessionKey, session.Message{ID: "m", Text: "m"}, turnstile.ReplyTo(session.Route{To: "hook"}))
+			done <- err
+		}()
+		return done
+	}
+	hangs := submit("s0")
+	<-reads
+	select {
+	case err := <-submit("s1"):
+		expect.OK(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the second message waits for the first one's read")
+	}
+	close(release)
+	expect.OK(t, <-hangs)
+}
+
+// The counts tell how long the oldest delivery has waited, whatever the size of a session's outbox.
+func TestDestinationsAreCounted(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	stored := b.RedisTime().Add(-time.Hour).UnixMilli()
+	for s, n := range map[string]int64{"large": 3000, "small": 2} {
+		k := rediskey.For(s)
+		expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: s}).Err())
+		p := b.Redis.Pipeline()
+		for i := range n {
+			sequence := fmt.Sprint(stored + i)
+			p.ZAdd(b.Ctx, k.Outbox(), redis.Z{Member: "hook " + sequence})
+			p.HSet(b.Ctx, k.Deliveries(), sequence, "{}")
+		}
+		p.HSet(b.Ctx, k.Deliveries(), "n hook", n, "n other", 1)
+		_, err := p.Exec(b.Ctx)
+		expect.OK(t, err)
+	}
+	b.TrimAll()
+	backlog, err := b.Client.Backlog(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "counted", backlog.Destinations["hook"].Count, 3002)
+	expect.Equal(t, "of the other one", backlog.Destinations["other"].Count, 2)
+	if age := backlog.Destinations["hook"].Oldest; age < time.Hour || age > time.Hour+time.Minute {
+		t.Errorf("the oldest has waited for %s", age)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/engine"
+	"turnstile/internal/gateway"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/agent/echo"
+	"turnstile/test/browser"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// rig is the chat, its gateway and a worker.
+type rig struct {
+	*testing.T
+	redis   redis.UniversalClient
+	page    *httptest.Server
+	addr    string // of the gateway
+	tokens  *gateway.Tokens
+	tickets atomic.Int64 // how many the page has fetched
+
+	gateway *gateway.Gateway
+	server  *httptest.Server
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, redis: redistest.New(t)}
+	r.tokens = gateway.OneToken("chat", "chat-secret")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	r.addr = l.Addr().String()
+	var served http.Handler
+	r.page = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/chat/tickets" {
+			r.tickets.Add(1)
+		}
+		served.ServeHTTP(w, q)
+	}))
+	t.Cleanup(r.page.Close)
+	served = newChat("http://"+r.addr, "chat-secret")
+	r.serve(l)
+	t.Cleanup(r.stop)
+	r.work()
+	return r
+}
+
+// serve starts a gateway.
+func (r *rig) serve(l net.Listener) {
+	r.Helper()
+	r.gateway = gateway.New(gateway.Config{Tokens: r.tokens, Origins: []string{r.page.URL}}, gateway.Deps{
+		Client: turnstile.NewClient(r.redis), Admin: admin.NewClient(r.redis), Logger: slog.New(slog.DiscardHandler),
+	})
+	r.server = httptest.NewUnstartedServer(r.gateway)
+	r.server.Listener.Close()
+	r.server.Listener = l
+	r.server.Start()
+}
+
+// stop ends the gateway.
+func (r *rig) stop() {
+	_ = r.gateway.Stop(context.Background())
+	r.server.CloseClientConnections()
+	r.server.Close()
+}
+
+// restart ends the gateway, and starts another one on its address.
+func (r *rig) restart() {
+	r.Helper()
+	r.stop()
+	l, err := net.Listen("tcp", r.addr)
+	expect.OK(r, err)
+	r.serve(l)
+}
+
+func (r *rig) work() {
+	r.Helper()
+	w, err := engine.New(r.redis, echo.New(), engine.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	expect.OK(r, err)
+	expect.OK(r, w.Start(context.Background()))
+	r.Cleanup(func() {
+		ended, end := context.WithCancel(context.Background())
+		end()
+		w.Drain(ended, engine.ReasonShutdown)
+	})
+}
+
+// story is a message whose reply comes in pieces for some 6 s, and the reply.
+func story() (message, reply string) {
+	var words []string
+	for i := range 60 {
+		words = append(words, fmt.Sprintf("w%d", i))
+	}
+	return "stream=60 tick=100ms " + strings.Join(words, " "), "echo: " + strings.Join(words, " ")
+}
+
+// bubbles are the page's texts of a kind.
+func bubbles(p *browser.Page, kind string) string {
+	return p.Eval(`[...document.querySelectorAll("#log > .` + kind + `")].map((e) => e.textContent).join("|")`)
+}
+
+func TestChat(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	p.Goto(r.page.URL)
+	p.Type("#text", "hello <b>you</b>\r")
+	p.AwaitText("#log", "echo: hello <b>you</b>")
+	expect.Equal(t, "tickets", r.tickets.Load(), 1)
+
+	// A reload in the middle of a reply.
+	message, reply := story()
+	p.Type("#text", message+"\r")
+	p.AwaitText("#log", "w7")
+	p.Reload()
+	p.AwaitText("#log", reply)
+	expect.Equal(t, "replies", bubbles(p, "assistant"), "echo: hello <b>you</b>|"+reply)
+	expect.Equal(t, "messages", bubbles(p, "user"), "hello <b>you</b>|"+message)
+
+	// A gateway that is restarted in the middle of a reply: the ticket is spent, so the page fetches
+	// another one.
+	before := r.tickets.Load()
+	p.Type("#text", message+"\r")
+	p.Await(`document.querySelectorAll("#log > .assistant")[2]?.textContent.includes("w7")`)
+	r.restart()
+	p.Await(`document.querySelectorAll("#log > .assistant")[2]?.textContent.endsWith("w59")`)
+	expect.Equal(t, "replies", bubbles(p, "assistant"), "echo: hello <b>you</b>|"+reply+"|"+reply)
+	if r.tickets.Load() == before {
+		t.Error("the page has opened its stream again with a spent ticket")
+	}
+
+	// A message that is sent while the gateway is away.
+	r.stop()
+	p.Type("#text", "later\r")
+	l, err := net.Listen("tcp", r.addr)
+	expect.OK(t, err)
+	r.serve(l)
+	p.AwaitText("#log", "echo: later")
+
+	p.Type("#text", "stream=1000 tick=100ms endless\r")
+	p.Await(`document.querySelectorAll("#log > .assistant").length === 5`)
+	p.Click("#stop")
+	p.AwaitText("#log .note", "stopped")
+	expect.Equal(t, "elements of texts", p.Eval(`document.querySelectorAll("#log b").length`), "0")
+}
+
+// Each visitor has a session of its own, and other sites' pages cannot use it.
+func TestVisitors(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	visit := func(method, path, cookie string, headers ...string) (*http.Response, string) {
+		request, err := http.NewRequestWithContext(t.Context(), method, r.page.URL+path, strings.NewReader(`{"text": "x"}`))
+		expect.OK(t, err)
+		request.Header.Set("Cookie", cookie)
+		for i := 0; i+1 < len(headers); i += 2 {
+			request.Header.Set(headers[i], headers[i+1])
+		}
+		response, err := http.DefaultClient.Do(request)
+		expect.OK(t, err)
+		defer response.Body.Close()
+		cookies := response.Cookies()
+		if len(cookies) == 0 {
+			return response, ""
+		}
+		return response, cookies[0].Name + "=" + cookies[0].Value
+	}
+	_, one := visit(http.MethodGet, "/", "")
+	_, two := visit(http.MethodGet, "/", "")
+	if one == two || one == "" {
+		t.Errorf("cookies %q and %q", one, two)
+	}
+	for _, c := range []struct {
+		method, path, cookie string
+		headers              []string
+		want                 int
+	}{
+		{http.MethodPost, "/chat/messages", "", nil, 403},
+		{http.MethodPost, "/chat/messages", visitorCookie + "=../dead", nil, 403},
+		{http.MethodPost, "/chat/tickets", "", nil, 403},
+		{http.MethodPost, "/chat/messages", one, []string{"Origin", "https://evil.example"}, 403},
+		{http.MethodPost, "/chat/messages", one, nil, 202},
+		{http.MethodGet, "/chat", one, nil, 200},
+		{http.MethodGet, "/chat", two, nil, 404},
+	} {
+		response, _ := visit(c.method, c.path, c.cookie, c.headers...)
+		expect.Equal(t, c.method+" "+c.path+" "+c.cookie, response.StatusCode, c.want)
+	}
+}

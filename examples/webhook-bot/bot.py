@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""A receiver of Turnstile's webhooks in Python, with nothing but the standard library.
+
+    WEBHOOK_SECRET=whsec_... python3 examples/webhook-bot/bot.py 8000
+
+It verifies each delivery's signature, ignores what it has handled before, prints one line for each
+of the others, and acknowledges it. A real bot sends the reply to its chat instead of printing it.
+The last sequence of each session is kept in bot.db (or in the file that BOT_DB names), so that a
+restarted bot knows what it has handled. docs/webhooks.md specifies everything that it reads.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import sqlite3
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+TOLERANCE = 5 * 60  # seconds that a delivery's time may differ from the clock
+LARGEST = 1 << 20  # bytes of a body: Turnstile's are smaller
+
+
+def verified(secret, headers, body):
+    """Reports whether one of the signatures is right, and recent."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    if not at.isdecimal() or abs(time.time() - int(at)) > TOLERANCE:
+        return False
+    signed = f"{id}.{at}.".encode() + body
+    want = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    given = headers.get("webhook-signature", "").split(" ")
+    return any(hmac.compare_digest(want.encode(), s.encode()) for s in given)
+
+
+class Handled:
+    """The last sequence of each session. It is stored after the delivery was handled: a bot that
+    dies in between handles it twice, and loses none."""
+
+    def __init__(self, path):
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.execute("CREATE TABLE IF NOT EXISTS handled (session TEXT PRIMARY KEY, sequence INTEGER)")
+
+    def includes(self, session, sequence):
+        row = self.db.execute("SELECT sequence FROM handled WHERE session = ?", (session,)).fetchone()
+        return row is not None and sequence <= row[0]
+
+    def add(self, session, sequence):
+        self.db.execute("INSERT OR REPLACE INTO handled VALUES (?, ?)", (session, sequence))
+
+
+def handle(event):
+    """What the bot is there for."""
+    data = event["data"]
+    if event["type"] == "question.asked":
+        text = data["question"].get("text") or data["question"].get("name", "a question")
+    else:
+        outcome = data.get("outcome", {})
+        text = outcome.get("reply") or outcome.get("error", "")
+    chat = data.get("context", {}).get("chat", "-")
+    print(json.dumps([event["type"], data["session"], chat, text]), flush=True)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    timeout = 30  # of a slow sender
+
+    def do_POST(self):
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal():
+            return self.respond(400)
+        if int(length) > LARGEST:
+            return self.respond(413)
+        body = self.rfile.read(int(length))
+        if not verified(SECRET, self.headers, body):
+            return self.respond(401)
+        event = json.loads(body)
+        if event["type"] == "ping":  # an operator tests this receiver
+            return self.respond(204)
+        session, sequence = event["data"]["session"], int(self.headers["Turnstile-Sequence"])
+        if not HANDLED.includes(session, sequence):
+            handle(event)
+            HANDLED.add(session, sequence)
+        return self.respond(204)
+
+    def respond(self, status):
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+if __name__ == "__main__":
+    SECRET = os.environ.get("WEBHOOK_SECRET", "")
+    if len(sys.argv) != 2 or not SECRET.startswith("whsec_"):
+        sys.exit("usage: WEBHOOK_SECRET=whsec_... bot.py PORT")
+    HANDLED = Handled(os.environ.get("BOT_DB", "bot.db"))
+    server = HTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver)
+    print("listening on", server.server_port, flush=True)
+    server.serve_forever()

@@ -1,0 +1,165 @@
+package board
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// action is what a button of a session's page does.
+type action struct {
+	may gateway.Permission // "" if do checks it
+
+	// do returns a number for the page that follows.
+	do func(b *Board, v *visit) (n int, err error)
+
+	// done is what that page says. It may have a %d.
+	done string
+}
+
+// actions are those of the buttons, by the last part of their paths.
+var actions = map[string]action{
+	"send":    {gateway.Send, (*Board).send, "The message was sent."},
+	"stop":    {gateway.Control, (*Board).stop, "The turn ends. %d waiting messages became dead letters."},
+	"approve": {"", (*Board).approve, "Approved."},
+	"always":  {"", (*Board).always, "Approved, as will be everything like it."},
+	"deny":    {"", (*Board).deny, "Denied."},
+	"retry":   {gateway.Control, (*Board).retry, "The last turn was removed, and its message runs again."},
+	"undo":    {gateway.Control, (*Board).undo, "The last turn was removed: %d entries."},
+	"rerun":   {gateway.Control, (*Board).rerun, "%d dead letters are back in line."},
+}
+
+// act carries out an action, and leads back to the session. A failure shows the session with the
+// reason, and with the text that was not sent.
+func (b *Board) act(a action) func(http.ResponseWriter, *visit) {
+	return func(w http.ResponseWriter, v *visit) {
+		n, err := 0, session.ValidateKey(v.session)
+		if err == nil {
+			err = form(w, v.Request, b.gateway.BodyMost())
+		}
+		if err == nil {
+			n, err = a.do(b, v)
+		}
+		if err != nil {
+			problem := b.problem(v.Request, err)
+			b.show(w, v, problem.Status, &sessionPage{Problem: problem, Draft: v.PostForm.Get("text")})
+			return
+		}
+		name := v.URL.Path[strings.LastIndexByte(v.URL.Path, '/')+1:]
+		http.Redirect(w, v.Request, sessionLink(v.session)+"?"+url.Values{"done": {name}, "n": {strconv.Itoa(n)}}.Encode(), http.StatusSeeOther)
+	}
+}
+
+// told is what the page says of the action that its query names. The query has no text of its own:
+// anybody may write a link.
+func told(q url.Values) string {
+	a, ok := actions[q.Get("done")]
+	n, err := strconv.Atoi(q.Get("n"))
+	switch {
+	case !ok || err != nil:
+		return ""
+	case strings.Contains(a.done, "%d"):
+		return fmt.Sprintf(a.done, n)
+	}
+	return a.done
+}
+
+// senderMeta is the entry of a message's meta that has its sender, as the gateway writes it.
+const senderMeta = "sender"
+
+func (b *Board) send(v *visit) (int, error) {
+	text := strings.ReplaceAll(v.PostForm.Get("text"), "\r\n", "\n") // forms have CRLF
+	receipt, err := b.deps.Client.Submit(v.work, v.session, session.Message{
+		ID: v.PostForm.Get("id"), Text: text, Meta: map[string]string{senderMeta: v.token.Sender("")},
+	}, turnstile.Literal(), b.gateway.DefaultReplyTo(v.session))
+	if err == nil {
+		err = receipt.Err()
+	}
+	return 0, err
+}
+
+func (b *Board) stop(v *visit) (int, error) {
+	s, err := b.deps.Client.Stop(v.work, v.session)
+	return s.Dropped, err
+}
+
+func (b *Board) approve(v *visit) (int, error) { return 0, b.decide(v, session.Allow) }
+func (b *Board) always(v *visit) (int, error)  { return 0, b.decide(v, session.Always) }
+func (b *Board) deny(v *visit) (int, error)    { return 0, b.decide(v, session.Deny) }
+
+// decide decides the question that the form names, if it is the open one.
+func (b *Board) decide(v *visit, d session.Decision) error {
+	info, err := b.deps.Admin.Session(v.work, v.session)
+	if err != nil {
+		return err
+	}
+	if err := b.gateway.MayDecide(v.work, v.token, info, ""); err != nil {
+		return err
+	}
+	_, err = b.deps.Client.DecideQuestion(v.work, v.session, v.PostForm.Get("question"), d)
+	return err
+}
+
+func (b *Board) retry(v *visit) (int, error) {
+	_, err := b.deps.Client.Retry(v.work, v.session)
+	return 0, err
+}
+
+func (b *Board) undo(v *visit) (int, error) {
+	u, err := b.deps.Client.Undo(v.work, v.session)
+	return u.Entries, err
+}
+
+func (b *Board) rerun(v *visit) (int, error) { return b.deps.Admin.Rerun(v.work, v.session) }
+
+// forgetPage asks for a confirmation.
+type forgetPage struct {
+	frame
+	Session string
+	Link    string
+	Problem *gateway.Problem
+	Owing   *admin.UndeliveredError // what is not delivered yet, if that is the problem
+}
+
+func (b *Board) getForget(w http.ResponseWriter, v *visit) {
+	b.confirm(w, v, http.StatusOK, forgetPage{})
+}
+
+func (b *Board) confirm(w http.ResponseWriter, v *visit, status int, p forgetPage) {
+	p.frame, p.Session, p.Link = b.frame(v.token, "Forget "+v.session), v.session, sessionLink(v.session)
+	b.render(w, v.Request, status, "forget", p)
+}
+
+// postForget forgets a session. The form has the session's key, so the request was meant. Deliveries
+// that were not made need a second confirmation.
+func (b *Board) postForget(w http.ResponseWriter, v *visit) {
+	err := form(w, v.Request, formMost)
+	if err == nil && v.PostForm.Get("session") != v.session {
+		err = gateway.Fail(gateway.InvalidRequest, "The form names another session.")
+	}
+	if err == nil {
+		var options []admin.EraseOption
+		if v.PostForm.Get("undelivered") == "drop" {
+			options = append(options, admin.EraseUndelivered())
+		}
+		err = b.deps.Admin.Erase(v.work, v.session, options...)
+	}
+	var p forgetPage
+	switch {
+	case err == nil:
+		http.Redirect(w, v.Request, "/board/", http.StatusSeeOther)
+	case errors.As(err, &p.Owing):
+		b.confirm(w, v, http.StatusConflict, p)
+	default:
+		p.Problem = b.problem(v.Request, err)
+		b.confirm(w, v, p.Problem.Status, p)
+	}
+}

@@ -1,0 +1,209 @@
+package board
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/pkg/admin"
+)
+
+// Deps are what a board uses.
+type Deps struct {
+	Client *turnstile.Client
+	Admin  *admin.Client
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Board is an http.Handler for everything below /board/. Make one with New.
+type Board struct {
+	gateway  *gateway.Gateway
+	deps     Deps
+	log      *slog.Logger
+	mux      *http.ServeMux
+	origins  *http.CrossOriginProtection
+	attempts *attempts
+}
+
+// New returns the board of a gateway, whose tokens it uses. Mount it there as "/board/": its pages
+// read the gateway's event streams.
+func New(g *gateway.Gateway, d Deps) *Board {
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	b := &Board{gateway: g, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), attempts: newAttempts()}
+	b.mux.HandleFunc("GET /board/static/{file}", serveStatic)
+	b.mux.HandleFunc("GET /board/login", b.getLogin)
+	b.mux.HandleFunc("POST /board/login", b.postLogin)
+	b.mux.HandleFunc("POST /board/logout", b.postLogout)
+	b.handle("GET /board/{$}", gateway.Read, b.getList)
+	b.handle("GET /board/open", gateway.Read, b.getOpen)
+	b.handle("GET /board/s/{s}", gateway.Read, b.getSession)
+	b.handle("GET /board/s/{s}/forget", gateway.Operate, b.getForget)
+	b.handle("POST /board/s/{s}/forget", gateway.Operate, b.postForget)
+	for name, a := range actions {
+		b.handle("POST /board/s/{s}/"+name, a.may, b.act(a))
+	}
+	return b
+}
+
+const (
+	// workTimeout is how long a request may work in Redis.
+	workTimeout = 10 * time.Second
+
+	// eraseTimeout is that of forget, which looks at every key.
+	eraseTimeout = time.Minute
+
+	// writeTimeout is how long a browser may take to read a page.
+	writeTimeout = 30 * time.Second
+
+	// formMost is the largest form, beside the text of a message.
+	formMost = 16 << 10
+)
+
+// policy allows the board's own files and requests to its own server, and nothing inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP implements http.Handler.
+func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if b.origins.Check(r) != nil { // stricter than the gateway's: no other origin is trusted
+		b.fail(w, r, gateway.Token{}, gateway.Fail(gateway.CrossOrigin, "Another site's page sent this request."))
+		return
+	}
+	if _, pattern := b.mux.Handler(r); pattern == "" {
+		b.fail(w, r, gateway.Token{}, gateway.Fail(gateway.NotFound, "There is no page %s.", r.URL.Path))
+		return
+	}
+	b.mux.ServeHTTP(w, r)
+}
+
+// visit is a request of a visitor whose token may make it.
+type visit struct {
+	*http.Request
+	work    context.Context // for Redis; it does not end when the browser goes away
+	token   gateway.Token
+	session string // the key in the path, "" if there is none
+}
+
+// handle adds a page or an action. may is what its visitors' tokens must allow, "" for a rule that
+// the action checks itself.
+func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.ResponseWriter, *visit)) {
+	within := workTimeout
+	if strings.HasSuffix(pattern, "/forget") {
+		within = eraseTimeout
+	}
+	b.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
+		defer cancel()
+		token, err := b.gateway.Visitor(r)
+		if err != nil {
+			b.turnAway(w, r, token, err)
+			return
+		}
+		v := &visit{Request: r, work: ctx, token: token, session: r.PathValue("s")}
+		if err := v.allowed(may); err != nil {
+			b.fail(w, r, token, err)
+			return
+		}
+		serve(w, v)
+	})
+}
+
+// allowed fails unless the visitor may see the session, and do this.
+func (v *visit) allowed(may gateway.Permission) error {
+	if v.PathValue("s") != "" && !v.token.Sees(v.session) {
+		return gateway.Fail(gateway.UnknownSession, "The session %s is unknown.", v.session)
+	}
+	for _, p := range []gateway.Permission{gateway.Read, may} {
+		if p != "" && !v.token.May(p) {
+			return gateway.Fail(gateway.Forbidden, "The token %s may not %s.", v.token.Name, p)
+		}
+	}
+	return nil
+}
+
+// turnAway sends a visitor without a cookie to the login.
+func (b *Board) turnAway(w http.ResponseWriter, r *http.Request, token gateway.Token, err error) {
+	p := gateway.ProblemOf(err)
+	if p.Code == gateway.Unauthorized && r.Method == http.MethodGet {
+		http.Redirect(w, r, "/board/login?to="+queryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		return
+	}
+	b.fail(w, r, token, err)
+}
+
+// fail responds with a page about a failure.
+func (b *Board) fail(w http.ResponseWriter, r *http.Request, token gateway.Token, err error) {
+	p := b.problem(r, err)
+	b.render(w, r, p.Status, "failure", struct {
+		frame
+		Problem *gateway.Problem
+	}{b.frame(token, p.Title), p})
+}
+
+// problem returns what the visitor is told of an error, and logs what an operator has to know.
+func (b *Board) problem(r *http.Request, err error) *gateway.Problem {
+	p := gateway.ProblemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		b.log.WarnContext(r.Context(), "a page of the board failed", "path", r.URL.Path, "code", string(p.Code), "error", err)
+	}
+	return p
+}
+
+// frame is what every page has.
+type frame struct {
+	PageTitle string
+	Visitor   string // the name of the token, "" before the login
+	Locked    bool   // there are tokens, so there is a logout
+}
+
+func (b *Board) frame(token gateway.Token, title string) frame {
+	return frame{PageTitle: title, Visitor: token.Name, Locked: b.gateway.Locked()}
+}
+
+// render sends a page. It is made as a whole first, so a failure is no half page.
+func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	var page bytes.Buffer
+	if err := pages[name].ExecuteTemplate(&page, "page", data); err != nil {
+		b.log.ErrorContext(r.Context(), "a page of the board cannot be made", "path", r.URL.Path, "error", err)
+		http.Error(w, "The page cannot be made; the gateway's log has the reason.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = page.WriteTo(w) // a failure means that the browser is gone
+	}
+}
+
+// form reads a form of at most most bytes.
+func form(w http.ResponseWriter, r *http.Request, most int64) error {
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	err := r.ParseForm()
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return gateway.Fail(gateway.BodyTooLarge, "The form has more than %d bytes.", large.Limit)
+	case err != nil:
+		return gateway.Fail(gateway.InvalidRequest, "The form cannot be read.")
+	}
+	w.Header().Del("Connection") // the body was read, so the connection may stay open
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return nil
+}

@@ -1,0 +1,149 @@
+package board_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/session"
+	"turnstile/test/browser"
+	"turnstile/test/expect"
+)
+
+// A day at the board, in a real browser: log in, find a session, see a reply as it comes, stop,
+// approve, forget, log out.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t, boss)
+	r.worker()
+	r.say("web:1", "hello")
+	r.say("web:2", "another")
+	p.Goto(r.url + "/board/")
+	p.AwaitText("h1", "Log in")
+	p.Type("#token", "boss\r")
+	p.AwaitText("tbody", "web:2")
+	expect.Equal(t, "the cookie is no script's", p.Eval("document.cookie"), "")
+	p.Press("jjk") // the newest is the first row
+	p.Await(`document.querySelector("tr.selected").dataset.row === "web:2"`)
+	p.Press("j\r")
+	p.AwaitText("h1", "web:1")
+	p.AwaitText("#transcript", "echo: hello")
+
+	// The reply appears in pieces, without a reload.
+	p.Eval("window.stays = true")
+	p.Press("/")
+	p.Await(`document.activeElement.id === "message"`)
+	r.submit("web:1", "tool=look stream=40 tick=100ms one two three four five six seven eight nine ten")
+	p.AwaitText("#reply", "echo: one")
+	p.AwaitText("#reply", "look")
+	early := p.Text("#reply")
+	p.AwaitText("#reply", "four") // seconds before the turn ends: a slow machine sees it too
+	if len(p.Text("#reply")) <= len(early) {
+		t.Errorf("the reply does not grow: %q", early)
+	}
+	p.AwaitText("#transcript", "nine ten")
+	p.Await(`!document.querySelector("#reply")`)
+	expect.Equal(t, "the page stays", p.Eval("window.stays"), "true")
+	expect.Equal(t, "each entry is there once", p.Eval(`document.querySelectorAll(".entry.assistant").length`), "2")
+
+	// Send and stop.
+	p.Type("#message", "stream=1000 tick=100ms a long story")
+	p.Click("#send-button")
+	p.AwaitText(".done", "was sent")
+	p.AwaitText("#reply", "echo")
+	r.submit("web:1", "me too")
+	p.AwaitText("#line", "me too")
+	p.Click("#stop")
+	p.AwaitText(".done", "The turn ends")
+	p.AwaitText("#dead", "stopped")
+	p.Await(`!document.querySelector("#reply")`)
+
+	// Approve.
+	id := r.submit("web:1", "ask=shell allowed")
+	p.AwaitText(".question", "shell")
+	p.Click("#approve")
+	p.AwaitText("#transcript", "echo: allowed")
+	o, err := r.client.Wait(t.Context(), "web:1", id)
+	expect.OK(t, err)
+	expect.Equal(t, "status", o.Status, session.StatusDone)
+
+	// Forget asks first.
+	p.Click("#forget")
+	p.AwaitText("h1", "Forget this session?")
+	p.Click("#forget-confirm")
+	p.AwaitText("tbody", "web:2")
+	expect.Equal(t, "forgotten", p.Has(`[data-row="web:1"]`), false)
+
+	// The list is fresh without a reload.
+	p.Eval("window.stays = true")
+	r.submit("web:3", "ask=shell x")
+	p.Await(`document.querySelector('[data-row="web:3"] .state')?.textContent === "asking"`)
+	expect.Equal(t, "the page stays", p.Eval("window.stays"), "true")
+	p.Press("?")
+	p.Await(`document.getElementById("help").open`)
+	p.Click("#help button")
+	p.Click("header form button")
+	p.AwaitText("h1", "Log in")
+}
+
+func TestBrowserSeesHostileTextsAsData(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	r.worker()
+	r.say("web:1", hostile)
+	expect.OK(t, r.client.SetTitle(t.Context(), "web:1", hostile))
+	r.say("web:1", "fail="+hostile)
+	r.submit("web:1", hostile, turnstile.Delay(time.Hour))
+	p.Goto(r.url + "/board/")
+	p.AwaitText("tbody", "web:1")
+	p.Goto(r.url + "/board/s/web:1")
+	p.AwaitText("#transcript", "echo: <script>")
+	// The same text, streamed into the page by its script.
+	r.submit("web:1", "stream=12 tick=150ms sleep=10ms "+hostile)
+	p.AwaitText("#reply", "owned")
+	shown := p.Text("#reply")
+	p.AwaitText("#transcript .entry:nth-last-of-type(1)", "&lt;")
+	for _, text := range []string{shown, p.Text("#session")} {
+		for _, part := range []string{"\x1b", "\x07", "\u202e", "\u2066", "\x00"} {
+			if strings.Contains(text, part) {
+				t.Errorf("%q has %q", text, part)
+			}
+		}
+	}
+	expect.Equal(t, "scripts of texts", p.Eval("document.querySelectorAll('main script, main img').length"), "0")
+	if title := p.Eval("document.title"); title != "web:1 · Turnstile" {
+		t.Errorf("title %q", title)
+	}
+}
+
+// The browser's own rule: a page that got a foreign script in all the same would not run it.
+func TestPolicyForbidsInlineScripts(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	p.Goto(r.url + "/board/")
+	p.Eval(`(() => { const s = document.createElement("script"); s.textContent = "window.ran = 1"; document.body.append(s);
+		const d = document.createElement("div"); d.innerHTML = "<b onclick='window.ran = 1'>x</b>"; document.body.append(d); d.firstChild.click(); })()`)
+	expect.Equal(t, "the script ran", p.Eval("window.ran"), "undefined")
+	if n := p.Refused(); n == 0 {
+		t.Error("the browser has refused nothing")
+	}
+}
+
+func TestReadOnlyTokenInABrowser(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t, reader)
+	r.worker()
+	r.say("web:1", "hello")
+	p.Goto(r.url + "/board/login?to=/board/s/web:1")
+	p.Type("#token", "reader\r")
+	p.AwaitText("#transcript", "echo: hello")
+	expect.Equal(t, "buttons", p.Eval("document.querySelectorAll('main button, main textarea').length"), "0")
+	r.submit("web:1", "stream=20 tick=100ms a b c d e f g h")
+	p.AwaitText("#reply", "echo: a")
+	p.AwaitText("#transcript", "g h")
+}

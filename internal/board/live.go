@@ -1,0 +1,65 @@
+package board
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"turnstile/internal/sessionview"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// live is the running turn, as far as its events show.
+type live struct {
+	Turn     string
+	Question string // the name of the open question: TURN.NUMBER
+	Input    json.RawMessage
+	Items    []liveItem
+}
+
+// liveItem is a piece of the reply, a tool, or a note.
+type liveItem struct {
+	Kind string // text, thought, tool or notice
+	Text string
+	Tool *session.ToolUse
+	Ends bool // the tool has ended
+
+	pieces []string // of Text, while it is made
+}
+
+// liveOf makes the running turn of its events.
+func liveOf(v sessionview.View) live {
+	l := live{Turn: v.Turn}
+	if v.Question != nil {
+		l.Question = v.Turn + "." + strconv.Itoa(v.Question.Number)
+	}
+	tools := map[string]int{} // the places of the tools that run
+	for _, e := range v.Events {
+		switch e.Type {
+		case string(agent.EventText), string(agent.EventThought), session.EventNotice:
+			if n := len(l.Items); n == 0 || l.Items[n-1].Kind != e.Type {
+				l.Items = append(l.Items, liveItem{Kind: e.Type})
+			}
+			last := &l.Items[len(l.Items)-1]
+			last.pieces = append(last.pieces, e.Text)
+		case string(agent.EventToolStart):
+			tools[e.CallID] = len(l.Items)
+			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}})
+		case string(agent.EventToolEnd):
+			if at, ok := tools[e.CallID]; ok {
+				item := &l.Items[at]
+				item.Tool.Output, item.Tool.Error, item.Ends = e.Output, e.Error, true
+			}
+		case session.EventTurnRetry:
+			l.Items, tools = nil, map[string]int{} // the turn begins anew
+		case session.EventPermissionAsked:
+			l.Input = e.Input
+		}
+	}
+	for i := range l.Items {
+		item := &l.Items[i]
+		item.Text, item.pieces = strings.Join(item.pieces, ""), nil
+	}
+	return l
+}

@@ -1,0 +1,106 @@
+package board_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/test/browser"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// many makes n idle sessions, the last one the newest, as they are after their first turn.
+func (r *rig) many(n int) {
+	r.Helper()
+	now := time.Now().UnixMilli()
+	for from := 0; from < n; from += 1000 {
+		_, err := r.redis.Pipelined(r.Context(), func(p redis.Pipeliner) error {
+			for i := from; i < min(from+1000, n); i++ {
+				key := fmt.Sprintf("web:%06d", i)
+				p.ZAdd(r.Context(), rediskey.Sessions, redis.Z{Score: float64(now - int64(n-i)*1000), Member: key})
+				p.ZAdd(r.Context(), rediskey.Names, redis.Z{Member: key})
+				p.SAdd(r.Context(), rediskey.AllQueues, rediskey.Queue(key))
+				p.HSet(r.Context(), rediskey.For(key).Record(), "session_id", "20261122-000000-aaaaaaaaaa", "title", fmt.Sprintf("Conversation %d", i))
+				p.HSet(r.Context(), rediskey.For(key).Run(), "fence", now, "sid", "20261122-000000-aaaaaaaaaa", "entries", 2)
+			}
+			return nil
+		})
+		expect.OK(r, err)
+	}
+}
+
+// commands counts a client's commands and round trips.
+type commands struct{ commands, trips atomic.Int64 }
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.commands.Add(1)
+		c.trips.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.commands.Add(int64(len(cmds)))
+		c.trips.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// The first page costs the same with 30 sessions and with 100,000.
+func TestFirstPageOfManySessions(t *testing.T) {
+	expect.Unraced(t)
+	if testing.Short() {
+		t.Skip("makes 100,000 sessions")
+	}
+	t.Parallel()
+	redistest.Real(t)
+	cost := map[int]int64{}
+	for _, n := range []int{60, 100_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := newRig(t)
+			r.many(n)
+			r.has(r.get("/board/"), 200) // scripts and connections
+			var c commands
+			r.redis.AddHook(&c)
+			for _, path := range []string{"/board/", "/board/?state=attention", "/board/?prefix=web:0000", "/board/?prefix=nobody"} {
+				c.commands.Store(0)
+				c.trips.Store(0)
+				started := time.Now()
+				p := r.get(path)
+				took := time.Since(started)
+				r.has(p, 200)
+				t.Logf("%d sessions, %s: %s, %d commands in %d round trips, %d bytes", n, path, took.Round(100*time.Microsecond), c.commands.Load(), c.trips.Load(), len(p.text))
+				if path == "/board/" {
+					cost[n] = c.commands.Load()
+				}
+			}
+			if n == 100_000 {
+				r.photographTheEnd()
+			}
+		})
+	}
+	expect.Equal(t, "commands with 100,000 sessions", cost[100_000], cost[60])
+}
+
+// photographTheEnd takes the picture of a page behind the first one, for docs/board.md.
+func (r *rig) photographTheEnd() {
+	p := browser.Open(r.T)
+	p.Size(1100, 700)
+	p.Goto(r.url + "/board/?prefix=web:0999")
+	p.Await(`document.querySelectorAll("tr[data-row]").length > 9`)
+	expect.Equal(r, "wider than the window", p.Eval("document.documentElement.scrollWidth > innerWidth"), "false")
+	p.Shoot(filepath.Join(cmp.Or(os.Getenv("TURNSTILE_PICTURES"), r.TempDir()), "board-many.png"))
+}

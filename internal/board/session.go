@@ -1,0 +1,211 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/internal/sessionview"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+const (
+	// entriesShown is how many entries of the transcript a page has.
+	entriesShown = 60
+
+	// lineShown is how many waiting and how many delayed messages a page has.
+	lineShown = 20
+
+	// deliveriesShown is how many deliveries a page has.
+	deliveriesShown = 20
+
+	// deadShown is how many dead letters a page has, the last ones.
+	deadShown = 10
+)
+
+// sessionPage is a session.
+type sessionPage struct {
+	frame
+	sessionview.View
+	Known   bool
+	Link    string
+	Entries []session.Entry
+	Older   string // the link to older entries, "" if there are none
+	Newest  string // the link to the newest entries, "" if these are the newest
+	Live    live
+	Line    []lineMessage
+	Letters []admin.DeadLetter
+
+	Deliveries     []admin.Delivery
+	MoreDeliveries bool // than these
+	May            buttons
+
+	After  string // the last event that the page shows
+	Stream string // the URL of the events, "" on a page of older entries
+
+	Problem *gateway.Problem // why the last button did nothing
+	Done    string           // what the last button did
+	Draft   string           // the text that was not sent
+	NextID  string           // of the message in the form: sent twice, it is one message
+}
+
+// buttons says which buttons the page has, and whether they can do something now. A button that the
+// token does not allow is not there.
+type buttons struct {
+	Send, Control, Operate, Decide bool
+	Stop, Undo, Rerun              bool // they would do something now
+}
+
+func (b *Board) getSession(w http.ResponseWriter, v *visit) {
+	p := sessionPage{Done: told(v.URL.Query())}
+	b.show(w, v, http.StatusOK, &p)
+}
+
+// show responds with the page of the session, whose problem, draft and so on are set.
+func (b *Board) show(w http.ResponseWriter, v *visit, status int, p *sessionPage) {
+	err := session.ValidateKey(v.session)
+	if err == nil {
+		err = b.read(v, p)
+	}
+	if err != nil {
+		b.fail(w, v.Request, v.token, err)
+		return
+	}
+	if !p.Known && status == http.StatusOK {
+		status = http.StatusNotFound
+	}
+	b.render(w, v.Request, status, "session", p)
+}
+
+// read reads what the page shows. Its parts are read one after the other: events that come meanwhile
+// are behind p.After, and make the page's script read it again.
+func (b *Board) read(v *visit, p *sessionPage) error {
+	key, operator := v.session, b.deps.Admin
+	p.frame, p.Link, p.NextID = b.frame(v.token, key), sessionLink(key), turnstile.NewMessageID()
+	var err error
+	if p.After, err = operator.LastEventID(v.work, key); err != nil {
+		return err
+	}
+	p.View, err = sessionview.Read(v.work, operator, key)
+	switch {
+	case errors.Is(err, sessionview.ErrUnknown):
+		p.View.Session = key
+	case err != nil:
+		return err
+	default:
+		p.Known = true
+	}
+	p.Live = liveOf(p.View)
+	if n := len(p.Events); n > 0 {
+		p.After = p.Events[n-1].ID // read after LastEventID, so it is not older
+	}
+	if err := b.readEntries(v, p); err != nil {
+		return err
+	}
+	if p.Line, err = b.readLine(v.work, p.View); err != nil {
+		return err
+	}
+	if p.Archived > 0 {
+		if p.Letters, err = operator.LastDeadLetters(v.work, key, deadShown); err != nil {
+			return err
+		}
+	}
+	for d, err := range operator.Outbox(v.work, key) {
+		if err != nil {
+			return err
+		}
+		if p.MoreDeliveries = len(p.Deliveries) == deliveriesShown; p.MoreDeliveries {
+			break
+		}
+		p.Deliveries = append(p.Deliveries, d)
+	}
+	if p.Newest == "" {
+		p.Stream = "/v1/sessions/" + url.PathEscape(key) + "/events"
+	}
+	p.May, err = b.buttons(v, p)
+	return err
+}
+
+// readEntries reads a page of the transcript.
+func (b *Board) readEntries(v *visit, p *sessionPage) error {
+	before, id := int64(-1), p.SessionID
+	if text := v.URL.Query().Get("before"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return gateway.Fail(gateway.InvalidRequest, "before is no number of entries.")
+		}
+		before, p.Newest = n, p.Link
+		id = v.URL.Query().Get("id")
+		if err := session.ValidateID(id); err != nil {
+			return err
+		}
+	}
+	if id == "" {
+		return nil
+	}
+	entries, older, err := b.deps.Admin.TranscriptPage(v.work, v.session, id, before, entriesShown)
+	if err != nil {
+		return err
+	}
+	p.Entries = entries
+	if older > 0 {
+		p.Older = p.Link + "?" + url.Values{"before": {strconv.FormatInt(older, 10)}, "id": {id}}.Encode()
+	}
+	return nil
+}
+
+// lineMessage is a message behind the running turn.
+type lineMessage struct {
+	admin.LineMessage
+	Mode  session.Mode
+	State session.FollowupState // "" if it did not arrive while a turn ran
+}
+
+// readLine reads the messages that wait, and those that the running turn's agent was handed.
+func (b *Board) readLine(ctx context.Context, view sessionview.View) ([]lineMessage, error) {
+	waiting, err := b.deps.Admin.Line(ctx, view.Session, lineShown)
+	if err != nil {
+		return nil, err
+	}
+	arrived := map[string]sessionview.Followup{}
+	var list []lineMessage
+	for _, f := range view.Followups {
+		if arrived[f.ID] = f; f.State == session.FollowupSteered && len(list) < lineShown {
+			list = append(list, lineMessage{LineMessage: admin.LineMessage{ID: f.ID, Text: f.Text}, Mode: f.Mode, State: f.State})
+		}
+	}
+	for _, m := range waiting {
+		if f := arrived[m.ID]; f.State != session.FollowupSteered {
+			list = append(list, lineMessage{LineMessage: m, Mode: f.Mode, State: f.State})
+		}
+	}
+	return list, nil
+}
+
+// buttons returns what the visitor may do.
+func (b *Board) buttons(v *visit, p *sessionPage) (buttons, error) {
+	may := buttons{
+		Send: v.token.May(gateway.Send), Control: v.token.May(gateway.Control), Operate: v.token.May(gateway.Operate),
+		Stop: p.Phase != "" && p.Phase != session.PhaseIdle || p.Pending > 0,
+		Undo: len(p.Entries) > 0 && p.Phase == session.PhaseIdle, Rerun: p.Archived > 0,
+	}
+	if p.Question == nil {
+		return may, nil
+	}
+	info, err := b.deps.Admin.Session(v.work, v.session)
+	if err != nil {
+		return may, err
+	}
+	switch err := b.gateway.MayDecide(v.work, v.token, info, ""); gateway.ProblemOf(err).Code {
+	case gateway.Forbidden, gateway.NoQuestion:
+	default:
+		may.Decide = err == nil
+		return may, err
+	}
+	return may, nil
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"turnstile/internal/listenaddr"
+	"turnstile/pkg/session"
+)
+
+// Gateway has the gateway's settings. The worker's other settings may be set beside them.
+type Gateway struct {
+	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
+
+	Addr       string        `env:"TURNSTILE_GATEWAY_ADDR" envDefault:"127.0.0.1:8081" unit:"HOST:PORT" help:"Where the gateway serves. Any address but loopback needs TURNSTILE_GATEWAY_TOKENS_FILE."`
+	TokensFile string        `env:"TURNSTILE_GATEWAY_TOKENS_FILE" unit:"path" help:"A JSON file with the tokens: who may do what. docs/http.md has its form. It is read again on SIGHUP. Empty: whoever reaches the address may do everything."`
+	Hosts      Hosts         `env:"TURNSTILE_GATEWAY_HOSTS" unit:"names" help:"The host names by which requests may call the gateway, separated by commas and without ports. Empty: any name with tokens, and only this machine's without."`
+	Origins    Origins       `env:"TURNSTILE_GATEWAY_ORIGINS" unit:"origins" help:"The origins of web pages that may use the API, separated by commas, such as https://chat.example. Pages that a proxy serves under the gateway's own origin need no entry."`
+	Approve    ApproveRule   `env:"TURNSTILE_GATEWAY_APPROVE" envDefault:"sender" unit:"sender, anyone" help:"Who may decide an agent's question. sender: a sender of the running turn, or a token that may control. anyone: every token that may send to the session."`
+	Rate       int           `env:"TURNSTILE_GATEWAY_RATE" envDefault:"1000" unit:"requests/s" help:"How many requests one token may send per second to one gateway. 0: any number."`
+	Streams    int           `env:"TURNSTILE_GATEWAY_STREAMS" envDefault:"10000" unit:"streams" help:"How many event streams one token may have open at one gateway. 0: any number."`
+	Drain      time.Duration `env:"TURNSTILE_GATEWAY_DRAIN_TIMEOUT" envDefault:"10s" unit:"duration" help:"How long a gateway that ends lets requests finish. Streams and waits end at once, and their clients go on elsewhere."`
+
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
+	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
+	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
+	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+
+	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message. The same message is not carried out again, and another one with the id is refused. Counted from when the message was stored."`
+
+	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
+	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. A worker reads it at its start, a gateway also on SIGHUP. A gateway with it refuses a reply_to that is not in it."`
+
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. debug has a line for each request."`
+	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
+}
+
+// Limits returns the limits of one message.
+func (g Gateway) Limits() session.Limits {
+	return limits(g.MessageTextBytes, g.MessageMetaBytes, g.MessageAttachments, g.MessageBytes)
+}
+
+// Hosts lists host names, in lower case.
+type Hosts []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hosts) UnmarshalText(text []byte) error {
+	*h = words(strings.ToLower(string(text)))
+	if slices.ContainsFunc(*h, func(name string) bool {
+		return strings.ContainsAny(name, "/ ") || net.ParseIP(name) == nil && strings.Contains(name, ":")
+	}) {
+		return errors.New("is not a list of host names: write it as chat.example,10.0.0.7 without ports")
+	}
+	return nil
+}
+
+// Origins lists the origins of web pages.
+type Origins []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Origins) UnmarshalText(text []byte) error {
+	*o = words(string(text))
+	for _, origin := range *o {
+		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
+			return errors.New("is not a list of origins: write it as https://chat.example,http://localhost:3000")
+		}
+	}
+	return nil
+}
+
+// words splits a list at its commas.
+func words(text string) (list []string) {
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
+}
+
+// ApproveRule names who may decide an agent's question.
+type ApproveRule string
+
+// The rules.
+const (
+	ApproveSender ApproveRule = "sender"
+	ApproveAnyone ApproveRule = "anyone"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *ApproveRule) UnmarshalText(text []byte) error {
+	return oneOf(r, text, ApproveSender, ApproveAnyone)
+}
+
+func (p *problems) judgeGateway(g Gateway) {
+	p.judgeRedisURL(g.RedisURL)
+	p.judgeMessages(g.Limits(), g.LineCap, g.MessagesCap)
+	atLeast(p, "TURNSTILE_OUTBOX_CAP", g.OutboxCap, 1)
+	atLeast(p, "TURNSTILE_DESTINATION_CAP", g.DestinationCap, 0)
+	atLeast(p, "TURNSTILE_IDEMPOTENCY_TTL", g.IdempotencyTTL, time.Minute)
+	atLeast(p, "TURNSTILE_GATEWAY_RATE", g.Rate, 0)
+	atLeast(p, "TURNSTILE_GATEWAY_STREAMS", g.Streams, 0)
+	atLeast(p, "TURNSTILE_GATEWAY_DRAIN_TIMEOUT", g.Drain, 0)
+	p.judgeDeliver(g.Deliver, g.DestinationsFile)
+	loopback, err := listenaddr.Loopback(g.Addr)
+	switch {
+	case err != nil:
+		p.add("TURNSTILE_GATEWAY_ADDR", "cannot be used: %v", err)
+	case !loopback && g.TokensFile == "":
+		p.add("TURNSTILE_GATEWAY_ADDR", "can be reached from other machines: set TURNSTILE_GATEWAY_TOKENS_FILE, or listen on 127.0.0.1")
+	}
+}

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"net/http"
+
+	"turnstile/pkg/session"
+)
+
+// The commands of a session: each is one call of a client.
+
+func (g *Gateway) postStop(w http.ResponseWriter, r *Request) error {
+	if err := r.Decode(w, &struct{}{}, false); err != nil {
+		return err
+	}
+	s, err := g.deps.Client.Stop(r.Work(), r.Session)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, struct {
+		Phase   string `json:"phase"`
+		Fence   int64  `json:"fence"`
+		Dropped int    `json:"dropped"`
+	}{s.Phase, s.Fence, s.Dropped})
+}
+
+// undone is the turn that undo or retry removed from the transcript.
+type undone struct {
+	Turn    string `json:"turn"`
+	Text    string `json:"text"`
+	Entries int    `json:"entries"`
+}
+
+func (g *Gateway) postUndo(w http.ResponseWriter, r *Request) error {
+	return g.retract(w, r, false)
+}
+
+func (g *Gateway) postRetry(w http.ResponseWriter, r *Request) error {
+	return g.retract(w, r, true)
+}
+
+func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
+	if err := r.Decode(w, &struct{}{}, false); err != nil {
+		return err
+	}
+	call := g.deps.Client.Undo
+	if again {
+		call = g.deps.Client.Retry
+	}
+	u, err := call(r.Work(), r.Session)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, undone{u.Turn, u.Text, u.Entries})
+}
+
+// postNew starts a new transcript. With the session id that it replaces, it may be repeated.
+func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
+	var body struct {
+		SessionID string `json:"session_id"`
+	}
+	if err := r.Decode(w, &body, false); err != nil {
+		return err
+	}
+	id, err := g.deps.Client.Rotate(r.Work(), r.Session, body.SessionID)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, struct {
+		SessionID string `json:"session_id"`
+	}{id})
+}
+
+// rerun is how many dead letters are back in line.
+type rerun struct {
+	Session string `json:"session"`
+	Rerun   int    `json:"rerun"`
+}
+
+func (g *Gateway) postResume(w http.ResponseWriter, r *Request) error {
+	if err := r.Decode(w, &struct{}{}, false); err != nil {
+		return err
+	}
+	n, err := g.deps.Admin.Rerun(r.Work(), r.Session)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, rerun{r.Session, n})
+}
+
+func (g *Gateway) postQueue(w http.ResponseWriter, r *Request) error {
+	var s session.QueueSettings
+	if err := r.Decode(w, &s, true); err != nil {
+		return err
+	}
+	if s != (session.QueueSettings{}) {
+		if _, err := session.ParseQueueSettings(s.String()); err != nil { // the rules of /queue
+			return err
+		}
+	}
+	if err := g.deps.Client.Configure(r.Work(), r.Session, s); err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, s)
+}
+
+// titled is a transcript's title.
+type titled struct {
+	Title string `json:"title"`
+}
+
+func (g *Gateway) postTitle(w http.ResponseWriter, r *Request) error {
+	var t titled
+	if err := r.Decode(w, &t, true); err != nil {
+		return err
+	}
+	if err := g.deps.Client.SetTitle(r.Work(), r.Session, t.Title); err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, t)
+}

@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// deadLetter is a dead letter, as `worker dead --json` prints it.
+type deadLetter struct {
+	Session string         `json:"session"`
+	ID      string         `json:"id"`
+	Status  session.Status `json:"status"`
+	Error   string         `json:"error"`
+	Text    string         `json:"text"`
+	At      time.Time      `json:"at"`
+	AgeMS   int64          `json:"age_ms"`
+}
+
+// deadLetters is a list of dead letters.
+type deadLetters struct {
+	Dead []deadLetter `json:"dead"`
+	More bool         `json:"more"` // there are more than the limit
+}
+
+// getDead lists dead letters: of one session, or of all that the token sees.
+func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery("session", "limit"); err != nil {
+		return err
+	}
+	limit, err := r.Number("limit", 1, pageMost, pageDefault)
+	if err != nil {
+		return err
+	}
+	dead, more, err := collect(r, limit, g.deps.Admin.SessionsWithDeadLetters, g.deps.Admin.DeadLetters)
+	if err != nil {
+		return err
+	}
+	list := deadLetters{Dead: []deadLetter{}, More: more}
+	for _, d := range dead {
+		list.Dead = append(list.Dead, deadOf(d))
+	}
+	return Respond(w, http.StatusOK, list)
+}
+
+// collect returns what the session of the query has, or all sessions that the token sees, up to the
+// limit. more reports that there is more.
+func collect[T any](
+	r *Request, limit int, sessions func(context.Context) iter.Seq2[string, error], of func(context.Context, string) iter.Seq2[T, error],
+) (all []T, more bool, err error) {
+	if key := r.URL.Query().Get("session"); key != "" {
+		if err := r.sees(key); err != nil {
+			return nil, false, err
+		}
+		sessions = func(context.Context) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) { yield(key, nil) }
+		}
+	}
+	for key, err := range sessions(r.Work()) {
+		if err != nil {
+			return nil, false, err
+		}
+		if !r.Token.Sees(key) {
+			continue
+		}
+		for one, err := range of(r.Work(), key) {
+			if err != nil {
+				return nil, false, err
+			}
+			if len(all) == limit {
+				return all, true, nil
+			}
+			all = append(all, one)
+		}
+	}
+	return all, false, nil
+}
+
+// sees fails unless a session that the request names exists for its token.
+func (r *Request) sees(sessionKey string) error {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return err
+	}
+	if !r.Token.Sees(sessionKey) {
+		return unknownSession(sessionKey)
+	}
+	return nil
+}
+
+func deadOf(d admin.DeadLetter) deadLetter {
+	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()}
+}
+
+// postDeadRerun puts a session's stopped and failed dead letters back in line.
+func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
+	var body struct {
+		Session string `json:"session"`
+	}
+	if err := r.Decode(w, &body, true); err != nil {
+		return err
+	}
+	if err := r.sees(body.Session); err != nil {
+		return err
+	}
+	n, err := g.deps.Admin.Rerun(r.Work(), body.Session)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, rerun{body.Session, n})
+}

@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"turnstile/internal/outbox"
+	"turnstile/pkg/session"
+)
+
+// destination is a receiver of deliveries. Its address has no path: that may have a secret.
+type destination struct {
+	Name     string   `json:"name"`
+	Host     string   `json:"host,omitempty"`
+	Sessions []string `json:"sessions"`
+	session.DestinationState
+}
+
+// operatesAll fails unless the token sees every session: destinations belong to all of them.
+func (r *Request) operatesAll() error {
+	if !r.Token.seesAll() {
+		return Fail(Forbidden, `The token %s may not operate destinations: they belong to all sessions, and its "sessions" has no "*".`, r.Token.Name)
+	}
+	return nil
+}
+
+// getDestinations lists the destinations of the file, and others that are paused or disabled.
+func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery(); err != nil {
+		return err
+	}
+	if err := r.operatesAll(); err != nil {
+		return err
+	}
+	states, err := g.deps.Admin.Destinations(r.Work())
+	if err != nil {
+		return err
+	}
+	list := []destination{}
+	if known := g.destinations(); known != nil {
+		for _, name := range known.Names() {
+			to := known.Named(name)
+			d := destination{Name: name, Sessions: append([]string{}, to.Sessions...), DestinationState: states[name]}
+			if u, err := url.Parse(to.URL); err == nil {
+				d.Host = u.Host
+			}
+			list = append(list, d)
+			delete(states, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		list = append(list, destination{Name: name, Sessions: []string{}, DestinationState: states[name]})
+	}
+	return Respond(w, http.StatusOK, struct {
+		Destinations []destination `json:"destinations"`
+	}{list})
+}
+
+func (g *Gateway) postEnable(w http.ResponseWriter, r *Request) error {
+	return g.setDestination(w, r, session.DestinationState{})
+}
+
+func (g *Gateway) postPause(w http.ResponseWriter, r *Request) error {
+	return g.setDestination(w, r, session.DestinationState{Paused: true, Why: "paused by " + r.Token.Name})
+}
+
+// setDestination sets a destination's state for all deliverers.
+func (g *Gateway) setDestination(w http.ResponseWriter, r *Request, s session.DestinationState) error {
+	name, err := g.destinationOf(w, r)
+	if err != nil {
+		return err
+	}
+	if err := g.deps.Admin.SetDestination(r.Work(), name, s); err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, struct {
+		Name string `json:"name"`
+		session.DestinationState
+	}{name, s})
+}
+
+// postTest posts a ping to a destination.
+func (g *Gateway) postTest(w http.ResponseWriter, r *Request) error {
+	name, err := g.destinationOf(w, r)
+	if err != nil {
+		return err
+	}
+	known := g.destinations()
+	if known == nil {
+		return Fail(UnknownDestination, "This gateway has no file of destinations; see TURNSTILE_GATEWAY_DESTINATIONS_FILE.")
+	}
+	tested := struct {
+		Name   string `json:"name"`
+		OK     bool   `json:"ok"`
+		Status int    `json:"status"` // of the response; 0: none came
+		Error  string `json:"error,omitempty"`
+	}{Name: name, OK: true}
+	if tested.Status, err = outbox.Ping(r.Work(), known.Named(name)); err != nil {
+		tested.OK, tested.Error = false, err.Error()
+	}
+	return Respond(w, http.StatusOK, tested)
+}
+
+// destinationOf returns the destination in the path of a request without a body.
+func (g *Gateway) destinationOf(w http.ResponseWriter, r *Request) (string, error) {
+	if err := r.Decode(w, &struct{}{}, false); err != nil {
+		return "", err
+	}
+	if err := r.operatesAll(); err != nil {
+		return "", err
+	}
+	name := r.PathValue("d")
+	if err := session.ValidateDestination(name); err != nil {
+		return "", err
+	}
+	return name, g.checkDestination(name, UnknownDestination)
+}

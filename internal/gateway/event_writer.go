@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// heartbeat is how often an idle stream gets a comment. Proxies close idle connections, often after
+// 30 or 60 s.
+const heartbeat = 15 * time.Second
+
+// sink is where a stream's bytes go.
+type sink interface {
+	// send sends a text at once. It fails if the client does not take it within writeTimeout.
+	send(text string) error
+
+	// end says that the stream is complete.
+	end()
+}
+
+// response is the response of a stream whose handler has not returned.
+type response struct{ http.ResponseWriter }
+
+func (r response) send(text string) error {
+	allowWrite(r)
+	if _, err := io.WriteString(r, text); err != nil {
+		return err
+	}
+	return http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+func (response) end() {} // the server does it when the handler returns
+
+// eventWriter writes an event stream. Events and comments come from different goroutines.
+type eventWriter struct {
+	to      sink
+	stream  *stream
+	comment string // of a heartbeat
+
+	mu    sync.Mutex
+	timer *time.Timer
+	over  bool
+}
+
+func newEventWriter(to sink, s *stream) *eventWriter {
+	return &eventWriter{to: to, stream: s, comment: ":\n\n"}
+}
+
+// event sends one event. A gap or reset has no id, so the client keeps its last one.
+func (w *eventWriter) event(e session.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", e.ID, err)
+	}
+	if e.ID == "" {
+		return w.send("data: " + string(data) + "\n\n")
+	}
+	return w.send("id: " + e.ID + "\ndata: " + string(data) + "\n\n")
+}
+
+// send sends a text. A client that does not read loses its stream, and may go on behind the last
+// event that it got.
+func (w *eventWriter) send(text string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return errSlow
+	}
+	if w.to.send(text) != nil {
+		w.over = true
+		w.stream.cancel(errSlow)
+		return errSlow
+	}
+	return nil
+}
+
+// beat sends a comment after each heartbeat.
+func (w *eventWriter) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	pause := w.stream.gateway.heartbeat
+	if w.timer != nil {
+		w.timer.Reset(pause)
+		return
+	}
+	w.timer = time.AfterFunc(pause, func() {
+		if w.send(w.comment) == nil {
+			w.beat()
+		}
+	})
+}
+
+// end completes the stream, unless a write has failed. Nothing is written after it has returned.
+func (w *eventWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if !w.over {
+		w.over = true
+		w.to.end()
+	}
+}

@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+
+	"turnstile/pkg/session"
+)
+
+// getEvents streams a session's events until the client goes away.
+func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery("after", "ticket"); err != nil {
+		return err
+	}
+	after := r.Header.Get("Last-Event-ID")
+	if after == "" {
+		after = r.URL.Query().Get("after")
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	cancel(nil)
+	if err := g.deps.Client.Events(ctx, r.Session, after, nil); errors.Is(err, session.ErrInvalid) {
+		return err // with an ended context Events only checks what it is given
+	}
+	ctx, s, err := g.openStream(context.Background(), r)
+	if err != nil {
+		return err
+	}
+	streamHeader(w.Header())
+	if r.Method == http.MethodHead {
+		s.close()
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if conn, ok := takeOver(w, r.Request); ok {
+		s.detach(ctx, conn, after)
+		return nil
+	}
+	defer s.close()
+	defer context.AfterFunc(r.Context(), func() { s.cancel(errGone) })()
+	s.follow(ctx, response{w}, after)
+	return nil
+}
+
+func streamHeader(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// follow sends the session's events until ctx ends: the client goes away or reads too slowly, the
+// token was revoked, or the gateway drains.
+func (s *stream) follow(ctx context.Context, to sink, after string) {
+	e := newEventWriter(to, s)
+	if e.send(": stream of "+s.session+"\n\n") != nil {
+		return
+	}
+	e.beat()
+	defer e.end()
+	err := s.gateway.deps.Client.Events(ctx, s.session, after, e.event)
+	switch {
+	case errors.Is(err, errDraining):
+		// A deploy ends all streams of a gateway: their clients come back one by one.
+		_ = e.send(fmt.Sprintf("retry: %d\n\n", 200+rand.IntN(1800)))
+	case errors.Is(err, errSlow), ctx.Err() != nil:
+	default:
+		s.gateway.log.Warn("stream ended", "session", s.session, "request_id", s.id, "error", err)
+	}
+}

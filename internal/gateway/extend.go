@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"turnstile"
+)
+
+// This file has what packages that add routes need beside Route and Request.
+
+// IdempotencyKey returns the message id that the request's Idempotency-Key is, "" without one.
+func (r *Request) IdempotencyKey() (string, error) { return idempotencyKey(r) }
+
+// See makes a session the one that the request is about. It fails if the token may not see it.
+func (r *Request) See(sessionKey string) error {
+	if !r.Token.Sees(sessionKey) {
+		return unknownSession(sessionKey)
+	}
+	r.Session = sessionKey
+	return nil
+}
+
+// DefaultReplyTo is the destination of a session's messages by the patterns of the gateway's file.
+func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
+	return r.gateway.DefaultReplyTo(sessionKey)
+}
+
+// DefaultReplyTo is that of a Request, for handlers that have none.
+func (g *Gateway) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
+	to := ""
+	if known := g.destinations(); known != nil {
+		to = known.For(sessionKey)
+	}
+	return turnstile.DefaultReplyTo(to)
+}
+
+// NewSession is the key of a session that the token makes.
+func (t Token) NewSession(name string) (string, error) {
+	key := t.prefix + name
+	if !t.Sees(key) {
+		return "", Fail(Forbidden, `The token %s may not make sessions: its entry has no "new".`, t.Name)
+	}
+	return key, nil
+}
+
+// Waiting is the context of a wait: it ends when the client goes away and when the gateway drains.
+// Interrupted returns the problem of its end.
+func (r *Request) Waiting() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(r.gateway.ending, func() { cancel(errDraining) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Interrupted returns the problem of a wait that Waiting has ended, and err otherwise.
+func Interrupted(err error) error {
+	if errors.Is(err, errDraining) {
+		return because(err, Fail(Draining, "Send the request again: another gateway takes it, and finds what was stored."))
+	}
+	return err
+}
+
+// Stream responds with an event stream, which counts as one of the token's. serve writes it with
+// send until it is over, or until ctx ends: the client has gone or does not read, the token was
+// revoked, or the gateway drains.
+func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, send func(text string) error) error) error {
+	g := r.gateway
+	ctx, s, err := g.openStream(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	streamHeader(w.Header())
+	e := newEventWriter(response{w}, s)
+	e.comment = ":\n" // the OpenAI SDK for Go takes an empty line behind a comment for an event
+	if e.send(e.comment) != nil {
+		return nil
+	}
+	e.beat()
+	defer e.end()
+	if err := serve(ctx, e.send); err != nil && ctx.Err() == nil {
+		g.log.Warn("stream ended", "session", r.Session, "request_id", r.ID, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/outbox"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// Config has a gateway's settings. A zero field means its default.
+type Config struct {
+	// Tokens says who may do what. nil: everybody may do everything, and only requests that name
+	// this machine as their host are served.
+	Tokens *Tokens
+
+	// Hosts are the names by which requests may call the gateway, without a port. Empty: with
+	// tokens any name.
+	Hosts []string
+
+	// Origins are the web pages' origins that may read responses (CORS).
+	Origins []string
+
+	// Rate is how many requests a token may send per second. 0: any number.
+	Rate float64
+
+	// Streams is how many streams a token may have open. 0: any number.
+	Streams int
+
+	// AnyoneDecides lets every token that may send decide agents' questions. Otherwise it needs a
+	// sender of the running turn, or a token that may control.
+	AnyoneDecides bool
+
+	// Limits bound the size of one message, and so of a request's body.
+	Limits session.Limits
+}
+
+// Deps are what a gateway uses.
+type Deps struct {
+	Client *turnstile.Client
+	Admin  *admin.Client
+
+	// Ping checks that Redis can be reached, before a stream is opened. Optional.
+	Ping func(context.Context) error
+
+	// Destinations are the receivers of webhooks. nil: a message may name any.
+	Destinations *outbox.File
+
+	// Metrics serves /metrics to tokens that may operate. Optional.
+	Metrics http.Handler
+
+	// Observer is told of requests. Optional.
+	Observer Observer
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Observer learns what a gateway does. Its methods must not block.
+type Observer interface {
+	// Answered reports a request to a route, as METHOD /path, with the status of the response.
+	Answered(route string, status int, took time.Duration)
+
+	// Streamed reports that a stream was opened (1) or has ended (-1).
+	Streamed(change int)
+}
+
+// Gateway is an http.Handler. Make one with New.
+type Gateway struct {
+	config   Config
+	deps     Deps
+	log      *slog.Logger
+	mux      *http.ServeMux
+	origins  *http.CrossOriginProtection
+	bodyMost int64
+	limits   *limiter
+	streams  streams
+
+	heartbeat time.Duration
+
+	mu     sync.Mutex
+	routes []Route
+
+	ending context.Context // its end is the drain
+	drain  context.CancelCauseFunc
+}
+
+// errDraining is the cause of the end of a request that the drain has ended.
+var errDraining = errors.New("the gateway is shutting down")
+
+// bodyBeside is what a body may have beside its message: the route's own fields.
+const bodyBeside = 16 << 10
+
+// New returns a gateway with all routes of /v1.
+func New(c Config, d Deps) *Gateway {
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	g := &Gateway{
+		config: c, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
+		bodyMost: int64(c.Limits.WithDefaults().Payload + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
+		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
+	}
+	g.ending, g.drain = context.WithCancelCause(context.Background())
+	for _, origin := range c.Origins {
+		_ = g.origins.AddTrustedOrigin(origin) // checked with the settings
+	}
+	g.mux.HandleFunc("/", g.noRoute)
+	for _, r := range g.own() {
+		g.Handle(r)
+	}
+	return g
+}
+
+// own are the routes of this package.
+func (g *Gateway) own() []Route {
+	return []Route{
+		{Pattern: "GET /openapi.yaml", Open: true, Serve: serveDocument},
+		{Pattern: "GET /metrics", May: Operate, Serve: g.metrics},
+		{Pattern: "POST /v1/messages", May: Send, Serve: g.postNew},
+		{Pattern: "POST /v1/sessions/{s}/messages", May: Send, Serve: g.postMessage},
+		{Pattern: "GET /v1/sessions/{s}/messages/{id}", May: Read, Serve: g.getMessage},
+		{Pattern: "DELETE /v1/sessions/{s}/messages/{id}", May: Control, Serve: g.deleteMessage},
+		{Pattern: "GET /v1/sessions/{s}/events", May: Read, Ticket: true, Serve: g.getEvents},
+		{Pattern: "POST /v1/tickets", May: Read, Serve: g.postTicket},
+		{Pattern: "GET /v1/sessions", May: Read, Serve: g.getSessions},
+		{Pattern: "GET /v1/sessions/{s}", May: Read, Serve: g.getSession},
+		{Pattern: "DELETE /v1/sessions/{s}", May: Operate, Within: time.Minute, Serve: g.deleteSession},
+		{Pattern: "GET /v1/sessions/{s}/transcript", May: Read, Serve: g.getTranscript},
+		{Pattern: "POST /v1/sessions/{s}/stop", May: Control, Serve: g.postStop},
+		{Pattern: "POST /v1/sessions/{s}/approve", Serve: g.postApprove},
+		{Pattern: "POST /v1/sessions/{s}/deny", Serve: g.postDeny},
+		{Pattern: "POST /v1/sessions/{s}/retry", May: Control, Serve: g.postRetry},
+		{Pattern: "POST /v1/sessions/{s}/undo", May: Control, Serve: g.postUndo},
+		{Pattern: "POST /v1/sessions/{s}/new", May: Control, Serve: g.postRotate},
+		{Pattern: "POST /v1/sessions/{s}/resume", May: Control, Within: time.Minute, Serve: g.postResume},
+		{Pattern: "POST /v1/sessions/{s}/queue", May: Control, Serve: g.postQueue},
+		{Pattern: "POST /v1/sessions/{s}/title", May: Control, Serve: g.postTitle},
+		{Pattern: "POST /v1/sessions/{s}/reply-to", May: Control, Serve: g.postReplyTo},
+		{Pattern: "GET /v1/dead", May: Operate, Within: time.Minute, Serve: g.getDead},
+		{Pattern: "POST /v1/dead/rerun", May: Operate, Within: time.Minute, Serve: g.postDeadRerun},
+		{Pattern: "GET /v1/outbox", May: Operate, Within: time.Minute, Serve: g.getOutbox},
+		{Pattern: "POST /v1/outbox/redrive", May: Operate, Within: time.Minute, Serve: g.postRedrive},
+		{Pattern: "GET /v1/destinations", May: Operate, Serve: g.getDestinations},
+		{Pattern: "POST /v1/destinations/{d}/enable", May: Operate, Serve: g.postEnable},
+		{Pattern: "POST /v1/destinations/{d}/pause", May: Operate, Serve: g.postPause},
+		{Pattern: "POST /v1/destinations/{d}/test", May: Operate, Within: time.Minute, Serve: g.postTest},
+	}
+}
+
+// WhileServing runs work beside the requests, with the gateway's log. Its context ends with the drain.
+func (g *Gateway) WhileServing(work func(context.Context, *slog.Logger)) { go work(g.ending, g.log) }
+
+// metrics serves the process's metrics.
+func (g *Gateway) metrics(w http.ResponseWriter, r *Request) error {
+	if g.deps.Metrics == nil {
+		return Fail(NotFound, "This gateway has no metrics.")
+	}
+	g.deps.Metrics.ServeHTTP(w, r.Request)
+	return nil
+}

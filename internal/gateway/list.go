@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"turnstile/internal/sessionview"
+	"turnstile/pkg/admin"
+)
+
+// sessionsPage is a page of the list of sessions.
+type sessionsPage struct {
+	Sessions []sessionview.Listed `json:"sessions"`
+	Next     string               `json:"next"` // the cursor of the next page; empty: there is none
+}
+
+// getSessions lists sessions. A token that does not see all of them gets its own by key, those of one
+// prefix after the other.
+func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery("state", "prefix", "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, err := r.Number("limit", 1, admin.ListMost, pageDefault)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	q := admin.ListQuery{State: admin.State(query.Get("state")), Prefix: query.Get("prefix"), Cursor: query.Get("cursor")}
+	prefixes, nth := []string{q.Prefix}, 0
+	if !r.Token.seesAll() {
+		q.Only, prefixes = r.Token.Sees, r.Token.prefixes(q.Prefix)
+		if nth, q.Cursor, err = splitCursor(q.Cursor, len(prefixes)); err != nil {
+			return err
+		}
+	}
+	page := sessionsPage{Sessions: []sessionview.Listed{}}
+	for ; nth < len(prefixes) && len(page.Sessions) < limit; nth++ {
+		q.Prefix, q.Limit = prefixes[nth], limit-len(page.Sessions)
+		list, err := g.deps.Admin.List(r.Work(), q)
+		if err != nil {
+			return err
+		}
+		for _, s := range list.Sessions {
+			page.Sessions = append(page.Sessions, sessionview.ListedOf(s))
+		}
+		if list.Next != "" {
+			page.Next = joinCursor(q, nth, list.Next)
+			break
+		}
+		if q.Cursor = ""; nth+1 < len(prefixes) && len(page.Sessions) == limit {
+			page.Next = joinCursor(q, nth+1, "")
+		}
+	}
+	return Respond(w, http.StatusOK, page)
+}
+
+// joinCursor is the cursor of a list behind a place in one of its prefixes.
+func joinCursor(q admin.ListQuery, nth int, place string) string {
+	if q.Only == nil {
+		return place
+	}
+	return strconv.Itoa(nth) + "." + place
+}
+
+func splitCursor(cursor string, prefixes int) (nth int, place string, err error) {
+	if cursor == "" {
+		return 0, "", nil
+	}
+	number, place, ok := strings.Cut(cursor, ".")
+	nth, err = strconv.Atoi(number)
+	if !ok || err != nil || nth < 0 || nth >= prefixes {
+		return 0, "", Fail(InvalidRequest, "cursor is not the next of a page of the same list.")
+	}
+	return nth, place, nil
+}
+
+// seesAll reports whether every session exists for the token.
+func (t Token) seesAll() bool { return slices.Contains(t.sessions, "*") }
+
+// prefixes are the beginnings of the keys that the token sees and that begin with prefix, none of
+// which begins another.
+func (t Token) prefixes(prefix string) []string {
+	var all []string
+	for _, pattern := range t.sessions {
+		literal, _, _ := strings.Cut(pattern, "*")
+		switch {
+		case strings.HasPrefix(literal, prefix):
+			all = append(all, literal)
+		case strings.HasPrefix(prefix, literal):
+			all = append(all, prefix)
+		}
+	}
+	slices.Sort(all)
+	var apart []string
+	for _, p := range all {
+		if len(apart) == 0 || !strings.HasPrefix(p, apart[len(apart)-1]) {
+			apart = append(apart, p)
+		}
+	}
+	return apart
+}

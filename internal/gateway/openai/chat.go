@@ -1,0 +1,245 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/pkg/session"
+)
+
+// chatBody is the body of a chat completion, as far as it is served.
+type chatBody struct {
+	Model    string            `json:"model"`
+	Messages []chatMessage     `json:"messages"`
+	Metadata map[string]string `json:"metadata"`
+	Stream   bool              `json:"stream"`
+	Options  struct {
+		Usage bool `json:"include_usage"`
+	} `json:"stream_options"`
+
+	N         int               `json:"n"`
+	Tools     []json.RawMessage `json:"tools"`
+	Functions []json.RawMessage `json:"functions"`
+	Format    struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+}
+
+type chatMessage struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+const (
+	// sessionHeader and sessionMetadata name the session of a chat.
+	sessionHeader   = "X-Turnstile-Session"
+	sessionMetadata = "session"
+)
+
+func (b chatBody) check() error {
+	switch {
+	case len(b.Messages) == 0:
+		return refuse("messages", "There are no messages.")
+	case b.N > 1:
+		return refuse("n", "There is one choice.")
+	case len(b.Tools) > 0:
+		return refuse("tools", "The agent has its own tools: leave tools out.")
+	case len(b.Functions) > 0:
+		return refuse("functions", "The agent has its own tools: leave functions out.")
+	case b.Format.Type != "" && b.Format.Type != "text":
+		return refuse("response_format", "The agent replies with text.")
+	}
+	return checkMetadata(b.Metadata)
+}
+
+// news are the messages behind the assistant's last one: the session has those before.
+func news(messages []chatMessage) []chatMessage {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role == "assistant" {
+			return messages[i+1:]
+		}
+	}
+	return messages
+}
+
+// speakers are the roles of a chat, as the agent reads them in a text.
+var speakers = map[string]string{"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
+
+// render makes one text of messages. Texts of the user alone are left as they are.
+func render(messages []chatMessage) (text string, files []session.Attachment, err error) {
+	named := false
+	for _, m := range messages {
+		named = named || m.Role != "user"
+	}
+	var texts []string
+	for i, m := range messages {
+		param := fmt.Sprintf("messages[%d]", i)
+		speaker, ok := speakers[m.Role]
+		if !ok {
+			return "", nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
+		}
+		said, more, err := parseContent(param, m.Content)
+		if err != nil {
+			return "", nil, err
+		}
+		if named {
+			said = speaker + ": " + said
+		}
+		texts, files = append(texts, said), append(files, more...)
+	}
+	return strings.Join(texts, "\n\n"), files, nil
+}
+
+// postChat sends what is new in a chat to its session. Without a session, it sends the whole chat to
+// a session of its own, which a gateway erases afterwards.
+func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
+	data, err := r.Read(w)
+	if err != nil {
+		return err
+	}
+	var body chatBody
+	if err := json.Unmarshal(data, &body); err != nil {
+		return gateway.Fail(gateway.InvalidJSON, "%s", err)
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	key, messages := r.Header.Get(sessionHeader), body.Messages
+	if key == "" {
+		key = body.Metadata[sessionMetadata]
+	}
+	delete(body.Metadata, sessionMetadata)
+	oneShot := key == ""
+	if !oneShot {
+		if messages = news(messages); len(messages) == 0 {
+			return refuse("messages", "Nothing is new: the last message is the assistant's.")
+		}
+	}
+	text, files, err := render(messages)
+	if err != nil {
+		return err
+	}
+	to, err := identify(r, key, data)
+	if err != nil {
+		return err
+	}
+	m, err := origin{Model: body.Model}.message(text, files, body.Metadata, r.Token.Name)
+	if err != nil {
+		return err
+	}
+	var opts []turnstile.SubmitOption
+	if oneShot { // its session ends with the response
+		to.temporary = true
+		opts = append(opts, turnstile.ReplyTo(session.Route{To: session.NoReply}))
+	}
+	receipt, err := a.submit(r, to, m, opts...)
+	if err != nil {
+		return err
+	}
+	p := place{receipt.Session, receipt.ID}
+	repeated := body.Stream && receipt.Status == turnstile.Duplicate
+	var before session.Info
+	if repeated {
+		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+			return err
+		}
+	}
+	stored, err := a.message(r.Work(), p, m)
+	if err != nil {
+		return err
+	}
+	c := chat{api: a, place: p, model: body.Model, created: stored.Accepted}
+	if c.model == "" {
+		c.model = modelName
+	}
+	if body.Stream {
+		if repeated {
+			c.from = firstTurn(stored, before.Fence)
+		}
+		return c.stream(w, r, body.Options.Usage)
+	}
+	return c.whole(w, r)
+}
+
+// firstTurn is the fencing token of the first turn that a repeated request is told of: the turn that
+// the message is in, was last in, or will be in. latest is the session's, read before the message:
+// read later, it may be that of a turn behind the message's.
+func firstTurn(m turnstile.StoredMessage, latest int64) int64 {
+	switch {
+	case m.Outcome != nil:
+		return fenceOf(m.Outcome.Turn)
+	case m.State == "running":
+		return latest
+	}
+	return latest + 1
+}
+
+// fenceOf is the fencing token in a turn's id.
+func fenceOf(turn string) int64 {
+	n, _ := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
+	return n
+}
+
+// chat is a chat completion of a message.
+type chat struct {
+	api     *API
+	place   place
+	model   string
+	created time.Time
+	from    int64 // fencing token of the first turn that a repeated request is told of
+}
+
+func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }
+
+type chatUsage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+}
+
+func usageOf(o session.Outcome) chatUsage {
+	if o.Usage == nil {
+		return chatUsage{}
+	}
+	return chatUsage{o.Usage.InputTokens, o.Usage.OutputTokens, o.Usage.InputTokens + o.Usage.OutputTokens}
+}
+
+// whole responds when the message has ended.
+func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
+	ctx, cancel := r.Waiting()
+	defer cancel()
+	o, err := c.api.client.Wait(ctx, c.place.session, c.place.message)
+	if err != nil {
+		return gateway.Interrupted(err)
+	}
+	if f := chatFailure(o); f != nil {
+		return gateway.Respond(w, http.StatusUnprocessableEntity, failure{*f})
+	}
+	work, done := r.More()
+	defer done()
+	items, err := c.api.output(work, o)
+	if err != nil {
+		return err
+	}
+	return gateway.Respond(w, http.StatusOK, object{
+		"id": c.id(), "object": "chat.completion", "created": c.created.Unix(), "model": c.model, "usage": usageOf(o),
+		"choices": []object{{
+			"index": 0, "finish_reason": "stop", "logprobs": nil,
+			"message": object{"role": "assistant", "content": textOf(items), "refusal": nil},
+		}},
+	})
+}
+
+// chatFailure is how a message ended that is not done. The SDKs do not repeat a request after it.
+func chatFailure(o session.Outcome) *problem {
+	if o.Status == session.StatusDone {
+		return nil
+	}
+	return &problem{Message: string(o.Status) + ": " + o.Error, Type: "turn_error", Code: "turn_" + string(o.Status)}
+}

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"turnstile/internal/gateway"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// stream sends the message's text as it comes. A chat's chunks cannot take text back: if the turn is
+// run again after some was sent, an error ends the stream, and a repeated request gets the new turn.
+func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) error {
+	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
+		s := &chatStream{chat: c, send: send}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		s.chunk(object{"role": "assistant", "content": ""}, nil)
+		o, err := c.api.client.FollowEnd(ctx, c.place.session, c.place.message, c.created, func(e session.Event) {
+			if s.see(e); s.err != nil {
+				cancel(s.err)
+			}
+		})
+		if s.err != nil {
+			return s.ended()
+		}
+		if err != nil {
+			return err
+		}
+		if f := chatFailure(o); f != nil {
+			s.data(failure{*f})
+			return s.err
+		}
+		s.chunk(object{}, "stop")
+		if withUsage {
+			chunk := s.new()
+			chunk["choices"], chunk["usage"] = []object{}, usageOf(o)
+			s.data(chunk)
+		}
+		s.write("[DONE]")
+		return s.err
+	})
+}
+
+// errRestarted is the cause of the end of a stream whose turn is run again.
+var errRestarted = errors.New("the turn is run again")
+
+type chatStream struct {
+	chat
+	send   func(string) error
+	err    error
+	turn   string
+	told   bool // text of this turn was sent
+	parted bool // the next text is another item
+}
+
+// see sends what an event tells.
+func (s *chatStream) see(e session.Event) {
+	if s.err != nil || e.Turn != "" && fenceOf(e.Turn) < s.from {
+		return
+	}
+	if e.Turn != "" && e.Turn != s.turn {
+		if s.told {
+			s.err = errRestarted
+			return
+		}
+		s.turn, s.parted = e.Turn, false
+	}
+	switch e.Type {
+	case string(agent.EventText):
+		text := e.Text
+		if s.parted && s.told {
+			text = "\n\n" + text
+		}
+		s.told, s.parted = true, false
+		s.chunk(object{"content": text}, nil)
+	case string(agent.EventToolStart):
+		s.parted = true
+		chunk := s.new()
+		chunk["choices"], chunk["turnstile"] = []object{choice(object{}, nil)}, object{"tool": e.Name}
+		s.data(chunk)
+	case session.EventSteered:
+		s.parted = true
+	case session.EventTurnRetry, session.EventTurnRequeued:
+		if s.told {
+			s.err = errRestarted
+		}
+	}
+}
+
+// ended tells why the stream ends early.
+func (s *chatStream) ended() error {
+	if !errors.Is(s.err, errRestarted) {
+		return s.err
+	}
+	s.err = nil
+	s.data(failure{problem{
+		Message: "The turn is run again: the text so far does not count. Send the request again to get the new one.",
+		Type:    "server_error", Code: "turn_restarted",
+	}})
+	return s.err
+}
+
+// new is a chunk without choices.
+func (s *chatStream) new() object {
+	return object{"id": s.id(), "object": "chat.completion.chunk", "created": s.created.Unix(), "model": s.model}
+}
+
+func choice(delta object, finish any) object {
+	return object{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": nil}
+}
+
+func (s *chatStream) chunk(delta object, finish any) {
+	chunk := s.new()
+	chunk["choices"] = []object{choice(delta, finish)}
+	s.data(chunk)
+}
+
+func (s *chatStream) data(value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.write(string(data))
+}
+
+func (s *chatStream) write(data string) {
+	if s.err == nil {
+		s.err = s.send("data: " + data + "\n\n")
+	}
+}

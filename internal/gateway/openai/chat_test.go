@@ -1,0 +1,154 @@
+package openai_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/test/expect"
+)
+
+func chat(messages ...sdk.ChatCompletionMessageParamUnion) sdk.ChatCompletionNewParams {
+	return sdk.ChatCompletionNewParams{Model: "echo", Messages: messages}
+}
+
+func TestChatOfASession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	inSession := option.WithHeader("X-Turnstile-Session", "s")
+	got, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("usage=7:5 tool=look hello")), inSession)
+	expect.OK(t, err)
+	expect.Equal(t, "text", got.Choices[0].Message.Content, "echo: hello")
+	expect.Equal(t, "tools are the agent's", len(got.Choices[0].Message.ToolCalls), 0)
+	expect.Equal(t, "tokens", got.Usage.TotalTokens, 12)
+	p := chat(sdk.UserMessage("hello"), sdk.AssistantMessage("echo: hello"), sdk.UserMessage("only"), sdk.UserMessage("this"))
+	p.Metadata = map[string]string{"session": "s"}
+	got, err = r.sdk.Chat.Completions.New(t.Context(), p)
+	expect.OK(t, err)
+	expect.Equal(t, "what is new", got.Choices[0].Message.Content, "echo: only\n\nthis")
+}
+
+func TestChatWithoutASession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	got, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.SystemMessage("Be kind."), sdk.UserMessage("hi"), sdk.AssistantMessage("ho"), sdk.UserMessage("well?")))
+	expect.OK(t, err)
+	expect.Equal(t, "all of it", got.Choices[0].Message.Content, "echo: System: Be kind.\n\nUser: hi\n\nAssistant: ho\n\nUser: well?")
+}
+
+func TestChatStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	p := chat(sdk.UserMessage("usage=7:5 tool=look stream=5 hello there"))
+	p.StreamOptions.IncludeUsage = sdk.Bool(true)
+	s := r.sdk.Chat.Completions.NewStreaming(t.Context(), p)
+	var sum sdk.ChatCompletionAccumulator
+	told := false
+	for s.Next() {
+		sum.AddChunk(s.Current())
+		told = told || strings.Contains(s.Current().RawJSON(), `"turnstile":{"tool":"look"}`)
+	}
+	expect.OK(t, s.Err())
+	expect.Equal(t, "text", sum.Choices[0].Message.Content, "echo: hello there")
+	expect.Equal(t, "reason", sum.Choices[0].FinishReason, "stop")
+	expect.Equal(t, "tokens", sum.Usage.TotalTokens, 12)
+	expect.Equal(t, "the tool's name", told, true)
+}
+
+// before runs something once: before the nth read behind an accepted message.
+type before struct {
+	nth   int64
+	do    func()
+	armed atomic.Bool
+	reads atomic.Int64
+}
+
+func (b *before) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		b.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (b *before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		b.count(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (b *before) count(cmds ...redis.Cmder) {
+	switch {
+	case !b.armed.Load():
+	case slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return strings.HasPrefix(c.Name(), "eval") }):
+		b.reads.Store(0) // the script that accepts
+	case b.reads.Add(1) == b.nth && b.armed.CompareAndSwap(true, false):
+		b.do()
+	}
+}
+
+// A repeated request gets the whole text, also if the message's turn begins while the gateway
+// looks at it. Found by make chaos.
+func TestChatRepeatedWhileItsTurnRuns(t *testing.T) {
+	t.Parallel()
+	for nth := range 7 {
+		t.Run(fmt.Sprint(nth+1), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			b := &before{nth: int64(nth + 1), do: func() {
+				r.worker()
+				expect.Soon(t, "the turn runs", func() bool {
+					state, _, _, err := r.client.MessageState(t.Context(), "s", "m")
+					return err == nil && state == "running"
+				})
+			}}
+			r.hook = b
+			_, url := r.gateway()
+			client := r.at(url)
+			p := chat(sdk.UserMessage("stream=10 tick=200ms one two three four"))
+			options := []option.RequestOption{option.WithHeader("X-Turnstile-Session", "s"), option.WithHeader("Idempotency-Key", "m")}
+			first, leave := context.WithCancel(t.Context())
+			s := client.Chat.Completions.NewStreaming(first, p, options...)
+			s.Next() // the message is stored
+			leave()
+			for s.Next() {
+			}
+			b.armed.Store(true)
+			again := client.Chat.Completions.NewStreaming(t.Context(), p, options...)
+			text := ""
+			for again.Next() {
+				text += again.Current().Choices[0].Delta.Content
+			}
+			expect.OK(t, again.Err())
+			expect.Equal(t, "the turn ran meanwhile", b.armed.Load(), false)
+			expect.Equal(t, "text", text, "echo: one two three four")
+		})
+	}
+}
+
+// A turn that failed is no reply. The SDK does not repeat the request.
+func TestChatOfAFailedTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	_, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("fail=final x")))
+	r.refused(err, 422, "turn_failed", "told to fail")
+	s := r.sdk.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("fail=final x")))
+	for s.Next() {
+	}
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "turn_failed") {
+		t.Errorf("streamed: %v", err)
+	}
+}

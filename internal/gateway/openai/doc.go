@@ -1,0 +1,46 @@
+// Package openai serves OpenAI's API on top of a gateway: Responses, Chat Completions and Models.
+// docs/openai-api.md says what it supports.
+//
+// A response is a message of a session, and its id names both, so nothing else is stored. Every
+// gateway reads any response, with the same events under the same numbers.
+package openai
+
+import (
+	"time"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/pkg/admin"
+)
+
+// API has the routes. Make one with New.
+type API struct {
+	client *turnstile.Client
+	admin  *admin.Client
+
+	oneShots oneShots
+}
+
+// New returns the routes for the sessions of a client.
+func New(client *turnstile.Client, operator *admin.Client) *API {
+	return &API{client: client, admin: operator, oneShots: defaultOneShots}
+}
+
+// Mount adds the routes to a gateway, which erases the sessions of chats that have none until it
+// drains.
+func (a *API) Mount(g *gateway.Gateway) {
+	for _, r := range []gateway.Route{
+		{Pattern: "POST /v1/responses", May: gateway.Send, Serve: a.postResponse},
+		{Pattern: "GET /v1/responses/{id}", May: gateway.Read, Serve: a.getResponse},
+		{Pattern: "POST /v1/responses/{id}/cancel", May: gateway.Send, Within: cancelTimeout, Serve: a.postCancel},
+		{Pattern: "POST /v1/chat/completions", May: gateway.Send, Serve: a.postChat},
+		{Pattern: "GET /v1/models", Serve: a.getModels},
+	} {
+		r.Fail = fail
+		g.Handle(r)
+	}
+	g.WhileServing(a.eraseOneShots)
+}
+
+// cancelTimeout is how long a cancel may wait for the end of the turn.
+const cancelTimeout = 30 * time.Second

@@ -1,0 +1,102 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// A response has one id, and no other text names it.
+func FuzzResponseID(f *testing.F) {
+	f.Add(place{"web:1", "m1"}.id(), "web:1", "m1")
+	f.Add(place{"web:1", "m1"}.id()+"\n", "a\nb", "")
+	f.Add("resp_", "", "x")
+	f.Add("resp_YQpi=", "a", "b")
+	f.Fuzz(func(t *testing.T, id, sessionKey, message string) {
+		if p, ok := parseResponseID(id); ok && p.id() != id {
+			t.Errorf("%q and %q name %+v", id, p.id(), p)
+		}
+		p := place{sessionKey, message}
+		again, ok := parseResponseID(p.id())
+		if valid := session.ValidateKey(sessionKey) == nil && session.ValidateID(message) == nil; ok != valid || ok && again != p {
+			t.Errorf("%+v becomes %+v, %v", p, again, ok)
+		}
+	})
+}
+
+// A later event never has a lower number, and every number is exact in JavaScript.
+func FuzzSequence(f *testing.F) {
+	f.Add("1795227266293-0.0", "1795227266293-0.1", int64(1795227266000))
+	f.Add("0-0.0", "18446744073709551615-18446744073709551615.9", int64(0))
+	f.Add("1795227266293-5000.0", "1795227266294-0.0", int64(-1))
+	f.Fuzz(func(t *testing.T, one, other string, accepted int64) {
+		a, errA := protocol.ParseEventID(one)
+		b, errB := protocol.ParseEventID(other)
+		at := time.UnixMilli(accepted)
+		// Redis' clock is far from the end of an int64.
+		if errA != nil || errB != nil || len(one) > 18 || len(other) > 18 || accepted < 0 || accepted > 1<<50 || !strings.Contains(one, ".") || !strings.Contains(other, ".") {
+			return
+		}
+		n, m := numberOf(one, at), numberOf(other, at)
+		if a.After(b) && n < m || b.After(a) && m < n {
+			t.Errorf("%s is %d, %s is %d", one, n, other, m)
+		}
+		if n < 0 || n > lastNumber || n <= queuedNumber {
+			t.Errorf("%s is %d", one, n)
+		}
+	})
+}
+
+// A body of either API is refused with one line, or becomes a message of the token.
+func FuzzBody(f *testing.F) {
+	for _, text := range []string{
+		`{"model":"m","input":"hi","conversation":{"id":"web:1"},"metadata":{"a":"b"}}`,
+		`{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"https://h/a.png?x"},{"type":"input_file","file_url":"http://h/"}]}]}`,
+		`{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}]}`,
+		`{"messages":[{"role":"assistant","content":null},{"role":"user","content":"new"}],"metadata":{"sender":"root"}}`,
+		`{"input":[{"role":"` + strings.Repeat("long", 1000) + `"}],"messages":[{"role":"` + strings.Repeat("long", 1000) + `"}]}`,
+		`{"input":{},"conversation":7}`, `{"input":[{"role":"user","content":[{"type":"` + strings.Repeat("\u202e", 500) + `"}]}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		refused := func(err error) bool {
+			if err != nil {
+				expect.Line(t, "the problem", err.Error(), 1500)
+			}
+			return err != nil
+		}
+		message := func(text string, files []session.Attachment, metadata map[string]string) {
+			m, err := origin{Model: "m", Previous: "p"}.message(text, files, metadata, "web")
+			expect.OK(t, err)
+			if m.Meta[senderMeta] != "web" {
+				t.Errorf("%q is of %q", data, m.Meta[senderMeta])
+			}
+			if o, rest := originOf(m); o.Model != "m" || len(rest) != len(metadata) {
+				t.Errorf("%q has the origin %+v and the metadata %q", data, o, rest)
+			}
+			for _, file := range files {
+				if !strings.HasPrefix(file.URL, "http") || file.Name == "" {
+					t.Errorf("%q has the file %+v", data, file)
+				}
+			}
+		}
+		var r responseBody
+		if err := json.Unmarshal(data, &r); err == nil && !refused(r.check()) {
+			if text, files, err := parseInput(r.Input); !refused(err) {
+				message(text, files, r.Metadata)
+			}
+		}
+		var c chatBody
+		if err := json.Unmarshal(data, &c); err == nil && !refused(c.check()) {
+			if text, files, err := render(news(c.Messages)); !refused(err) {
+				message(text, files, c.Metadata)
+			}
+		}
+	})
+}

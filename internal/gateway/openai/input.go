@@ -1,0 +1,214 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// responseBody is the body of a new response, as far as it is served. Settings of a model, such as
+// temperature, are left out: the agent has its own.
+type responseBody struct {
+	Model        string            `json:"model"`
+	Input        json.RawMessage   `json:"input"`
+	Conversation conversation      `json:"conversation"`
+	Previous     string            `json:"previous_response_id"`
+	Stream       bool              `json:"stream"`
+	Background   bool              `json:"background"`
+	Metadata     map[string]string `json:"metadata"`
+
+	Instructions json.RawMessage   `json:"instructions"`
+	Tools        []json.RawMessage `json:"tools"`
+	Prompt       json.RawMessage   `json:"prompt"`
+	Text         struct {
+		Format struct {
+			Type string `json:"type"`
+		} `json:"format"`
+	} `json:"text"`
+}
+
+// conversation is a session's key, or an object with it as its id.
+type conversation string
+
+func (c *conversation) UnmarshalJSON(data []byte) error {
+	var named struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(data, &named); err == nil && string(data) != "null" {
+		if named.ID == "" {
+			return errors.New("conversation has no id")
+		}
+		*c = conversation(named.ID)
+		return nil
+	}
+	var key *string
+	if err := json.Unmarshal(data, &key); err != nil {
+		return err
+	}
+	if key != nil {
+		*c = conversation(*key)
+	}
+	return nil
+}
+
+// said reports whether a field has a value.
+func said(field json.RawMessage) bool {
+	return len(field) > 0 && !slices.Contains([]string{"null", `""`, "[]"}, string(field))
+}
+
+// check refuses what the agent could not take.
+func (b responseBody) check() error {
+	switch {
+	case said(b.Instructions):
+		return refuse("instructions", "The agent has its own instructions: leave them out, or say it in the input.")
+	case len(b.Tools) > 0:
+		return refuse("tools", "The agent has its own tools: leave tools out.")
+	case said(b.Prompt):
+		return refuse("prompt", "There are no stored prompts: send the input.")
+	case b.Text.Format.Type != "" && b.Text.Format.Type != "text":
+		return refuse("text.format", "The agent replies with text.")
+	}
+	return checkMetadata(b.Metadata)
+}
+
+// Names of a message's meta that a request's metadata cannot have.
+const (
+	senderMeta = "sender" // the token's name
+	openaiMeta = "openai" // JSON of origin
+)
+
+func checkMetadata(metadata map[string]string) error {
+	for _, name := range []string{senderMeta, openaiMeta} {
+		if _, ok := metadata[name]; ok {
+			return refuse("metadata", "metadata.%s is the gateway's.", name)
+		}
+	}
+	return nil
+}
+
+// origin is what a message's meta has of the request, for the response.
+type origin struct {
+	Model      string `json:"model,omitempty"`
+	Background bool   `json:"background,omitempty"`
+	Previous   string `json:"previous_response_id,omitempty"`
+}
+
+// message makes a message of its text and files.
+func (o origin) message(text string, files []session.Attachment, metadata map[string]string, sender string) (session.Message, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return session.Message{}, err
+	}
+	meta := map[string]string{senderMeta: sender, openaiMeta: string(data)}
+	for name, value := range metadata {
+		meta[name] = value
+	}
+	return session.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}, nil
+}
+
+// originOf returns the origin and the metadata of a stored message.
+func originOf(m session.Message) (o origin, metadata map[string]string) {
+	metadata = map[string]string{}
+	for name, value := range m.Meta {
+		switch name {
+		case senderMeta:
+		case openaiMeta:
+			_ = json.Unmarshal([]byte(value), &o) // of another sender: the response has less
+		default:
+			metadata[name] = value
+		}
+	}
+	return o, metadata
+}
+
+// part is a piece of a content, in the words of either API.
+type part struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	ImageURL json.RawMessage `json:"image_url"` // a string, or in chats an object with url
+	FileURL  string          `json:"file_url"`
+	Filename string          `json:"filename"`
+}
+
+// parseContent reads a content: a string, or parts.
+func parseContent(param string, data json.RawMessage) (text string, files []session.Attachment, err error) {
+	if json.Unmarshal(data, &text) == nil {
+		return text, nil, nil
+	}
+	var parts []part
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return "", nil, refuse(param, "A content is a string or a list of parts.")
+	}
+	var texts []string
+	for _, p := range parts {
+		switch p.Type {
+		case "input_text", "output_text", "text":
+			texts = append(texts, p.Text)
+		case "input_image", "image_url":
+			var url struct {
+				URL string `json:"url"`
+			}
+			if json.Unmarshal(p.ImageURL, &url.URL) != nil {
+				_ = json.Unmarshal(p.ImageURL, &url) // without a URL it is refused below
+			}
+			files, err = attach(files, param, url.URL, "image")
+		case "input_file":
+			files, err = attach(files, param, p.FileURL, p.Filename)
+		default:
+			err = refuse(param, "A part of type %.100q is not supported.", p.Type)
+		}
+		if err != nil {
+			return "", nil, err
+		}
+	}
+	return strings.Join(texts, "\n"), files, nil
+}
+
+// attach adds a file by its URL. The gateway stores no files.
+func attach(files []session.Attachment, param, url, name string) ([]session.Attachment, error) {
+	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+		return nil, refuse(param, "A file or image needs an http or https URL: the gateway stores no files.")
+	}
+	if base := path.Base(strings.SplitN(url, "?", 2)[0]); name == "" || name == "image" && strings.Contains(base, ".") {
+		name = base
+	}
+	return append(files, session.Attachment{Name: name, URL: url}), nil
+}
+
+// parseInput reads what is new: a string, or messages of the user.
+func parseInput(data json.RawMessage) (text string, files []session.Attachment, err error) {
+	if json.Unmarshal(data, &text) == nil && len(data) > 0 {
+		return text, nil, nil
+	}
+	var items []struct {
+		Type    string          `json:"type"`
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(data, &items); err != nil || len(items) == 0 {
+		return "", nil, refuse("input", "The input is a string or a list of items.")
+	}
+	var texts []string
+	for i, item := range items {
+		param := fmt.Sprintf("input[%d]", i)
+		switch {
+		case item.Type != "" && item.Type != "message":
+			return "", nil, refuse(param, "An item of type %.100q is not supported: the agent uses its tools itself.", item.Type)
+		case item.Role == "system" || item.Role == "developer":
+			return "", nil, refuse(param, "The agent has its own instructions: send messages of the user only.")
+		case item.Role != "user":
+			return "", nil, refuse(param, "The session has the history: send only what is new, with the role user.")
+		}
+		said, more, err := parseContent(param, item.Content)
+		if err != nil {
+			return "", nil, err
+		}
+		texts, files = append(texts, said), append(files, more...)
+	}
+	return strings.Join(texts, "\n\n"), files, nil
+}

@@ -1,0 +1,41 @@
+package openai
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// oneShots says when the sessions of chats without a session are erased.
+type oneShots struct {
+	// life is how long a session is kept after its end. It is longer than a repeated request finds it.
+	life time.Duration
+
+	// pause is how long a gateway waits between two looks, on average.
+	pause time.Duration
+}
+
+var defaultOneShots = oneShots{life: retried + 30*time.Second, pause: 10 * time.Second}
+
+// eraseOneShots erases the sessions of chats without a session until ctx ends, whichever gateway has
+// made them.
+func (a *API) eraseOneShots(ctx context.Context, log *slog.Logger) {
+	for more := false; ; {
+		pause := time.Duration(float64(a.oneShots.pause) * (0.5 + rand.Float64())) //nolint:gosec // gateways are not to look at once
+		if more {
+			pause = 0
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		var err error
+		_, more, err = a.admin.EraseTemporary(ctx, a.oneShots.life)
+		if err != nil && ctx.Err() == nil {
+			more = false
+			log.Warn("sessions of chats were not erased, and are tried again", "error", err)
+		}
+	}
+}

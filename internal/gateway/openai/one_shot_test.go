@@ -1,0 +1,94 @@
+package openai_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// temporary are the sessions that are to be erased, and all keys of sessions.
+func (r *rig) temporary() (sessions, keys []string) {
+	r.Helper()
+	sessions = r.redis.ZRange(r.Context(), rediskey.Temporary, 0, -1).Val()
+	return sessions, append(r.redis.Keys(r.Context(), "turnstile:{*").Val(), r.redis.Keys(r.Context(), "asynq:{session:*").Val()...)
+}
+
+func (r *rig) gone() bool {
+	r.Helper()
+	sessions, keys := r.temporary()
+	return len(sessions)+len(keys) == 0
+}
+
+// The session of a chat without one is erased by any gateway, so also after the death of the one that
+// made it. Nothing of it is left.
+func TestOneShotIsErasedByAnyGateway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	for _, text := range []string{"hello", "fail=final x"} {
+		_, _ = r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text))) // the second one fails
+	}
+	sessions, _ := r.temporary()
+	expect.Equal(t, "sessions", len(sessions), 2)
+	r.eraseAfter = 50 * time.Millisecond
+	r.gateway()
+	expect.Soon(t, "nothing is left", r.gone)
+	for s, err := range admin.NewClient(r.redis).Browse(t.Context(), "*") {
+		t.Errorf("%s is listed, %v", s.Session, err)
+	}
+	expect.Equal(t, "in asynqmon", r.redis.SCard(t.Context(), rediskey.AllQueues).Val(), 0)
+}
+
+// A gateway that dies between the two writes leaves a name without a session, or a session that is
+// erased.
+func TestOneShotThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	expect.OK(t, admin.NewClient(r.redis).MakeTemporary(t.Context(), "never"))
+	r.eraseAfter = 20 * time.Millisecond
+	r.gateway()
+	expect.Soon(t, "nothing is left", r.gone)
+}
+
+// A turn that outlives the pause is not erased, and neither is a session whose outcome is not
+// delivered.
+func TestOneShotThatIsStillUsed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.eraseAfter = 20 * time.Millisecond
+	_, url := r.gateway()
+	client := r.at(url)
+	r.worker()
+	got, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("sleep=300ms hello")))
+	expect.OK(t, err)
+	expect.Equal(t, "text", got.Choices[0].Message.Content, "echo: hello")
+	expect.Soon(t, "it is erased", r.gone)
+
+	// Somebody else has sent a message to the session, and its outcome is owed.
+	operator := admin.NewClient(r.redis)
+	receipt, err := r.client.Submit(t.Context(), "s", session.Message{Text: "sleep=200ms hello"}, turnstile.ReplyTo(session.Route{To: "hook"}))
+	expect.OK(t, err)
+	expect.OK(t, operator.MakeTemporary(t.Context(), "s")) // after the message: an empty session is erased at once
+	_, err = r.client.Wait(t.Context(), "s", receipt.ID)
+	expect.OK(t, err)
+	for range 3 { // three looks at least
+		score := r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val()
+		expect.Soon(t, "a look", func() bool { return r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val() > score })
+	}
+	owing, err := operator.Owing(t.Context(), "s")
+	expect.OK(t, err)
+	expect.Equal(t, "not delivered", owing.Stored, 1)
+	for _, record := range r.redis.ZRange(t.Context(), rediskey.For("s").Outbox(), 0, -1).Val() { // as a deliverer does at the end
+		expect.Equal(t, "to", strings.HasPrefix(record, "hook "), true)
+		expect.OK(t, r.redis.ZRem(t.Context(), rediskey.For("s").Outbox(), record).Err())
+	}
+	expect.Soon(t, "it is erased", r.gone)
+}

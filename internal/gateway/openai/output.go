@@ -1,0 +1,150 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// textItem is a message of the agent in a response's output.
+type textItem struct {
+	ID      string     `json:"id"`
+	Type    string     `json:"type"`
+	Role    string     `json:"role"`
+	Status  string     `json:"status"`
+	Content []textPart `json:"content"`
+}
+
+type textPart struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	Annotations []any  `json:"annotations"`
+	Logprobs    []any  `json:"logprobs"`
+}
+
+// toolItem tells of a tool of the agent by its name. Its type is that of tools which the server
+// uses, so no client takes it for a call to make.
+type toolItem struct {
+	ID        string  `json:"id"`
+	Type      string  `json:"type"`
+	Server    string  `json:"server_label"`
+	Name      string  `json:"name"`
+	Arguments string  `json:"arguments"`
+	Status    string  `json:"status"`
+	Output    *string `json:"output"`
+	Error     *string `json:"error"`
+}
+
+func newText(turn string, n int, status, text string) textItem {
+	i := textItem{ID: itemID("msg", turn, n), Type: "message", Role: "assistant", Status: status, Content: []textPart{}}
+	if status != inProgress {
+		i.Content = append(i.Content, newPart(text))
+	}
+	return i
+}
+
+func newPart(text string) textPart {
+	return textPart{Type: "output_text", Text: text, Annotations: []any{}, Logprobs: []any{}}
+}
+
+func newTool(turn string, n int, status, name string) toolItem {
+	return toolItem{ID: itemID("mcp", turn, n), Type: "mcp_call", Server: "agent", Name: name, Arguments: "{}", Status: status}
+}
+
+// itemID is the id of an agent's nth item in a turn, the same in a stream and in the response.
+func itemID(kind, turn string, n int) string { return fmt.Sprintf("%s_%s_%d", kind, turn, n) }
+
+// transcriptPage and transcriptPages bound what a response reads of a transcript, from its end.
+const (
+	transcriptPage  = 100
+	transcriptPages = 20
+)
+
+// output returns the items of the turn that ended a message, from the transcript, or only its reply
+// if that does not have them any more.
+func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
+	entries, err := a.entries(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	items := itemsOf(o.Turn, entries)
+	if len(items) == 0 && o.Reply != "" {
+		items = append(items, newText(o.Turn, 0, completed, o.Reply))
+	}
+	return items, nil
+}
+
+// entries are those of the turn that ended a message.
+func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session.Entry, err error) {
+	if o.Turn == "" || o.SessionID == "" {
+		return nil, nil
+	}
+	for before, n := int64(-1), 0; before != 0 && n < transcriptPages; n++ {
+		page, older, err := a.admin.TranscriptPage(ctx, o.Session, o.SessionID, before, transcriptPage)
+		if err != nil {
+			return nil, err
+		}
+		of := slices.DeleteFunc(slices.Clone(page), func(e session.Entry) bool { return e.Turn != o.Turn })
+		entries = slices.Concat(of, entries)
+		if len(entries) > 0 && page[0].Turn != o.Turn {
+			break
+		}
+		before = older
+	}
+	return entries, nil
+}
+
+// itemsOf makes items of a turn's entries. What an earlier run of the turn has left ends with an
+// interrupted entry. A text that was interrupted there is left out: the stream has it as an
+// incomplete item, and the reply begins anew.
+func itemsOf(turn string, entries []session.Entry) []any {
+	cut := -1 // where the last earlier run ends
+	for i, e := range entries {
+		if e.Interrupted && i < len(entries)-1 {
+			cut = i
+		}
+	}
+	items, n := []any{}, 0
+	for i, e := range entries {
+		of, status := turn, completed
+		if i <= cut {
+			of += "-earlier"
+		}
+		switch {
+		case e.Role == session.RoleAssistant && e.Interrupted && i <= cut:
+			n++
+		case e.Role == session.RoleAssistant:
+			if e.Interrupted {
+				status = incomplete
+			}
+			items = append(items, newText(of, n, status, e.Text))
+			n++
+		case e.Tool != nil:
+			if e.Tool.Error != "" || e.Tool.Output == nil && e.Interrupted {
+				status = failed
+			}
+			items = append(items, newTool(of, n, status, e.Tool.Name))
+			n++
+		}
+		if i == cut {
+			n = 0
+		}
+	}
+	return items
+}
+
+// textOf is the text of all items, as the SDKs' output_text has it but with blank lines between.
+func textOf(items []any) string {
+	var texts []string
+	for _, item := range items {
+		if t, ok := item.(textItem); ok {
+			for _, p := range t.Content {
+				texts = append(texts, p.Text)
+			}
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}

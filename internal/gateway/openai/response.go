@@ -1,0 +1,123 @@
+package openai
+
+import (
+	"context"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/session"
+)
+
+// response is OpenAI's response object.
+type response struct {
+	ID         string  `json:"id"`
+	Object     string  `json:"object"`
+	CreatedAt  int64   `json:"created_at"`
+	Status     string  `json:"status"`
+	Background bool    `json:"background"`
+	Error      *reason `json:"error"`
+	Incomplete *struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Instructions *string           `json:"instructions"`
+	MaxTokens    *int64            `json:"max_output_tokens"`
+	Model        string            `json:"model"`
+	Output       []any             `json:"output"`
+	Parallel     bool              `json:"parallel_tool_calls"`
+	Previous     *string           `json:"previous_response_id"`
+	Conversation reference         `json:"conversation"`
+	Temperature  *float64          `json:"temperature"`
+	TopP         *float64          `json:"top_p"`
+	ToolChoice   string            `json:"tool_choice"`
+	Tools        []any             `json:"tools"`
+	Store        bool              `json:"store"`
+	Usage        *usage            `json:"usage"`
+	Metadata     map[string]string `json:"metadata"`
+	Message      string            `json:"turnstile_message"` // the message's id in /v1/sessions
+}
+
+type reference struct {
+	ID string `json:"id"`
+}
+
+type reason struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+type usage struct {
+	Input        int64 `json:"input_tokens"`
+	InputDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	Output        int64 `json:"output_tokens"`
+	OutputDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+	Total int64 `json:"total_tokens"`
+}
+
+// The statuses of a response.
+const (
+	queued     = "queued"
+	inProgress = "in_progress"
+	completed  = "completed"
+	cancelled  = "cancelled"
+	failed     = "failed"
+	incomplete = "incomplete"
+)
+
+// modelName is the model of a request that names none.
+const modelName = "turnstile"
+
+// begun is the response of a message before its first turn.
+func (p place) begun(m session.Message, accepted time.Time) response {
+	o, metadata := originOf(m)
+	r := response{
+		ID: p.id(), Object: "response", CreatedAt: accepted.Unix(), Status: queued, Background: o.Background, Model: o.Model, Output: []any{},
+		Parallel: true, Conversation: reference{p.session}, ToolChoice: "none", Tools: []any{}, Store: true, Metadata: metadata, Message: p.message,
+	}
+	if r.Model == "" {
+		r.Model = modelName
+	}
+	if o.Previous != "" {
+		r.Previous = &o.Previous
+	}
+	return r
+}
+
+// ended is the response of a message that has ended.
+func (r response) ended(o session.Outcome, output []any) response {
+	r.Output = output
+	switch o.Status {
+	case session.StatusDone:
+		r.Status = completed
+	case session.StatusStopped:
+		r.Status = cancelled
+	case session.StatusInterrupted:
+		r.Status = incomplete
+		r.Incomplete = &struct {
+			Reason string `json:"reason"`
+		}{"interrupted"}
+	default:
+		r.Status, r.Error = failed, &reason{"server_error", string(o.Status) + ": " + o.Error}
+	}
+	if u := o.Usage; u != nil {
+		r.Usage = &usage{Input: u.InputTokens, Output: u.OutputTokens, Total: u.InputTokens + u.OutputTokens}
+		r.Usage.InputDetails.Cached = u.CachedTokens
+	}
+	return r
+}
+
+// stored is the response of a message as it is stored now.
+func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (response, error) {
+	r := p.begun(m.Message, m.Accepted)
+	switch {
+	case m.Outcome != nil:
+		output, err := a.output(ctx, *m.Outcome)
+		return r.ended(*m.Outcome, output), err
+	case m.State == "running" || m.State == "retry":
+		r.Status = inProgress
+	}
+	return r, nil
+}

@@ -1,0 +1,200 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/gateway"
+	"turnstile/pkg/session"
+)
+
+// postResponse stores a message, and responds with its response: at once in the background, as a
+// stream, or when it has ended.
+func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
+	data, err := r.Read(w)
+	if err != nil {
+		return err
+	}
+	var body responseBody
+	if err := json.Unmarshal(data, &body); err != nil {
+		return gateway.Fail(gateway.InvalidJSON, "%s", err)
+	}
+	if err := body.check(); err != nil {
+		return err
+	}
+	text, files, err := parseInput(body.Input)
+	if err != nil {
+		return err
+	}
+	to, opts, err := body.target(r, data)
+	if err != nil {
+		return err
+	}
+	o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous}
+	m, err := o.message(text, files, body.Metadata, r.Token.Name)
+	if err != nil {
+		return err
+	}
+	receipt, err := a.submit(r, to, m, opts...)
+	if err != nil {
+		return err
+	}
+	p := place{receipt.Session, receipt.ID}
+	stored, err := a.message(r.Work(), p, m)
+	if err != nil {
+		return err
+	}
+	switch {
+	case body.Stream:
+		return a.stream(w, r, p, p.begun(stored.Message, stored.Accepted), newNumbers(stored.Accepted), -1)
+	case body.Background:
+		return a.respond(w, r, p, stored)
+	}
+	return a.wait(w, r, p, stored)
+}
+
+// target is where the message goes: to the conversation that the request names or continues, or to a
+// new one.
+func (b responseBody) target(r *gateway.Request, data []byte) (t target, opts []turnstile.SubmitOption, err error) {
+	key := string(b.Conversation)
+	if b.Previous != "" {
+		previous, ok := parseResponseID(b.Previous)
+		switch {
+		case !ok:
+			return t, nil, refuse("previous_response_id", "%.100q is no id of a response.", b.Previous)
+		case key != "" && key != previous.session:
+			return t, nil, refuse("conversation", "The previous response is of the conversation %s.", previous.session)
+		}
+		key = previous.session
+		opts = append(opts, turnstile.After(previous.message))
+	}
+	t, err = identify(r, key, data)
+	return t, opts, err
+}
+
+// message reads a message that was accepted just now. One that is gone has ended, and its result is
+// not kept.
+func (a *API) message(ctx context.Context, p place, sent session.Message) (turnstile.StoredMessage, error) {
+	m, err := a.client.Message(ctx, p.session, p.message)
+	if errors.Is(err, turnstile.ErrUnknownMessage) {
+		m, err = turnstile.StoredMessage{Message: sent, State: queued}, nil
+	}
+	if m.Accepted.IsZero() {
+		m.Accepted = time.Now()
+	}
+	return m, err
+}
+
+// respond responds with a response as it is now.
+func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
+	ctx, cancel := r.More()
+	defer cancel()
+	now, err := a.stored(ctx, p, m)
+	if err != nil {
+		return err
+	}
+	return gateway.Respond(w, http.StatusOK, now)
+}
+
+// wait responds with a response when it has ended.
+func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
+	ctx, cancel := r.Waiting()
+	defer cancel()
+	o, err := a.client.Wait(ctx, p.session, p.message)
+	if err != nil {
+		return gateway.Interrupted(err)
+	}
+	m.Outcome = &o
+	return a.respond(w, r, p, m)
+}
+
+// find returns the message of the response in the path.
+func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err error) {
+	id := r.PathValue("id")
+	p, ok := parseResponseID(id)
+	if !ok || r.See(p.session) != nil {
+		return p, m, unknownResponse(id)
+	}
+	m, err = a.client.Message(r.Work(), p.session, p.message)
+	if errors.Is(err, turnstile.ErrUnknownMessage) {
+		err = unknownResponse(id)
+	}
+	return p, m, err
+}
+
+// getResponse responds with a response as it is now, or streams it.
+func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
+	q, after := r.URL.Query(), int64(-1)
+	if text := q.Get("starting_after"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return refuse("starting_after", "starting_after is %.100q: use the sequence_number of an event.", text)
+		}
+		after = n
+	}
+	streamed, err := wantsStream(w, r)
+	if err != nil {
+		return err
+	}
+	p, m, err := a.find(r)
+	switch {
+	case err != nil:
+		return err
+	case !streamed:
+		return a.respond(w, r, p, m)
+	case m.Accepted.IsZero():
+		return unknownResponse(p.id()) // an asynq.Client stored it a moment ago
+	}
+	return a.stream(w, r, p, p.begun(m.Message, m.Accepted), newNumbers(m.Accepted), after)
+}
+
+// wantsStream reports whether a GET asks for a stream: in its query, or in a body, as OpenAI's SDK for
+// Go does.
+func wantsStream(w http.ResponseWriter, r *gateway.Request) (bool, error) {
+	data, err := r.ReadAny(w) // the SDK does not say that it is JSON
+	if err != nil {
+		return false, err
+	}
+	var body struct {
+		Stream bool `json:"stream"`
+	}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &body); err != nil {
+			return false, gateway.Fail(gateway.InvalidJSON, "%s", err)
+		}
+	}
+	switch r.URL.Query().Get("stream") {
+	case "":
+		return body.Stream, nil
+	case "true", "false":
+		return r.URL.Query().Get("stream") == "true", nil
+	}
+	return false, refuse("stream", "stream is true or false.")
+}
+
+// postCancel ends a response that waits or runs, and no other message.
+func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
+	p, m, err := a.find(r)
+	if err != nil {
+		return err
+	}
+	o, ended, err := a.client.Cancel(r.Work(), p.session, p.message, true)
+	if err == nil && !ended {
+		if o, err = a.client.Wait(r.Work(), p.session, p.message); errors.Is(err, context.DeadlineExceeded) {
+			return a.respond(w, r, p, m) // the turn ends later
+		}
+	}
+	if errors.Is(err, turnstile.ErrUnknownMessage) {
+		return unknownResponse(p.id())
+	}
+	if err != nil {
+		return err
+	}
+	m.Outcome = &o
+	return a.respond(w, r, p, m)
+}

@@ -1,0 +1,276 @@
+package openai_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+
+	"turnstile/test/expect"
+)
+
+func TestResponse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	p := say("chat", "usage=7:5 hello")
+	p.Metadata = map[string]string{"order": "7"}
+	got, err := r.sdk.Responses.New(t.Context(), p)
+	expect.OK(t, err)
+	expect.Equal(t, "text", got.OutputText(), "echo: hello")
+	expect.Equal(t, "status", string(got.Status), "completed")
+	expect.Equal(t, "conversation", got.Conversation.ID, "chat")
+	expect.Equal(t, "metadata", got.Metadata["order"]+" of "+got.Model, "7 of echo")
+	expect.Equal(t, "tokens", got.Usage.InputTokens+got.Usage.OutputTokens, 12)
+	if got.CreatedAt < 1e9 {
+		t.Errorf("created at %v", got.CreatedAt)
+	}
+	again, err := r.sdk.Responses.Get(t.Context(), got.ID, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	expect.Equal(t, "read again", again.RawJSON(), got.RawJSON())
+	next := say("", "more")
+	next.PreviousResponseID = sdk.String(got.ID)
+	second, err := r.sdk.Responses.New(t.Context(), next)
+	expect.OK(t, err)
+	expect.Equal(t, "the same conversation", second.Conversation.ID, "chat")
+	expect.Equal(t, "previous", second.PreviousResponseID, got.ID)
+	next.Input.OfString = sdk.String("a fork")
+	_, err = r.sdk.Responses.New(t.Context(), next)
+	r.refused(err, 400, "invalid_request", "cannot be continued twice")
+	alone, err := r.sdk.Responses.New(t.Context(), say("", "hello"))
+	expect.OK(t, err)
+	if alone.Conversation.ID == "" || alone.Conversation.ID == "chat" {
+		t.Errorf("a response without a conversation is in %q", alone.Conversation.ID)
+	}
+}
+
+// streamed reads a stream to its end, checks its numbers and, if it begins at the beginning, its
+// deltas, and returns the text of its completed items.
+func streamed(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUnion]) (events []responses.ResponseStreamEventUnion, text string) {
+	t.Helper()
+	deltas, last := map[string]string{}, int64(-1)
+	for s.Next() {
+		e := s.Current()
+		if e.SequenceNumber <= last || e.SequenceNumber >= 1<<53 {
+			t.Errorf("%s has the number %d behind %d", e.Type, e.SequenceNumber, last)
+		}
+		last = e.SequenceNumber
+		events = append(events, e)
+		switch e.Type {
+		case "response.output_text.delta":
+			deltas[e.ItemID] += e.Delta
+		case "response.output_item.done":
+			if e.Item.Type == "message" && e.Item.Status == "completed" {
+				if events[0].Type == "response.created" {
+					expect.Equal(t, "the deltas of "+e.Item.ID, deltas[e.Item.ID], e.Item.Content[0].Text)
+				}
+				text += deltas[e.Item.ID]
+			}
+		}
+	}
+	expect.OK(t, s.Err())
+	expect.OK(t, s.Close())
+	return events, text
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	events, text := streamed(t, r.sdk.Responses.NewStreaming(t.Context(), say("s", "tool=look stream=5 hello there")))
+	end := events[len(events)-1]
+	expect.Equal(t, "end", end.Type, "response.completed")
+	expect.Equal(t, "text", text, "echo: hello there")
+	expect.Equal(t, "the response's text", end.Response.OutputText(), text)
+	var kinds []string
+	for _, e := range events {
+		if e.Type != "response.output_text.delta" {
+			kinds = append(kinds, strings.TrimPrefix(e.Type, "response."))
+		}
+	}
+	expect.List(t, "events", kinds, "created", "queued", "in_progress",
+		"output_item.added", "mcp_call.in_progress", "mcp_call.completed", "output_item.done",
+		"output_item.added", "content_part.added", "output_text.done", "content_part.done", "output_item.done", "completed")
+	stored, err := r.sdk.Responses.Get(t.Context(), end.Response.ID, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	expect.Equal(t, "stored", stored.OutputText(), text)
+	for i, item := range stored.Output {
+		at := slices.IndexFunc(events, func(e responses.ResponseStreamEventUnion) bool {
+			return e.Type == "response.output_item.done" && e.OutputIndex == int64(i)
+		})
+		expect.Equal(t, "item", item.ID, events[at].Item.ID)
+	}
+	// Behind any event, at another gateway, the rest follows with the same numbers.
+	_, url := r.gateway()
+	elsewhere := r.at(url)
+	for i, e := range events {
+		rest, _ := streamed(t, elsewhere.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{StartingAfter: sdk.Int(e.SequenceNumber)}))
+		var got, want []string
+		for _, e := range rest {
+			got = append(got, e.RawJSON())
+		}
+		for _, e := range events[i+1:] {
+			want = append(want, e.RawJSON())
+		}
+		expect.List(t, "behind "+e.Type, got, want...)
+	}
+}
+
+// Once a stream was trimmed, the client is told, and the numbers are those that they were.
+func TestStreamThatWasTrimmed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	events, text := streamed(t, r.sdk.Responses.NewStreaming(t.Context(), say("s", "stream=4 tick=150ms hello there")))
+	end := events[len(events)-1]
+	resume := func(after int64) (kinds []string, numbers []int64, response responses.Response) {
+		rest, _ := streamed(t, r.sdk.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{StartingAfter: sdk.Int(after)}))
+		for _, e := range rest {
+			kinds, numbers = append(kinds, e.Type), append(numbers, e.SequenceNumber)
+		}
+		return kinds, numbers, rest[len(rest)-1].Response
+	}
+	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 1).Err())
+	kinds, numbers, response := resume(events[3].SequenceNumber)
+	expect.Equal(t, "told", kinds[0], "error")
+	expect.Equal(t, "end", numbers[len(numbers)-1] >= end.SequenceNumber, true)
+	expect.Equal(t, "whole", response.OutputText(), text)
+	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 0).Err())
+	kinds, _, response = resume(events[3].SequenceNumber)
+	expect.Equal(t, "end", kinds[len(kinds)-1], "response.completed")
+	expect.Equal(t, "whole", response.OutputText(), text)
+}
+
+func TestBackgroundAndCancel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := say("s", "sleep=1h never")
+	p.Background = sdk.Bool(true)
+	first, err := r.sdk.Responses.New(t.Context(), p)
+	expect.OK(t, err)
+	expect.Equal(t, "status", string(first.Status), "queued")
+	p.Input.OfString = sdk.String("behind it")
+	second, err := r.sdk.Responses.New(t.Context(), p)
+	expect.OK(t, err)
+	p.Input.OfString = sdk.String("never, too")
+	third, err := r.sdk.Responses.New(t.Context(), p)
+	expect.OK(t, err)
+	waits, err := r.sdk.Responses.Cancel(t.Context(), third.ID)
+	expect.OK(t, err)
+	expect.Equal(t, "cancelled in the line", string(waits.Status), "cancelled")
+	s := r.sdk.Responses.GetStreaming(t.Context(), first.ID, responses.ResponseGetParams{})
+	r.worker()
+	for s.Next() && s.Current().Type != "response.in_progress" {
+	}
+	runs, err := r.sdk.Responses.Cancel(t.Context(), first.ID)
+	expect.OK(t, err)
+	expect.Equal(t, "cancelled in its turn", string(runs.Status), "cancelled")
+	expect.Equal(t, "the stream is told", s.Next() && s.Current().Type == "response.incomplete" && s.Current().Response.Status == "cancelled", true)
+	expect.OK(t, s.Close())
+	_, text := streamed(t, r.sdk.Responses.GetStreaming(t.Context(), second.ID, responses.ResponseGetParams{}))
+	expect.Equal(t, "the line goes on", text, "echo: behind it")
+	polled, err := r.sdk.Responses.Get(t.Context(), second.ID, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	expect.Equal(t, "polled", string(polled.Status)+" "+polled.OutputText(), "completed echo: behind it")
+	again, err := r.sdk.Responses.Cancel(t.Context(), second.ID)
+	expect.OK(t, err)
+	expect.Equal(t, "too late", string(again.Status), "completed")
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for part, body := range map[string]string{
+		"own instructions":   `{"input":"x","instructions":"be brief"}`,
+		"own tools":          `{"input":"x","tools":[{"type":"web_search"}]}`,
+		"uses its tools":     `{"input":[{"type":"function_call_output","call_id":"c","output":"x"}]}`,
+		"only what is new":   `{"input":[{"role":"assistant","content":"x"}]}`,
+		"messages of the us": `{"input":[{"role":"system","content":"x"}]}`,
+		"replies with text":  `{"input":"x","text":{"format":{"type":"json_object"}}}`,
+		"string or a list":   `{"input":7}`,
+		"stores no files":    `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
+		"no id of a respons": `{"input":"x","previous_response_id":"resp_zzz"}`,
+		"is empty":           `{"input":" "}`,
+		"is the gateway's":   `{"input":"x","metadata":{"sender":"me"}}`,
+		"session key":        `{"input":"x","conversation":"a b"}`,
+	} {
+		status, got := r.post("/v1/responses", body)
+		failure, _ := got["error"].(map[string]any)
+		if message, _ := failure["message"].(string); status != 400 || !strings.Contains(message, part) {
+			t.Errorf("%s: %d %v, want %q", body, status, got, part)
+		}
+	}
+	for part, body := range map[string]string{
+		"own tools":       `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`,
+		"one choice":      `{"messages":[{"role":"user","content":"x"}],"n":2}`,
+		"no messages":     `{"messages":[]}`,
+		"Nothing is new":  `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"metadata":{"session":"s"}}`,
+		`The role "tool"`: `{"messages":[{"role":"tool","content":"x"}]}`,
+	} {
+		status, got := r.post("/v1/chat/completions", body)
+		failure, _ := got["error"].(map[string]any)
+		if message, _ := failure["message"].(string); status != 400 || !strings.Contains(message, part) {
+			t.Errorf("%s: %d %v, want %q", body, status, got, part)
+		}
+	}
+	_, err := r.sdk.Responses.Get(t.Context(), "resp_x", responses.ResponseGetParams{})
+	r.refused(err, 404, "unknown_message", "resp_x")
+	keyed := option.WithHeader("Idempotency-Key", "k")
+	p := say("s", "one")
+	p.Background = sdk.Bool(true)
+	_, err = r.sdk.Responses.New(t.Context(), p, keyed)
+	expect.OK(t, err)
+	p.Input.OfString = sdk.String("two")
+	_, err = r.sdk.Responses.New(t.Context(), p, keyed)
+	r.refused(err, 400, "idempotency_conflict", "")
+}
+
+// The SDKs repeat requests by themselves and send no key.
+func TestRepeatedRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	send := func(headers ...option.RequestOption) string {
+		p := say("s", "again")
+		p.Background = sdk.Bool(true)
+		got, err := r.sdk.Responses.New(t.Context(), p, headers...)
+		expect.OK(t, err)
+		return got.ID
+	}
+	retry := option.WithHeader("X-Stainless-Retry-Count", "1")
+	first := send()
+	expect.Equal(t, "while it waits", send(), first)
+	r.worker()
+	streamed(t, r.sdk.Responses.GetStreaming(t.Context(), first, responses.ResponseGetParams{}))
+	expect.Equal(t, "a retry after its end", send(retry), first)
+	second := send()
+	if second == first {
+		t.Error("the same words are no new message after the end")
+	}
+	streamed(t, r.sdk.Responses.GetStreaming(t.Context(), second, responses.ResponseGetParams{}))
+	expect.Equal(t, "a retry of the second", send(retry), second)
+	if third := send(); third == first || third == second {
+		t.Error("the same words are no third message")
+	}
+	// Without a conversation each has one of its own.
+	one, err := r.sdk.Responses.New(t.Context(), say("", "alone"))
+	expect.OK(t, err)
+	two, err := r.sdk.Responses.New(t.Context(), say("", "alone"))
+	expect.OK(t, err)
+	if one.Conversation.ID == two.Conversation.ID {
+		t.Errorf("two responses without a conversation are in %s", one.Conversation.ID)
+	}
+}
+
+func TestModels(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	expect.Soon(t, "the worker says what it runs", func() bool {
+		list, err := r.sdk.Models.List(t.Context())
+		return err == nil && len(list.Data) == 1 && list.Data[0].ID == "echo"
+	})
+}

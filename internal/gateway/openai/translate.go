@@ -1,0 +1,180 @@
+package openai
+
+import (
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// translation makes OpenAI's events of a message's events. It begins with the first one whoever
+// reads, so that each event has the same number and the same items for all.
+type translation struct {
+	response response // as it was accepted
+	numbers  numbers
+	send     func(number int64, kind string, fields object)
+
+	turn   string
+	n      int // of the turn's next item
+	index  int // of the response's next item
+	text   *openText
+	tools  []openTool
+	latest string // id of the last stored event
+}
+
+// object is an event in JSON.
+type object map[string]any
+
+type openText struct {
+	textItem
+	index int
+	text  string
+}
+
+type openTool struct {
+	toolItem
+	index  int
+	callID string
+}
+
+func newTranslation(r response, n numbers, send func(number int64, kind string, fields object)) *translation {
+	t := &translation{response: r, numbers: n, send: send}
+	for number, kind := range []string{"response.created", "response.queued"} {
+		t.send(int64(number), kind, object{"response": r})
+	}
+	return t
+}
+
+// tell sends an event that is made of the latest stored event.
+func (t *translation) tell(kind string, fields object) {
+	t.send(t.numbers.next(t.latest), kind, fields)
+}
+
+// see translates a stored event.
+func (t *translation) see(e session.Event) {
+	t.latest = e.ID
+	if e.Turn != "" && e.Turn != t.turn {
+		t.begin(e.Turn)
+	}
+	switch e.Type {
+	case string(agent.EventText):
+		t.add(e.Text)
+	case string(agent.EventToolStart):
+		t.closeText(completed, "")
+		t.openTool(e)
+	case string(agent.EventToolEnd):
+		t.closeTool(e.CallID, e.Error != "")
+	case session.EventSteered:
+		t.closeText(completed, "")
+		t.n++ // the transcript has the user's message here
+		t.n--
+	case session.EventTurnRetry, session.EventTurnRequeued:
+		t.abandon()
+	case session.EventTurnEnded:
+		if e.Status == session.StatusDone {
+			t.closeText(completed, e.Reply)
+		}
+		t.abandon()
+	}
+}
+
+// begin begins a turn. What an earlier one has left open is incomplete, and the response has no
+// output again.
+func (t *translation) begin(turn string) {
+	t.abandon()
+	t.turn, t.n = turn, 0
+	r := t.response
+	r.Status = inProgress
+	t.tell("response.in_progress", object{"response": r})
+}
+
+// abandon ends the open items.
+func (t *translation) abandon() {
+	t.closeText(incomplete, "")
+	for len(t.tools) > 0 {
+		t.closeTool(t.tools[0].callID, true)
+	}
+}
+
+// next counts an item.
+func (t *translation) next() (n, index int) {
+	n, index = t.n, t.index
+	t.n++
+	t.index++
+	return n, index
+}
+
+// add adds a piece of text to the open item.
+func (t *translation) add(piece string) {
+	if piece == "" {
+		return
+	}
+	if t.text == nil {
+		n, index := t.next()
+		t.text = &openText{textItem: newText(t.turn, n, inProgress, ""), index: index}
+		t.tell("response.output_item.added", object{"output_index": index, "item": t.text.textItem})
+		t.tell("response.content_part.added", t.text.at(object{"part": newPart("")}))
+	}
+	t.text.text += piece
+	t.tell("response.output_text.delta", t.text.at(object{"delta": piece, "logprobs": []any{}}))
+}
+
+// at adds an item's place to the fields of an event.
+func (o *openText) at(fields object) object {
+	fields["item_id"], fields["output_index"], fields["content_index"] = o.ID, o.index, 0
+	return fields
+}
+
+// closeText ends the open text. The turn's reply counts, if it is said, over what was streamed.
+func (t *translation) closeText(status, reply string) {
+	o := t.text
+	if o == nil {
+		return
+	}
+	if t.text = nil; reply != "" {
+		o.text = reply
+	}
+	o.Status, o.Content = status, []textPart{newPart(o.text)}
+	t.tell("response.output_text.done", o.at(object{"text": o.text, "logprobs": []any{}}))
+	t.tell("response.content_part.done", o.at(object{"part": newPart(o.text)}))
+	t.tell("response.output_item.done", object{"output_index": o.index, "item": o.textItem})
+}
+
+func (t *translation) openTool(e session.Event) {
+	n, index := t.next()
+	o := openTool{newTool(t.turn, n, inProgress, e.Name), index, e.CallID}
+	t.tools = append(t.tools, o)
+	t.tell("response.output_item.added", object{"output_index": index, "item": o.toolItem})
+	t.tell("response.mcp_call.in_progress", object{"output_index": index, "item_id": o.ID})
+}
+
+func (t *translation) closeTool(callID string, broken bool) {
+	for i, o := range t.tools {
+		if o.callID != callID {
+			continue
+		}
+		t.tools = append(t.tools[:i:i], t.tools[i+1:]...)
+		if o.Status = completed; broken {
+			o.Status = failed
+		}
+		t.tell("response.mcp_call."+o.Status, object{"output_index": o.index, "item_id": o.ID})
+		t.tell("response.output_item.done", object{"output_index": o.index, "item": o.toolItem})
+		return
+	}
+}
+
+// end sends the response as it has ended. seen says that the stream had the end; otherwise nothing
+// of the message is stored there any more, and the end has the highest number.
+func (t *translation) end(r response, seen bool) {
+	kind := "response.completed"
+	switch r.Status {
+	case failed:
+		kind = "response.failed"
+	case cancelled, incomplete:
+		kind = "response.incomplete"
+	}
+	if seen {
+		t.tell(kind, object{"response": r})
+		return
+	}
+	t.abandon()
+	t.send(lastNumber, kind, object{"response": r})
+}

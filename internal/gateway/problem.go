@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// Problem is the body of every response that reports a failure (RFC 9457). As an error it makes a
+// route respond with it.
+type Problem struct { //nolint:errname // it is first of all the body of a response
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Code      Code     `json:"code"`
+	Detail    string   `json:"detail,omitempty"`
+	RequestID string   `json:"request_id"`
+	Fields    []string `json:"fields,omitempty"` // the unknown fields, by UnknownFields
+
+	Owed   int `json:"owed,omitempty"`   // by Undelivered: messages whose outcome is owed to a destination
+	Stored int `json:"stored,omitempty"` // and outcomes that are not delivered
+
+	retryAfter time.Duration
+	cause      error // for the log
+}
+
+func (p *Problem) Error() string { return fmt.Sprintf("%s: %s", p.Code, p.Detail) }
+func (p *Problem) Unwrap() error { return p.cause }
+
+// Fail returns a problem. The detail is for the person who reads the response.
+func Fail(code Code, format string, args ...any) *Problem {
+	m := meanings[code]
+	return &Problem{Title: m.title, Status: m.status, Code: code, Detail: fmt.Sprintf(format, args...), retryAfter: pauses[code]}
+}
+
+// pauses are the Retry-After of the codes that have one.
+var pauses = map[Code]time.Duration{
+	FollowupsFull: 5 * time.Second, LineFull: 5 * time.Second, MessagesFull: 5 * time.Second, OutboxFull: 5 * time.Second,
+	RateLimited: time.Second, TooManyStreams: 5 * time.Second,
+	RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, Draining: time.Second,
+}
+
+// conditions are the errors that a client's call may return, and their codes. The first that fits
+// counts.
+var conditions = []struct {
+	err  error
+	code Code
+}{
+	{session.ErrTooLarge, MessageTooLarge},
+	{session.ErrInvalid, InvalidRequest},
+	{session.ErrBusy, Busy},
+	{session.ErrRunning, Running},
+	{session.ErrConflict, IdempotencyConflict},
+	{session.ErrExpired, ResultExpired},
+	{session.ErrNoTurn, NoTurn},
+	{session.ErrNoQuestion, NoQuestion},
+	{session.ErrOtherQuestion, OtherQuestion},
+	{session.ErrJustAsked, OtherQuestion},
+	{session.ErrDecided, QuestionDecided},
+	{turnstile.ErrUnknownMessage, UnknownMessage},
+	{turnstile.ErrFollowupsFull, FollowupsFull},
+	{turnstile.ErrLineFull, LineFull},
+	{turnstile.ErrMessagesFull, MessagesFull},
+	{turnstile.ErrOutboxFull, OutboxFull},
+}
+
+// problemOf returns the problem that an error of a route is.
+func problemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	for _, c := range conditions {
+		if errors.Is(err, c.err) {
+			return because(err, Fail(c.code, "%s", err))
+		}
+	}
+	var undelivered *admin.UndeliveredError
+	if errors.As(err, &undelivered) {
+		p = Fail(Undelivered, "%s. Wait for their delivery, or delete them with ?undelivered=drop.", undelivered)
+		p.Owed, p.Stored = undelivered.Owed, undelivered.Undelivered
+		return because(err, p)
+	}
+	switch {
+	case redisconn.MayPass(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return because(err, Fail(RedisUnavailable, "Try again. %s", whatIsStored(err)))
+	case redisconn.Refused(err):
+		return because(err, Fail(RedisRefused, "The gateway's log has the reason. %s", whatIsStored(err)))
+	}
+	return because(err, Fail(InternalError, "The gateway's log has the reason under this request_id."))
+}
+
+// ProblemOf returns the problem that an error of a client's call is, for handlers that respond with
+// something else than a problem.
+func ProblemOf(err error) *Problem { return problemOf(err) }
+
+func because(err error, p *Problem) *Problem {
+	p.cause = err
+	return p
+}
+
+// whatIsStored says whether a failed request may have changed anything.
+func whatIsStored(err error) string {
+	if errors.Is(err, session.ErrUnchanged) {
+		return "Nothing was changed."
+	}
+	return "The request may have been carried out."
+}
+
+// write sends the problem.
+func (p *Problem) write(w http.ResponseWriter, requestID string) {
+	p.RequestID = requestID
+	body, err := json.Marshal(p)
+	if err != nil {
+		return // texts and numbers can always be encoded
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	p.header(w.Header())
+	send(w, p.Status, body)
+}
+
+// header sets what a problem has beside its body.
+func (p *Problem) header(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
+	}
+}
+
+// Respond sends a value as JSON.
+func Respond(w http.ResponseWriter, status int, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the response: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	send(w, status, body)
+	return nil
+}
+
+// send writes a response within writeTimeout. If the client does not read, its connection is
+// closed.
+func send(w http.ResponseWriter, status int, body []byte) {
+	allowWrite(w)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // a failure means that the client is gone
+}

@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+
+	"turnstile/internal/sessionview"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// getSession returns a session without its transcript.
+func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery(); err != nil {
+		return err
+	}
+	view, err := sessionview.Read(r.Work(), g.deps.Admin, r.Session)
+	switch {
+	case errors.Is(err, sessionview.ErrUnknown):
+		return unknownSession(r.Session)
+	case err != nil:
+		return err
+	}
+	return Respond(w, http.StatusOK, view)
+}
+
+// The number of entries of a page.
+const (
+	pageMost    = 500
+	pageDefault = 100
+)
+
+// transcriptPage is a page of a transcript, oldest entry first.
+type transcriptPage struct {
+	Session   string          `json:"session"`
+	SessionID string          `json:"session_id"`
+	Entries   []session.Entry `json:"entries"`
+	Before    int64           `json:"before"` // of the page with older entries; 0: there is none
+}
+
+// getTranscript returns a page of a transcript, from its end towards its beginning.
+func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery("before", "limit", "session_id"); err != nil {
+		return err
+	}
+	limit, err := r.Number("limit", 1, pageMost, pageDefault)
+	if err != nil {
+		return err
+	}
+	before, err := r.Number("before", 1, 1<<31-1, -1)
+	if err != nil {
+		return err
+	}
+	id := r.URL.Query().Get("session_id")
+	if id == "" {
+		info, err := g.deps.Admin.Session(r.Work(), r.Session)
+		if err != nil {
+			return err
+		}
+		if !sessionview.Known(info) {
+			return unknownSession(r.Session)
+		}
+		id = info.SessionID
+	} else if err := session.ValidateID(id); err != nil {
+		return err
+	}
+	entries, older, err := g.deps.Admin.TranscriptPage(r.Work(), r.Session, id, int64(before), limit)
+	if err != nil {
+		return err
+	}
+	return Respond(w, http.StatusOK, transcriptPage{r.Session, id, append([]session.Entry{}, entries...), older})
+}
+
+// deleteSession forgets a session.
+func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
+	if err := r.CheckQuery("undelivered"); err != nil {
+		return err
+	}
+	var options []admin.EraseOption
+	switch choice := r.URL.Query().Get("undelivered"); choice {
+	case "":
+	case "drop":
+		options = append(options, admin.EraseUndelivered())
+	default:
+		return Fail(InvalidRequest, "undelivered is %.100q; it can be drop.", choice)
+	}
+	info, err := g.deps.Admin.Session(r.Work(), r.Session)
+	if err != nil {
+		return err
+	}
+	if !sessionview.Known(info) {
+		return unknownSession(r.Session)
+	}
+	if err := g.deps.Admin.Erase(r.Work(), r.Session, options...); err != nil {
+		return err
+	}
+	allowWrite(w)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

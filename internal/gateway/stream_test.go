@@ -1,0 +1,224 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/gateway"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// stream is an open event stream.
+type stream struct {
+	t      *testing.T
+	header http.Header
+	events chan event
+	done   chan struct{}
+	close  context.CancelFunc
+}
+
+// event is an event, and what the stream says beside its data.
+type event struct {
+	session.Event
+	id, retry, comment string
+}
+
+// stream opens a session's stream behind an event.
+func (r *rig) stream(sessionKey, after string, edits ...edit) *stream {
+	r.Helper()
+	s, a := r.open(r.url+"/v1/sessions/"+sessionKey+"/events", append(edits, header("Last-Event-ID", after))...)
+	if s == nil {
+		r.Fatalf("stream: %s", a.Status)
+	}
+	return s
+}
+
+// open opens a stream, or returns the response that is none.
+func (r *rig) open(url string, edits ...edit) (*stream, *http.Response) {
+	r.Helper()
+	s, response, err := r.tryOpen(expect.Patience, url, edits...)
+	expect.OK(r, err)
+	return s, response
+}
+
+// tryOpen opens a stream, or returns the response that is none, or why none came within patience.
+func (r *rig) tryOpen(patience time.Duration, url string, edits ...edit) (*stream, *http.Response, error) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	expect.OK(r, err)
+	if r.token != "" {
+		request.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	for _, e := range edits {
+		e(request)
+	}
+	late := time.AfterFunc(patience, cancel)
+	response, err := http.DefaultClient.Do(request)
+	late.Stop()
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		cancel()
+		response.Body.Close()
+		return nil, response, nil
+	}
+	s := &stream{t: r.T, header: response.Header, events: make(chan event, 10_000), done: make(chan struct{}), close: cancel}
+	go func() {
+		defer close(s.done)
+		defer close(s.events)
+		defer response.Body.Close()
+		s.read(bufio.NewScanner(response.Body))
+	}()
+	r.Cleanup(func() {
+		cancel()
+		<-s.done
+	})
+	return s, response, nil
+}
+
+// read reads events. What no empty line has ended is none.
+func (s *stream) read(lines *bufio.Scanner) {
+	lines.Buffer(nil, 16<<20)
+	var e event
+	var data string
+	var other []string
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "":
+			if data != "" {
+				if err := json.Unmarshal([]byte(data), &e.Event); err != nil {
+					s.t.Errorf("data %q: %v", data, err)
+				}
+			}
+			for _, line := range other {
+				s.t.Errorf("line %q", line)
+			}
+			s.events <- e
+			e, data, other = event{}, "", nil
+		case name == "":
+			e.comment = value
+		case name == "id":
+			e.id = value
+		case name == "retry":
+			e.retry = value
+		case name == "data":
+			data = value
+		default:
+			other = append(other, lines.Text())
+		}
+	}
+}
+
+// next waits for the next event, without comments.
+func (s *stream) next() event {
+	s.t.Helper()
+	for {
+		if e := expect.Received(s.t, "event", s.events); e.Type != "" || e.retry != "" {
+			return e
+		}
+	}
+}
+
+// until waits for the next event of a type.
+func (s *stream) until(kind string) event {
+	s.t.Helper()
+	for {
+		if e := s.next(); e.Type == kind {
+			return e
+		}
+	}
+}
+
+func TestStreamGoesOnBehindItsLastEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	r.say("s", "tool=look stream=5 hello")
+	s := r.stream("s", "")
+	expect.Equal(t, "type", s.header.Get("Content-Type"), "text/event-stream")
+	expect.Equal(t, "caching", s.header.Get("Cache-Control"), "no-store, no-transform")
+	expect.Equal(t, "buffering", s.header.Get("X-Accel-Buffering"), "no")
+	var all []event
+	for len(all) == 0 || all[len(all)-1].Type != session.EventTurnEnded {
+		e := s.next()
+		if e.id == "" {
+			t.Errorf("%s has no id", e.Type)
+		}
+		all = append(all, e)
+	}
+	if len(all) < 5 {
+		t.Fatalf("%d events", len(all))
+	}
+	for i, e := range all[:len(all)-1] {
+		expect.Equal(t, "behind "+e.id, r.stream("s", e.id).next().id, all[i+1].id)
+	}
+	q, _ := r.open(r.url + "/v1/sessions/s/events?after=" + all[0].id)
+	expect.Equal(t, "by the query", q.next().id, all[1].id)
+	both, _ := r.open(r.url+"/v1/sessions/s/events?after="+all[0].id, header("Last-Event-ID", all[2].id))
+	expect.Equal(t, "the header counts", both.next().id, all[3].id)
+	r.say("s", "more") // the stream is still open, and another turn's events come
+	expect.Equal(t, "later", s.until(session.EventTurnEnded).Reply, "echo: more")
+	r.call("GET", "/v1/sessions/s/events?after=x", nil).problem(400, gateway.InvalidRequest)
+	r.call("GET", "/v1/sessions/s/events?from=1-1", nil).problem(400, gateway.InvalidRequest)
+}
+
+// A stream may be opened before its session exists.
+func TestStreamOfANewSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.stream("s", "")
+	r.worker()
+	r.say("s", "hi")
+	expect.Equal(t, "reply", s.until(session.EventTurnEnded).Reply, "echo: hi")
+}
+
+func TestGapAndReset(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	r.say("s", "one")
+	first := r.stream("s", "").next()
+	r.say("s", "two")
+	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 1).Err())
+	s := r.stream("s", first.id)
+	gap := s.next()
+	expect.Equal(t, "gap", gap.Type+" "+gap.id, session.EventGap+" ")
+	if gap.Entries != 4 {
+		t.Errorf("place %+v", gap.Event)
+	}
+	last := s.next()
+	if last.id == "" {
+		t.Error("the event behind the gap has no id")
+	}
+	r.call("DELETE", "/v1/sessions/s", nil).want(204)
+	s = r.stream("s", last.id)
+	expect.Equal(t, "reset", s.next().Type, session.EventReset)
+	r.say("s", "three")
+	expect.Equal(t, "from the beginning", s.until(session.EventTurnEnded).Reply, "echo: three")
+}
+
+func TestDrainEndsStreams(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.stream("s", "")
+	r.gateway.Drain()
+	if e := s.next(); e.retry == "" {
+		t.Errorf("%+v", e)
+	}
+	<-s.done
+	p := r.call("GET", "/v1/sessions/s/events", nil)
+	p.problem(503, gateway.Draining)
+	// A wait ends, too, and the message stays.
+	r.call("POST", "/v1/sessions/s/messages", object{"text": "x"}, header("Prefer", "wait=60")).want(202)
+}

@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// vanishedAfter is how long a client may acknowledge nothing, at least one heartbeat.
+const vanishedAfter = 30 * time.Second
+
+// sentMost is how many bytes a client may send while it has a stream. They are dropped: no further
+// request is read from its connection.
+const sentMost = 4096
+
+// taken is a connection that a stream has taken over from the HTTP server. The server's buffers and
+// the deep stack of its handler would be most of what an idle stream takes.
+type taken struct {
+	net.Conn
+	head    []byte // of the response, until the first send
+	chunked bool
+}
+
+// takeOver takes over the connection of a request, with the response's header still to be sent. It
+// returns false for a request that the server has to end itself: of HTTP/2, or with a body.
+func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
+	if r.ProtoMajor != 1 || r.ContentLength != 0 {
+		return nil, false
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, false
+	}
+	boundVanished(conn)
+	t := &taken{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
+	h := w.Header()
+	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	h.Set("Connection", "close")
+	if t.chunked {
+		h.Set("Transfer-Encoding", "chunked")
+	}
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "HTTP/1.%d 200 OK\r\n", min(r.ProtoMinor, 1))
+	_ = h.Write(&head) // a buffer's Write does not fail
+	head.WriteString("\r\n")
+	t.head = head.Bytes()
+	return t, true
+}
+
+func (t *taken) send(text string) error {
+	out := t.head
+	t.head = nil
+	if t.chunked {
+		out = fmt.Appendf(out, "%x\r\n%s\r\n", len(text), text)
+	} else {
+		out = append(out, text...)
+	}
+	return t.write(out)
+}
+
+func (t *taken) end() {
+	if t.chunked {
+		_ = t.write([]byte("0\r\n\r\n")) // the connection is closed anyway
+	}
+}
+
+func (t *taken) write(data []byte) error {
+	if err := t.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := t.Write(data)
+	return err
+}
+
+// drop drops what the client sends, until it goes away or has sent too much, which ends the stream.
+func (t *taken) drop(cancel context.CancelCauseFunc) {
+	var some [64]byte
+	for n := 0; n <= sentMost; {
+		got, err := t.Read(some[:])
+		if err != nil {
+			break
+		}
+		n += got
+	}
+	cancel(errGone)
+}

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"turnstile/internal/strictjson"
+	"turnstile/pkg/session"
+)
+
+// Permission is what a token may do.
+type Permission string
+
+// The permissions.
+const (
+	Send    Permission = "send"    // messages, and decisions on questions
+	Read    Permission = "read"    // messages, events, transcripts
+	Control Permission = "control" // stop, retry, undo and the other commands of a session
+	Operate Permission = "operate" // forget sessions, dead letters, metrics
+)
+
+// Token says what the bearer of a secret may do. The zero value may nothing.
+type Token struct {
+	// Name is the sender of messages. It is in the log.
+	Name string
+
+	sum      [sha256.Size]byte // of the secret
+	sessions []string          // patterns of session keys; * stands for any characters
+	prefix   string            // of the sessions that it creates
+	may      []Permission
+}
+
+// Sees reports whether a session exists for the token.
+func (t Token) Sees(sessionKey string) bool {
+	return slices.ContainsFunc(t.sessions, func(pattern string) bool { return matches(pattern, sessionKey) })
+}
+
+// May reports whether the token has a permission.
+func (t Token) May(p Permission) bool { return slices.Contains(t.may, p) }
+
+// Sender is the sender of a message: the token's name, and the user below it that the request names.
+func (t Token) Sender(user string) string {
+	if user == "" {
+		return t.Name
+	}
+	return t.Name + "/" + user
+}
+
+// matches reports whether a key fits a pattern, in which * stands for any characters.
+func matches(pattern, key string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	if !more {
+		return pattern == key
+	}
+	key, ok := strings.CutPrefix(key, first)
+	for ok && more {
+		first, rest, more = strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(key, first)
+		}
+		_, key, ok = strings.Cut(key, first)
+	}
+	return ok
+}
+
+// everybody is the token of requests to a gateway without tokens.
+var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate}}
+
+// Tokens are the tokens of a file. They are safe for concurrent use.
+type Tokens struct {
+	path string
+	list atomic.Pointer[[]Token]
+}
+
+// entry is a token in the file.
+type entry struct {
+	Name     string       `json:"name"`
+	SHA256   string       `json:"sha256"`
+	Sessions []string     `json:"sessions"`
+	New      string       `json:"new"`
+	May      []Permission `json:"may"`
+}
+
+// LoadTokens reads a file of tokens.
+func LoadTokens(path string) (*Tokens, error) {
+	t := &Tokens{path: path}
+	return t, t.Reload()
+}
+
+// OneToken returns tokens of which there is one, which may do everything.
+func OneToken(name, secret string) *Tokens {
+	one := everybody
+	one.Name, one.sum = name, sha256.Sum256([]byte(secret))
+	t := &Tokens{}
+	t.list.Store(&[]Token{one})
+	return t
+}
+
+// Reload reads the file again. After an error the tokens are the same as before.
+func (t *Tokens) Reload() error {
+	if t.path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(t.path)
+	if err != nil {
+		return fmt.Errorf("read tokens: %w", err)
+	}
+	list, err := parseTokens(data)
+	if err != nil {
+		return fmt.Errorf("read tokens from %s: %w", t.path, err)
+	}
+	t.list.Store(&list)
+	return nil
+}
+
+func parseTokens(data []byte) ([]Token, error) {
+	var entries []entry
+	if err := strictjson.DecodeNamed(data, &entries); err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, errors.New("there is none: nobody could use the gateway")
+	}
+	var list []Token
+	var problems []error
+	for i, e := range entries {
+		token, err := e.token()
+		if err == nil && slices.ContainsFunc(list, func(other Token) bool { return other.Name == e.Name || other.sum == token.sum }) {
+			err = errors.New("its name or its secret is that of a token before it")
+		}
+		if err != nil {
+			name := e.Name
+			if session.ValidateID(name) != nil {
+				name = fmt.Sprintf("%.100q", name)
+			}
+			problems = append(problems, fmt.Errorf("token %d (%s): %w", i+1, name, err))
+		}
+		list = append(list, token)
+	}
+	return list, errors.Join(problems...)
+}
+
+func (e entry) token() (Token, error) {
+	t := Token{Name: e.Name, sessions: e.Sessions, prefix: e.New, may: e.May}
+	if err := session.ValidateID(e.Name); err != nil {
+		return t, fmt.Errorf("name: %w", err)
+	}
+	sum, err := hex.DecodeString(e.SHA256)
+	if err != nil || len(sum) != len(t.sum) {
+		return t, errors.New("sha256 is not 64 hex digits: the SHA-256 of the secret")
+	}
+	copy(t.sum[:], sum)
+	if len(e.Sessions) == 0 {
+		return t, errors.New(`sessions is empty: list patterns such as "web:*"`)
+	}
+	for _, pattern := range e.Sessions {
+		// A pattern is the beginning of a key, or its characters.
+		if err := session.ValidateKey("x" + strings.ReplaceAll(pattern, "*", "")); err != nil || pattern == "" {
+			return t, fmt.Errorf("pattern %.100q: use the characters of session keys, and * for any", pattern)
+		}
+	}
+	if e.New != "" {
+		if err := session.ValidateKey(e.New); err != nil {
+			return t, fmt.Errorf("new: %w", err)
+		}
+		if !t.Sees(e.New + "0") {
+			return t, fmt.Errorf("new: no pattern of sessions fits %s*", e.New)
+		}
+	}
+	if len(e.May) == 0 {
+		return t, errors.New("may is empty: list some of send, read, control, operate")
+	}
+	for _, p := range e.May {
+		if !everybody.May(p) {
+			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control or operate", p)
+		}
+	}
+	return t, nil
+}
+
+// find returns the token with this secret. Its time does not depend on the secrets.
+func (t *Tokens) find(secret string) (found Token, ok bool) {
+	sum := sha256.Sum256([]byte(secret))
+	for _, token := range *t.list.Load() {
+		if subtle.ConstantTimeCompare(token.sum[:], sum[:]) == 1 {
+			found, ok = token, true
+		}
+	}
+	return found, ok
+}
+
+// named returns the token with this name.
+func (t *Tokens) named(name string) (Token, bool) {
+	for _, token := range *t.list.Load() {
+		if token.Name == name {
+			return token, true
+		}
+	}
+	return Token{}, false
+}
+
+// authenticate returns the token of a request.
+func (g *Gateway) authenticate(route Route, r *Request) (Token, error) {
+	if g.config.Tokens == nil {
+		return everybody, nil
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" && route.Ticket {
+		if r.URL.Query().Has("ticket") {
+			return g.redeem(r)
+		}
+		if token, ok := g.ofCookie(r.Request); ok {
+			return token, nil
+		}
+	}
+	scheme, secret, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return Token{}, Fail(Unauthorized, "Send the header Authorization: Bearer TOKEN.")
+	}
+	token, ok := g.config.Tokens.find(strings.TrimSpace(secret))
+	if !ok {
+		return Token{}, Fail(Unauthorized, "The token is unknown.")
+	}
+	return token, nil
+}

@@ -1,0 +1,175 @@
+package gateway_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"turnstile/internal/gateway"
+	"turnstile/test/expect"
+)
+
+var nameAndSum = regexp.MustCompile(`"name": "([^"]*)", "sha256": "SUM"`)
+
+// tokensFile writes a file of tokens. SUM is the sum of the token's name.
+func tokensFile(t *testing.T, tokens string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	writeTokens(t, path, tokens)
+	return path
+}
+
+func writeTokens(t *testing.T, path, tokens string) {
+	t.Helper()
+	text := nameAndSum.ReplaceAllStringFunc(tokens, func(match string) string {
+		sum := sha256.Sum256([]byte(nameAndSum.FindStringSubmatch(match)[1]))
+		return strings.ReplaceAll(match, "SUM", hex.EncodeToString(sum[:]))
+	})
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+const threeTokens = `[
+	{"name": "web", "sha256": "SUM", "sessions": ["web:*"], "new": "web:", "may": ["send", "read"]},
+	{"name": "eye", "sha256": "SUM", "sessions": ["web:*", "one"], "may": ["read"]},
+	{"name": "root", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control", "operate"]}]`
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, threeTokens))
+	const mine, other = "/v1/sessions/web:1/messages", "/v1/sessions/telegram:1/messages"
+	body := object{"text": "hi"}
+	for _, c := range []struct {
+		token, method, path string
+		body                any
+		status              int
+		code                gateway.Code
+	}{
+		{"", "POST", mine, body, 401, gateway.Unauthorized},
+		{"wrong", "POST", mine, body, 401, gateway.Unauthorized},
+		{"", "GET", "/metrics", nil, 401, gateway.Unauthorized},
+		{"web", "GET", "/metrics", nil, 403, gateway.Forbidden},
+		{"web", "POST", other, body, 404, gateway.UnknownSession},
+		{"web", "GET", "/v1/sessions/telegram:1", nil, 404, gateway.UnknownSession},
+		{"web", "GET", "/v1/sessions/telegram:1/events", nil, 404, gateway.UnknownSession},
+		{"web", "POST", "/v1/tickets", object{"session": "telegram:1"}, 404, gateway.UnknownSession},
+		{"root", "GET", "/v1/sessions/telegram:1", nil, 404, gateway.UnknownSession}, // as one that does not exist
+		{"eye", "POST", mine, body, 403, gateway.Forbidden},
+		{"web", "POST", "/v1/sessions/web:1/stop", nil, 403, gateway.Forbidden},
+		{"web", "DELETE", "/v1/sessions/web:1", nil, 403, gateway.Forbidden},
+		{"web", "GET", "/v1/dead", nil, 403, gateway.Forbidden},
+		{"eye", "POST", "/v1/sessions/one/approve", object{"question": "t.1"}, 403, gateway.Forbidden},
+	} {
+		r.as(c.token).call(c.method, c.path, c.body).problem(c.status, c.code)
+	}
+	expect.Equal(t, "scheme", r.call("GET", "/v1/dead", nil).Header.Get("WWW-Authenticate"), `Bearer realm="Turnstile"`)
+	r.as("web").call("POST", mine, body).want(202)
+	r.as("root").call("POST", other, body).want(202)
+	r.as("root").call("GET", "/metrics", nil).want(200)
+	r.as("root").call("POST", mine, body, header("Authorization", "bearer  root ")).want(202)
+	r.call("GET", "/openapi.yaml", nil).want(200)
+}
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	path := tokensFile(t, threeTokens)
+	tokens, err := gateway.LoadTokens(path)
+	expect.OK(t, err)
+	r := newRig(t, func(c *gateway.Config) { c.Tokens = tokens })
+	web, eye := r.as("web").stream("web:1", ""), r.as("eye").stream("web:1", "")
+	writeTokens(t, path, `[{"name": "web"`)
+	if r.gateway.Reload() == nil {
+		t.Error("a broken file was read")
+	}
+	r.as("eye").call("GET", "/v1/sessions/one/messages/x", nil).problem(404, gateway.UnknownMessage)
+	writeTokens(t, path, `[{"name": "web", "sha256": "SUM", "sessions": ["web:*"], "may": ["read"]}]`)
+	expect.OK(t, r.gateway.Reload())
+	<-eye.done // its token is gone
+	r.as("eye").call("GET", "/v1/sessions/one/messages/x", nil).problem(401, gateway.Unauthorized)
+	r.as("web").call("POST", "/v1/sessions/web:1/messages", object{"text": "x"}).problem(403, gateway.Forbidden)
+	select {
+	case <-web.done:
+		t.Error("a stream was ended that is still allowed")
+	default:
+	}
+}
+
+func TestBadTokens(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`[]`:           "there is none",
+		`{}`:           "cannot unmarshal object",
+		`[{"nme": 1}]`: "unknown fields [0].nme",
+		`[{"name": "a b", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`:                                                                   "name: invalid",
+		`[{"name": "a", "sha256": "12", "sessions": ["*"], "may": ["read"]}]`:                                                                      "sha256 is not 64 hex digits",
+		`[{"name": "a", "sha256": "SUM", "sessions": [], "may": ["read"]}]`:                                                                        "sessions is empty",
+		`[{"name": "a", "sha256": "SUM", "sessions": ["a/b"], "may": ["read"]}]`:                                                                   `pattern "a/b"`,
+		`[{"name": "a", "sha256": "SUM", "sessions": [""], "may": ["read"]}]`:                                                                      `pattern ""`,
+		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": []}]`:                                                                           "may is empty",
+		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["rule"]}]`:                                                                     `"rule" is unknown`,
+		`[{"name": "a", "sha256": "SUM", "sessions": ["b:*"], "new": "a:", "may": ["send"]}]`:                                                      "no pattern of sessions fits a:*",
+		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}, {"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`: "token 2 (a)",
+	} {
+		_, err := gateway.LoadTokens(tokensFile(t, text))
+		if err == nil {
+			t.Errorf("%s was read", text)
+			continue
+		}
+		contains(t, text, err.Error(), want)
+	}
+	if _, err := gateway.LoadTokens("/no/such/file"); err == nil {
+		t.Error("a missing file was read")
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"*", "any", true}, {"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "ba", false},
+		{"web:*", "web:1:2", true}, {"web:*", "web", false}, {"*:42", "x:42", true}, {"*:42", "x:421", false},
+		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false}, {"a*a", "a", false}, {"a**b", "ab", true},
+		{"agent:*:dm:*", "agent:main:telegram:dm:42", true}, {"agent:*:dm:*", "agent:main:group:42", false},
+	} {
+		expect.Equal(t, c.pattern+" "+c.key, gateway.Matches(c.pattern, c.key), c.want)
+	}
+}
+
+// A ticket opens one stream, once.
+func TestTickets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, threeTokens))
+	var got struct {
+		Ticket    string
+		ExpiresIn int `json:"expires_in"`
+	}
+	fetch := func() string {
+		t.Helper()
+		r.as("web").call("POST", "/v1/tickets", object{"session": "web:1"}).want(201, &got)
+		return "?ticket=" + got.Ticket
+	}
+	events := r.url + "/v1/sessions/web:1/events"
+	ticket := fetch()
+	expect.Equal(t, "life", got.ExpiresIn, 60)
+	for _, key := range r.redis.Keys(t.Context(), "turnstile:ticket:*").Val() {
+		if strings.Contains(key, got.Ticket) {
+			t.Errorf("Redis has the ticket: %s", key)
+		}
+		if ttl := r.redis.TTL(t.Context(), key).Val().Seconds(); ttl <= 0 || ttl > 60 {
+			t.Errorf("it lives for %vs", ttl)
+		}
+	}
+	if s, a := r.open(events + ticket); s == nil {
+		t.Fatalf("stream: %s", a.Status)
+	}
+	r.call("GET", "/v1/sessions/web:1/events"+ticket, nil).problem(401, gateway.Unauthorized)
+	r.call("GET", "/v1/sessions/web:2/events"+fetch(), nil).problem(401, gateway.Unauthorized)
+	r.call("GET", "/v1/sessions/web:1/transcript"+fetch(), nil).problem(401, gateway.Unauthorized)
+	r.call("GET", "/v1/sessions/web:1/events?ticket=", nil).problem(401, gateway.Unauthorized)
+	r.as("web").call("POST", "/v1/tickets", object{"session": "a/b"}).problem(400, gateway.InvalidRequest)
+}

@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// waitMost is the longest that a request waits for an outcome.
+const waitMost = time.Minute
+
+// Wait reads how long the query wants to wait: ?wait=30s. 0: not at all.
+func (r *Request) Wait() (time.Duration, error) {
+	text := r.URL.Query().Get("wait")
+	if text == "" {
+		return 0, nil
+	}
+	d, err := session.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, Fail(InvalidRequest, "wait is %.100q; write it as 30s.", text)
+	}
+	return d, nil
+}
+
+// More is a context for work in Redis after a wait, which may have outlived Work.
+func (r *Request) More() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), workTimeout)
+}
+
+// preferredWait reads the preference wait=SECONDS (RFC 7240). What it cannot read it ignores, as a
+// preference may be.
+func preferredWait(h http.Header) time.Duration {
+	for _, line := range h.Values("Prefer") {
+		for preference := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+			if n, err := strconv.ParseUint(strings.Trim(value, `" `), 10, 16); err == nil && strings.EqualFold(strings.TrimSpace(name), "wait") {
+				return time.Duration(n) * time.Second
+			}
+		}
+	}
+	return 0
+}
+
+// idempotencyKey returns the message id that the request's Idempotency-Key is, "" without one. A
+// key may be quoted. One that is no message id is hashed.
+func idempotencyKey(r *Request) (string, error) {
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := strings.TrimSpace(values[0])
+	if inner, ok := strings.CutPrefix(key, `"`); ok {
+		if inner, ok = strings.CutSuffix(inner, `"`); ok {
+			key = inner
+		}
+	}
+	switch {
+	case len(values) > 1:
+		return "", Fail(InvalidRequest, "There is more than one Idempotency-Key.")
+	case key == "":
+		return "", Fail(InvalidRequest, "The Idempotency-Key is empty.")
+	case session.ValidateID(key) == nil:
+		return key, nil
+	}
+	return "k-" + hashed(key), nil
+}
+
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,144 @@
+package outbox_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/outbox"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// A deliverer is killed at every step of its deliveries: before each request, and after each
+// answer. Another one goes on: nothing is lost, the order is kept, and what comes twice has the same
+// id and bytes and says that it may be a duplicate. Without TURNSTILE_PROOF=true only one step of
+// each name is tried.
+func TestDeathAtEveryStep(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	steps := dieAt(t, 0, false)
+	for _, name := range []string{"take", "POST", "ack"} {
+		if !slices.Contains(steps, name) {
+			t.Fatalf("only these steps were counted: %q", steps)
+		}
+	}
+	t.Logf("%q", steps)
+	for i, name := range steps {
+		if !expect.Proof() && slices.Contains(steps[i+1:], name) {
+			continue // the last of each name
+		}
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%s step %d %s", when, i+1, steps[i]), func(t *testing.T) {
+				t.Parallel()
+				dieAt(t, i+1, when == "before")
+			})
+		}
+	}
+}
+
+// dieAt delivers three messages by a deliverer that dies at a step and by its heir, and returns the
+// steps that were reached. The receiver refuses the second message once.
+func dieAt(t *testing.T, step int, before bool) []string {
+	t.Helper()
+	r := newRig(t)
+	refused := false
+	v := r.receiver(func(g got) int {
+		if g.message == "b" && !refused {
+			refused = true
+			return 503
+		}
+		return 200
+	})
+	r.answer(r.key(1), "bot", "a")
+	r.due(r.key(1)) // the first is found in the index, the others are noticed
+	j := job{
+		URL: redistest.URL(t), Destinations: fmt.Sprintf(`[{"name": "bot", "url": %q, "secrets": [%q], "private": true}]`, v.url, secret),
+		Timeout: 100 * time.Millisecond, Steps: filepath.Join(t.TempDir(), "steps"), Step: step, Before: before,
+	}
+	dead := startChild(t, j)
+	r.answer(r.key(1), "bot", "b", "c")
+	over := false
+	expect.Soon(t, "the deliverer's death, or all to be delivered", func() bool {
+		select {
+		case <-dead:
+			over = true
+		default:
+		}
+		return over || r.stored(r.key(1)) == 0
+	})
+	if step > 0 {
+		all := r.destinations(map[string]string{"bot": v.url})
+		r.deliverer(func(o *outbox.Options) {
+			o.Destinations, o.Timeout = func() *outbox.Destinations { return all }, j.Timeout
+		})
+		r.due(r.key(1)) // by the sweep
+	}
+	expect.Soon(t, "all to be delivered", func() bool { return r.stored(r.key(1)) == 0 })
+	v.check()
+	text, err := os.ReadFile(j.Steps)
+	expect.OK(t, err)
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// check checks what a receiver may rely on.
+func (v *receiver) check() {
+	v.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	first := map[string]got{}
+	var order []string
+	last := int64(0)
+	for _, g := range v.posts {
+		f, again := first[g.message]
+		if !again {
+			first[g.message] = g
+			order = append(order, g.message)
+		} else if g.id != f.id || g.body != f.body || g.sequence != f.sequence {
+			v.Errorf("%+v was repeated as %+v", f, g)
+		} else if !g.duplicate && g.attempt == f.attempt {
+			v.Errorf("%s came twice and does not say so: %+v", g.message, g)
+		}
+		if g.sequence < last {
+			v.Errorf("%s came after a later one", g.message)
+		}
+		last = g.sequence
+	}
+	expect.List(v.T, "what was delivered", order, "a", "b", "c")
+}
+
+// startChild starts a deliverer and waits until it listens, or has died. The channel is closed when
+// it has ended.
+func startChild(t *testing.T, j job) <-chan struct{} {
+	t.Helper()
+	text, err := json.Marshal(j)
+	expect.OK(t, err)
+	self, err := os.Executable()
+	expect.OK(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	expect.OK(t, err)
+	out, err := cmd.StdoutPipe()
+	expect.OK(t, err)
+	expect.OK(t, cmd.Start())
+	_, _ = bufio.NewReader(out).ReadString('\n') // ready, or dead
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = in.Close()
+		<-over
+	})
+	return over
+}

@@ -1,0 +1,211 @@
+package outbox_test
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"turnstile/internal/outbox"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// Records of a session arrive in order, whether the deliverer is told of them or finds them.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(nil)
+	var want []string
+	for i := range 40 { // more than one Take returns
+		want = append(want, fmt.Sprint("m", i))
+	}
+	r.answer(r.key(1), "bot", want[:38]...)
+	r.due(r.key(1))
+	v.deliverer()
+	expect.List(t, "what was stored before", v.messages(38), want[:38]...)
+	r.answer(r.key(1), "bot", want[38:]...)
+	expect.List(t, "what came later", v.messages(2), want[38:]...)
+	last := int64(0)
+	for _, g := range v.posts {
+		if g.sequence <= last || g.attempt != 1 || g.duplicate {
+			t.Errorf("after sequence %d came %+v", last, g)
+		}
+		last = g.sequence
+	}
+	expect.Soon(t, "an empty outbox", func() bool { return r.stored(r.key(1)) == 0 })
+	expect.Soon(t, "an empty index", func() bool { return !r.IsIn(rediskey.Outbox, r.key(1)) })
+}
+
+// Sessions do not wait for one another.
+func TestSessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	v := r.receiver(func(g got) int {
+		if g.session == r.key(1) {
+			<-release
+		}
+		return 200
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "slow", "after")
+	r.answer(r.key(2), "bot", "quick")
+	expect.Equal(t, "the first", v.next().message, "quick")
+	close(release)
+	expect.List(t, "the others", v.messages(2), "slow", "after")
+}
+
+// A record that is refused five times is a dead letter, and the line goes on.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(func(g got) int {
+		if g.message == "bad" {
+			return 422
+		}
+		return 200
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "one", "bad", "two")
+	expect.List(t, "the attempts", v.messages(7), "one", "bad", "bad", "bad", "bad", "bad", "two")
+	for i, g := range v.posts[1:6] {
+		expect.Equal(t, "the attempt", g.attempt, i+1)
+		expect.Equal(t, "a possible duplicate", g.duplicate, false)
+	}
+	expect.List(t, "the dead letters", r.dead(r.key(1)), "refused 5 times: 422 Unprocessable Entity")
+	if _, _, err := (protocol.Redrive{Session: r.key(1), Most: 10}).Do(r.ctx, r.rdb); err != nil {
+		t.Fatal(err)
+	}
+	again := v.next()
+	expect.Equal(t, "the id after redrive", again.id, v.posts[1].id)
+	if again.sequence <= v.posts[6].sequence {
+		t.Errorf("redriven with sequence %d", again.sequence)
+	}
+}
+
+// 410 disables the destination until an operator enables it.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var working atomic.Bool
+	v := r.receiver(func(got) int {
+		if working.Load() {
+			return 200
+		}
+		return 410
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "one")
+	expect.Equal(t, "the attempt", v.next().message, "one")
+	state := func() session.DestinationState {
+		states, err := protocol.Destinations(r.ctx, r.rdb)
+		expect.OK(t, err)
+		return states["bot"]
+	}
+	expect.Soon(t, "the destination to be disabled", func() bool { return state().Disabled })
+	expect.Equal(t, "why", state().Why, "410 Gone")
+	working.Store(true)
+	r.answer(r.key(2), "bot", "two")
+	r.Pass(50 * time.Millisecond)
+	v.nothing("a disabled destination")
+	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", session.DestinationState{}))
+	r.Pass(1100 * time.Millisecond) // the deliverer's knowledge is as old
+	r.due(r.key(1))
+	r.due(r.key(2))
+	ids := v.messages(2)
+	slices.Sort(ids)
+	expect.List(t, "after enabling", ids, "one", "two")
+}
+
+// A destination that this deliverer does not know is left to others.
+func TestUnknownDestination(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(nil)
+	var known atomic.Pointer[outbox.Destinations]
+	known.Store(r.destinations(nil))
+	counted := &counts{}
+	r.deliverer(func(o *outbox.Options) { o.Destinations, o.Observer = known.Load, counted })
+	r.answer(r.key(1), "bot", "m")
+	expect.Soon(t, "the metric", func() bool { return counted.unknown.Load() > 0 })
+	known.Store(r.destinations(map[string]string{"bot": v.url})) // the file is read again
+	r.due(r.key(1))
+	g := v.next()
+	expect.Equal(t, "the attempt", g.attempt, 1)
+	expect.Equal(t, "a possible duplicate", g.duplicate, false)
+	expect.Soon(t, "the count", func() bool { return counted.delivered.Load() == 1 })
+}
+
+type counts struct{ unknown, delivered, dead, failed, redis atomic.Int64 }
+
+func (c *counts) DeliveryDone(_ string, delivered bool, _ time.Duration) {
+	if delivered {
+		c.delivered.Add(1)
+	} else {
+		c.dead.Add(1)
+	}
+}
+func (c *counts) DeliveryFailed(string, string) { c.failed.Add(1) }
+func (c *counts) UnknownDestinations(n int)     { c.unknown.Add(int64(n)) }
+func (c *counts) DeliveryRedisFailed()          { c.redis.Add(1) }
+
+// The wait that a receiver asks for is kept.
+func TestRetryAfterIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(func(g got) int {
+		if g.attempt == 1 {
+			return 429
+		}
+		return 200
+	})
+	v.header.Set("Retry-After", "1")
+	v.deliverer()
+	r.answer(r.key(1), "bot", "m")
+	first, second := v.next(), v.next()
+	if wait := second.at.Sub(first.at); wait < 990*time.Millisecond {
+		t.Errorf("tried again after %s", wait)
+	}
+}
+
+// A receiver that never answers costs one timeout, and the next attempt is a possible duplicate.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	v := r.receiver(func(g got) int {
+		if g.attempt == 1 {
+			<-release
+		}
+		return 200
+	})
+	r.Cleanup(func() { close(release) })
+	v.deliverer(func(o *outbox.Options) { o.Timeout = 50 * time.Millisecond })
+	r.answer(r.key(1), "bot", "m")
+	g := v.next()
+	expect.Equal(t, "the attempt", g.attempt, 2)
+	expect.Equal(t, "a possible duplicate", g.duplicate, true)
+}
+
+// An answer whose storing fails is stored again: the record is not sent twice.
+func TestLostAck(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(nil)
+	faults := &redistest.Faults{}
+	faults.LoseReply(actors.Script("ack"), 2)
+	r.rdb.AddHook(faults)
+	counted := &counts{}
+	v.deliverer(func(o *outbox.Options) { o.Observer = counted })
+	r.answer(r.key(1), "bot", "one", "two")
+	expect.List(t, "the deliveries", v.messages(2), "one", "two")
+	expect.Soon(t, "the outbox to be empty", func() bool { return r.stored(r.key(1)) == 0 })
+	v.nothing("after both")
+	expect.Equal(t, "failures", counted.redis.Load(), 2)
+}

@@ -1,0 +1,176 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// redisPause is the pause after a failure of Redis.
+const redisPause = time.Second
+
+// Deliverer delivers the records of all sessions. Stop may be called before Start, and twice.
+type Deliverer struct {
+	opts   Options
+	rdb    redis.UniversalClient
+	poster *poster
+	retry  backoff
+	lease  time.Duration
+
+	intake, work       context.Context // intake ends with Stop, work when Stop is cut short
+	endIntake, endWork context.CancelFunc
+	slots              chan struct{} // one for each session
+	noticed            noticed
+	actors             sync.WaitGroup
+
+	states  states
+	ages    ages
+	strange atomic.Bool // an unknown destination was logged
+
+	mu      sync.Mutex
+	targets map[string]*target
+}
+
+// New makes a Deliverer.
+func New(rdb redis.UniversalClient, o Options) (*Deliverer, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	d := &Deliverer{
+		opts: o, rdb: rdb,
+		poster:  newPoster(o.Concurrency, o.Dial),
+		retry:   backoff{o.RetryBackoff, o.LongestBackoff},
+		lease:   leaseTimeouts * o.Timeout,
+		slots:   make(chan struct{}, o.Concurrency),
+		noticed: newNoticed(),
+		targets: map[string]*target{},
+	}
+	d.states = states{rdb: rdb, failed: d.failed, reading: make(chan struct{}, 1), known: map[string]session.DestinationState{}}
+	d.work, d.endWork = context.WithCancel(context.Background())
+	d.intake, d.endIntake = context.WithCancel(d.work)
+	return d, nil
+}
+
+// Start begins to deliver. It returns once the deliverer hears of new records, or Redis has failed
+// to say so, or ctx has ended: it delivers in any case.
+func (d *Deliverer) Start(ctx context.Context) {
+	listening := make(chan struct{})
+	d.actors.Go(func() { d.listen(sync.OnceFunc(func() { close(listening) })) })
+	d.actors.Go(d.run)
+	select {
+	case <-listening:
+	case <-ctx.Done():
+	}
+}
+
+// Stop takes nothing new, lets POSTs in progress finish, and returns the leases. When cut ends
+// first, it cancels them: their records are marked as possible duplicates.
+func (d *Deliverer) Stop(cut context.Context) {
+	d.endIntake()
+	defer context.AfterFunc(cut, d.endWork)()
+	d.actors.Wait()
+	if rest := d.noticed.rest(); len(rest) > 0 {
+		ctx := context.WithoutCancel(d.work)
+		if err := protocol.IndexOutbox(ctx, d.rdb, time.Now().UnixMilli(), rest...); err != nil {
+			d.failed("index what was noticed", err)
+		}
+	}
+	d.endWork()
+	d.poster.close()
+}
+
+// listen notes the sessions with new records. The index has those whose notice is lost.
+func (d *Deliverer) listen(ready func()) {
+	defer ready()
+	for d.intake.Err() == nil {
+		err := protocol.OutboxSignals(d.intake, d.rdb, ready, d.noticed.add)
+		if err != nil && d.intake.Err() == nil {
+			d.failed("listen for new records", err)
+			d.pause(redisPause, nil)
+		}
+	}
+}
+
+// run visits sessions that were noticed or are due, as many at once as there are slots.
+func (d *Deliverer) run() {
+	due := time.Now()
+	for d.reserve(); d.intake.Err() == nil; d.reserve() {
+		if session, ok := d.noticed.take(); ok {
+			d.start(session, 0)
+			continue
+		}
+		if wait := time.Until(due); wait > 0 {
+			<-d.slots
+			d.pause(wait, d.noticed.wake)
+			continue
+		}
+		n := 1 + d.reserveMore()
+		sessions, score, err := protocol.DueOutbox(d.work, d.rdb, n, d.lease+d.opts.Timeout)
+		for range n - len(sessions) {
+			<-d.slots
+		}
+		for _, session := range sessions {
+			d.start(session, score)
+		}
+		switch {
+		case err != nil && d.intake.Err() == nil:
+			d.failed("look for due records", err)
+			due = time.Now().Add(redisPause)
+		case len(sessions) < n:
+			due = time.Now().Add(d.opts.Poll)
+		}
+	}
+}
+
+// start visits a session, in a slot that is reserved.
+func (d *Deliverer) start(session string, score int64) {
+	d.actors.Go(func() {
+		defer func() { <-d.slots }()
+		d.visit(session, score)
+	})
+}
+
+// reserve waits for a free slot, or for the end of the intake.
+func (d *Deliverer) reserve() {
+	select {
+	case d.slots <- struct{}{}:
+	case <-d.intake.Done():
+	}
+}
+
+// reserveMore takes the other free slots.
+func (d *Deliverer) reserveMore() (n int) {
+	for {
+		select {
+		case d.slots <- struct{}{}:
+			n++
+		default:
+			return n
+		}
+	}
+}
+
+func (d *Deliverer) pause(t time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-d.intake.Done():
+	}
+}
+
+// stopping reports whether Stop was called.
+func (d *Deliverer) stopping() bool { return d.intake.Err() != nil }
+
+func (d *Deliverer) failed(what string, err error) {
+	d.opts.Observer.DeliveryRedisFailed()
+	d.opts.Logger.Warn("a call to Redis failed", "what", what, "error", err)
+}

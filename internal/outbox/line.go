@@ -1,0 +1,188 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// ackPause is the pause before an answer is stored again that Redis did not take.
+const ackPause = 200 * time.Millisecond
+
+// line is the records of one session to one destination, under one lease.
+type line struct {
+	*visit
+	to      *Destination
+	target  *target
+	now     int64     // Redis' clock
+	got     time.Time // this machine's at the same moment
+	trusted time.Time // until when the lease may be trusted
+}
+
+// lineEnd is how a line was left.
+type lineEnd int
+
+const (
+	lineEmpty  lineEnd = iota // and its lease ended
+	lineMore                  // it may be leased anew
+	lineParked                // its time to be looked at again is known
+)
+
+// deliver delivers records in their order.
+func (l *line) deliver(records []protocol.Delivery) lineEnd {
+	if !l.target.acquire() {
+		return l.giveBack(records[0], shareWait)
+	}
+	defer l.target.release()
+	for _, r := range records {
+		l.ages.see(l.session, l.to.Name, l.age(r))
+		if l.stopping() {
+			return l.giveBack(r, 0)
+		}
+		if wait := l.pausedFor(); wait > 0 {
+			return l.giveBack(r, wait)
+		}
+		deadline := time.Now().Add(l.opts.Timeout)
+		if deadline.After(l.trusted) {
+			l.untried(r)
+			return lineMore
+		}
+		probe, wait := l.target.breaker.admit(time.Now())
+		if wait > 0 {
+			return l.giveBack(r, wait)
+		}
+		on, left := l.attempt(r, deadline, probe)
+		if !on {
+			return lineParked
+		}
+		if !left { // even if records follow: an operator has deleted them
+			return lineEmpty
+		}
+	}
+	l.untried(records[len(records)-1]) // has gone; the line's lease has not
+	return lineMore
+}
+
+// pausedFor returns for how long an operator, or another deliverer, has paused the destination.
+func (l *line) pausedFor() time.Duration {
+	l.refreshStates(time.Now().Add(-statesAge))
+	return time.Until(l.states.pausedUntil(l.to.Name))
+}
+
+// age is the age of a record. Its sequence is when it was stored.
+func (l *line) age(r protocol.Delivery) time.Duration {
+	return time.Duration(l.now-r.Sequence)*time.Millisecond + time.Since(l.got)
+}
+
+// giveBack ends the lease before an attempt.
+func (l *line) giveBack(r protocol.Delivery, wait time.Duration) lineEnd {
+	l.park(wait)
+	l.untried(r)
+	return lineParked
+}
+
+func (l *line) untried(r protocol.Delivery) {
+	l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Untried})
+}
+
+// attempt sends one record and stores the answer. on is whether the next record may follow, left
+// whether there is one.
+func (l *line) attempt(r protocol.Delivery, deadline time.Time, probe bool) (on, left bool) {
+	ctx, cancel := context.WithDeadline(l.work, deadline)
+	a := l.poster.post(ctx, l.to, r)
+	cancel()
+	if a.status == 0 && l.work.Err() != nil { // Stop was cut short: the destination did not fail
+		l.target.breaker.cancel(probe)
+		l.park(0)
+		l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: a.sent, Why: "the deliverer was stopped"})
+		return false, true
+	}
+	class, ack := classify(a), l.retry.judge(a, r, l.age(r), l.to.MaxAge)
+	if ack.Verdict != protocol.Delivered {
+		l.opts.Observer.DeliveryFailed(l.to.Name, failure(a))
+		l.opts.Logger.Debug("a delivery failed", "destination", l.to.Name, "session", l.session, "delivery", r.ID, "attempt", r.Attempt, "answer", a.why())
+	}
+	if ack.Verdict == protocol.Again {
+		l.park(ack.Wait)
+	}
+	ok, left := l.ack(ack)
+	what, until := l.target.breaker.done(l.session, probe, class, time.Now())
+	l.tell(what, until, class, a)
+	if ok && ack.Verdict != protocol.Again {
+		l.done(ack)
+	}
+	return ok && ack.Verdict != protocol.Again, left
+}
+
+// ack stores what became of a record. It repeats that while the lease may be trusted, because a
+// lost verdict is a second delivery. ok is false if the lease was lost.
+func (l *line) ack(a protocol.Ack) (ok, left bool) {
+	ctx := context.WithoutCancel(l.work) // a deliverer that is cut short stores what it knows
+	for {
+		ok, left, err := a.Do(ctx, l.rdb)
+		if err == nil {
+			return ok, left
+		}
+		l.failed("store the answer to a delivery", err)
+		if time.Now().Add(ackPause).After(l.trusted) || l.work.Err() != nil {
+			l.park(0)
+			return false, true
+		}
+		pause := time.NewTimer(ackPause)
+		select {
+		case <-pause.C:
+		case <-l.work.Done():
+		}
+		pause.Stop()
+	}
+}
+
+// tell tells all deliverers, and the operator, what an answer says of the destination.
+func (l *line) tell(what change, until time.Time, c class, a answer) {
+	var state session.DestinationState
+	log := l.opts.Logger.With("destination", l.to.Name, "answer", a.why())
+	switch {
+	case c == gone:
+		state = session.DestinationState{Disabled: true, Why: a.why(), At: time.Now().UnixMilli()}
+		log.Warn("a destination wants no more deliveries and is disabled: enable it when it does")
+	case what == opened || what == reopened:
+		state = session.DestinationState{Paused: true, Why: a.why(), At: until.UnixMilli()}
+		log.Warn("a destination fails for several sessions and is paused: a probe will tell when it works", "until", until)
+	case what == closed:
+		l.opts.Logger.Info("a paused destination works again", "destination", l.to.Name)
+	default:
+		return
+	}
+	if err := l.states.set(l.work, l.to.Name, state); err != nil {
+		l.failed("store a destination's state", err)
+	}
+}
+
+// done tells of a record that has left its outbox.
+func (l *line) done(a protocol.Ack) {
+	l.ages.forget(l.session, l.to.Name)
+	l.opts.Observer.DeliveryDone(l.to.Name, a.Verdict == protocol.Delivered, l.age(a.Delivery))
+	if a.Verdict == protocol.GiveUp {
+		l.opts.Logger.Warn("a delivery is a dead letter", "destination", l.to.Name, "session", l.session, "delivery", a.Delivery.ID, "reason", a.Why)
+	}
+}
+
+// failure is the entry of Failures that an answer belongs to.
+func failure(a answer) string {
+	var timeout net.Error
+	switch {
+	case a.status/100 == 5:
+		return "5xx"
+	case a.status/100 == 4:
+		return "4xx"
+	case a.status > 0:
+		return "3xx"
+	case errors.As(a.err, &timeout) && timeout.Timeout():
+		return "timeout"
+	}
+	return "network"
+}

@@ -1,0 +1,35 @@
+package outbox_test
+
+import (
+	"testing"
+
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// Redis is killed while a POST is in progress, and started again: nothing is lost, the order is
+// kept, and the answer is stored as soon as Redis is back.
+func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := rigOn(t, server.Client())
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	v := r.receiver(func(g got) int {
+		if g.message == "b" && !g.duplicate {
+			entered <- struct{}{}
+			<-release
+		}
+		return 200
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "a", "b", "c")
+	expect.Received(t, "the POST of b", entered)
+	server.Kill()
+	close(release)
+	expect.List(t, "before the restart", v.messages(2), "a", "b")
+	server.Start()
+	r.due(r.key(1)) // by the sweep
+	expect.Soon(t, "all to be delivered", func() bool { return r.stored(r.key(1)) == 0 })
+	v.check()
+	expect.Equal(t, "the POSTs", len(v.posts), 3)
+}

@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// statesAge is how old a deliverer's knowledge of the destinations' states may be.
+const statesAge = time.Second
+
+// noEnd is how soon a destination is looked at again whose pause has no end.
+const noEnd = time.Minute
+
+// states are the destinations' states that all deliverers share: those that an operator or an
+// answer 410 has turned off, and those whose breaker is open somewhere.
+type states struct {
+	rdb    redis.UniversalClient
+	failed func(what string, err error)
+
+	reading chan struct{} // has room for the one that reads or stores; the others wait for it
+
+	mu    sync.Mutex
+	known map[string]session.DestinationState
+	at    time.Time // of the last read
+}
+
+// refresh reads the states unless that was done since. It calls follow for each destination that a
+// breaker pauses, with the end of its pause, and for each whose state has ended, with no time. Nobody
+// returns from refresh before that is done: a visit that saw the new states and the old breakers would
+// park its session until the end of a pause that is over.
+func (s *states) refresh(ctx context.Context, since time.Time, follow func(destination string, until time.Time)) {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	now := time.Now()
+	s.mu.Lock()
+	known := !s.at.Before(since)
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	read, err := protocol.Destinations(ctx, s.rdb)
+	if err != nil {
+		s.failed("read the destinations' states", err)
+		return
+	}
+	s.mu.Lock()
+	before := s.known
+	s.known, s.at = read, now
+	s.mu.Unlock()
+	for name := range before {
+		if _, still := read[name]; !still {
+			follow(name, time.Time{})
+		}
+	}
+	for name, state := range read {
+		if state.Paused && state.At > 0 && !state.Disabled {
+			follow(name, time.UnixMilli(state.At))
+		}
+	}
+}
+
+// refreshStates reads the states unless that was done since, and has this deliverer's breakers follow
+// them: a pause that another deliverer has begun ends with a probe here, too, and one that has ended is
+// over.
+func (d *Deliverer) refreshStates(since time.Time) {
+	d.states.refresh(d.work, since, func(name string, until time.Time) {
+		if d.opts.Destinations().Named(name) != nil {
+			d.target(name).breaker.follow(until)
+		}
+	})
+}
+
+// pausedUntil returns until when a destination gets nothing; zero: it does.
+func (s *states) pausedUntil(destination string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.known[destination]
+	switch {
+	case state.Disabled, state.Paused && state.At == 0:
+		return time.Now().Add(noEnd)
+	case state.Paused:
+		return time.UnixMilli(state.At)
+	}
+	return time.Time{}
+}
+
+// set stores a state for all deliverers. It leaves alone what an operator or an answer 410 has
+// turned off. This deliverer knows it from then on: if the operator ends it before the next read, that
+// read tells.
+func (s *states) set(ctx context.Context, destination string, state session.DestinationState) error {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	known, err := protocol.Destinations(ctx, s.rdb)
+	if err != nil {
+		return err
+	}
+	if old := known[destination]; old.Disabled || old.Paused && old.At == 0 {
+		return nil
+	}
+	err = protocol.SetDestination(ctx, s.rdb, destination, state)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.at = maps.Clone(s.known), time.Time{}
+	if state == (session.DestinationState{}) {
+		delete(s.known, destination)
+	} else if err == nil {
+		s.known[destination] = state
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package outbox
+
+import (
+	"time"
+)
+
+// sharePatience is how long a line waits for a slot of its destination. At one that responds fast
+// this is long enough.
+const sharePatience = 100 * time.Millisecond
+
+// shareWait is how soon a line is looked at again whose destination had no slot.
+const shareWait = time.Second
+
+// target is what a deliverer knows of a destination.
+type target struct {
+	breaker breaker
+	slots   chan struct{} // one for each line that is delivered now
+}
+
+func (d *Deliverer) target(destination string) *target {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.targets[destination]
+	if t == nil {
+		t = &target{slots: make(chan struct{}, (d.opts.Concurrency+1)/2)}
+		t.breaker.open = backoff{d.opts.BreakerPause, longestPauses * d.opts.BreakerPause}
+		d.targets[destination] = t
+	}
+	return t
+}
+
+// acquire waits for a slot, and returns false if none gets free soon.
+func (t *target) acquire() bool {
+	select {
+	case t.slots <- struct{}{}:
+		return true
+	default:
+	}
+	patience := time.NewTimer(sharePatience)
+	defer patience.Stop()
+	select {
+	case t.slots <- struct{}{}:
+		return true
+	case <-patience.C:
+		return false
+	}
+}
+
+func (t *target) release() { <-t.slots }
+
+// wait returns how long the destination gets nothing more of this deliverer, 0 if it may.
+func (d *Deliverer) wait(destination string) time.Duration {
+	now := time.Now()
+	if until := d.states.pausedUntil(destination); until.After(now) {
+		return until.Sub(now)
+	}
+	return d.target(destination).breaker.wait(now)
+}

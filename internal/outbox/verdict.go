@@ -1,0 +1,79 @@
+package outbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"turnstile/internal/protocol"
+)
+
+// maxRefusals is how often a record is tried that the destination refuses.
+const maxRefusals = 5
+
+// longestRetryAfter bounds what a destination asks for.
+const longestRetryAfter = time.Hour
+
+// class is what an answer says of the destination.
+type class int
+
+const (
+	alive   class = iota // it works, whatever it said of this record
+	failing              // it fails, perhaps for all sessions
+	busy                 // it works and asks for a pause
+	gone                 // it wants no deliveries any more
+)
+
+// classify sorts an answer.
+func classify(a answer) class {
+	switch {
+	case a.status == http.StatusGone:
+		return gone
+	case a.status == http.StatusRequestTimeout, a.status == http.StatusTooEarly, a.status == http.StatusTooManyRequests:
+		return busy
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusNotFound:
+		return failing // its address or its secret is wrong: no fault of the record
+	case a.status/100 == 2, a.status/100 == 4:
+		return alive
+	}
+	return failing // no answer, 3xx, 5xx
+}
+
+// judge decides what becomes of a delivery, whose record is age old, after an answer.
+func (b backoff) judge(a answer, r protocol.Delivery, age, maxAge time.Duration) protocol.Ack {
+	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Why: a.why()}
+	refused := classify(a) == alive
+	switch {
+	case a.status/100 == 2:
+		return protocol.Ack{Delivery: r, Verdict: protocol.Delivered}
+	case refused && r.Attempt >= maxRefusals:
+		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("refused %d times: %s", r.Attempt, ack.Why)
+	case age >= maxAge:
+		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", maxAge, ack.Why)
+	}
+	// The next Take gives up what has reached its age.
+	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), maxAge-age)
+	return ack
+}
+
+// unsure reports whether the receiver may have processed an attempt that failed: no answer came,
+// or one of a proxy in its place.
+func unsure(a answer) bool {
+	switch a.status {
+	case 0:
+		return a.sent
+	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// backoff is the wait between attempts. It doubles, plus or minus a quarter.
+type backoff struct{ first, longest time.Duration }
+
+// wait returns the wait after the n-th attempt. Jitter spreads lines that failed together.
+func (b backoff) wait(n int) time.Duration {
+	wait := min(b.first<<min(max(n-1, 0), 20), b.longest)
+	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+}

@@ -1,0 +1,70 @@
+package outbox
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/test/expect"
+)
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	b := backoff{time.Second, time.Minute}
+	const day = 24 * time.Hour
+	for status, want := range map[int]struct {
+		class   class
+		unsure  bool
+		refused bool // counts towards a dead letter
+	}{
+		200: {class: alive}, 204: {class: alive}, 299: {class: alive},
+		0:   {class: failing, unsure: true},
+		301: {class: failing}, 307: {class: failing},
+		400: {class: alive, refused: true}, 405: {class: alive, refused: true}, 409: {class: alive, refused: true},
+		413: {class: alive, refused: true}, 422: {class: alive, refused: true}, 418: {class: alive, refused: true},
+		401: {class: failing}, 403: {class: failing}, 404: {class: failing},
+		408: {class: busy, unsure: true}, 425: {class: busy}, 429: {class: busy},
+		410: {class: gone},
+		500: {class: failing}, 501: {class: failing}, 502: {class: failing, unsure: true}, 503: {class: failing}, 504: {class: failing, unsure: true},
+		599: {class: failing}, 999: {class: failing},
+	} {
+		a := answer{status: status, sent: true}
+		if status == 0 {
+			a.err = errors.New("broken pipe")
+		}
+		expect.Equal(t, a.why()+": class", classify(a), want.class)
+		expect.Equal(t, a.why()+": unsure", unsure(a), want.unsure)
+		early, late := b.judge(a, protocol.Delivery{Attempt: 4}, time.Hour, day), b.judge(a, protocol.Delivery{Attempt: 5}, time.Hour, day)
+		switch {
+		case status/100 == 2:
+			expect.Equal(t, a.why(), early.Verdict, protocol.Delivered)
+		case want.refused:
+			expect.Equal(t, a.why()+" at the 4th attempt", early.Verdict, protocol.Again)
+			expect.Equal(t, a.why()+" at the 5th attempt", late.Verdict, protocol.GiveUp)
+		default:
+			expect.Equal(t, a.why(), late.Verdict, protocol.Again)
+			expect.Equal(t, a.why()+" at its age", b.judge(a, protocol.Delivery{Attempt: 1}, day, day).Verdict, protocol.GiveUp)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	b := backoff{time.Second, time.Minute}
+	for n, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 7: time.Minute, 1 << 40: time.Minute} {
+		if got := b.wait(n); got < want*3/4 || got > want*5/4 {
+			t.Errorf("after attempt %d: %s, want about %s", n, got, want)
+		}
+	}
+	wait := func(after, age time.Duration) time.Duration {
+		a := answer{status: 503, retryAfter: after}
+		return b.judge(a, protocol.Delivery{Attempt: 1}, age, 72*time.Hour).Wait
+	}
+	expect.Equal(t, "Retry-After", wait(10*time.Minute, 0), 10*time.Minute)
+	expect.Equal(t, "a Retry-After of a year", wait(365*24*time.Hour, 0), longestRetryAfter)
+	expect.Equal(t, "a Retry-After beyond the age", wait(10*time.Minute, 72*time.Hour-time.Minute), time.Minute)
+	if got := wait(time.Millisecond, 0); got < 750*time.Millisecond {
+		t.Errorf("a Retry-After below the backoff: %s", got)
+	}
+}

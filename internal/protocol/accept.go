@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/pkg/session"
+)
+
+// senderEvents are the limits of the event stream for events of senders, which do not know
+// Config.EventsCap. The cap bounds the stream of a session without an owner; the owner's next
+// event trims the stream to EventsCap.
+func senderEvents() []any { return []any{"events_cap", 100_000, "short", 0, "large_bytes", 0} }
+
+// Accept stores a message in a session's line, unless there is one with its id, and notifies the
+// session's owner. It is one script, so a message is stored with all that belongs to it or not at
+// all. lua/accept.lua.
+type Accept struct {
+	Session string
+	Message session.Message
+	Nonce   string        // of this Submit, in the task's header: its repetition finds its own task
+	Named   bool          // the sender named the message's id
+	Delay   time.Duration // how long the message waits before it joins the line
+	Limits  session.Limits
+	LineCap int
+
+	// Route says where the outcome goes. Without a destination it goes to the session's own, else to
+	// Fallback, else nowhere. OutboxCap is how many outcomes the session may owe and store, and
+	// DestinationCap how many all sessions may, to one destination; 0: any number.
+	Route          session.Route
+	Fallback       string
+	OutboxCap      int
+	DestinationCap int
+
+	// After is the id of the message that this one must follow directly. Empty: any or none.
+	After string
+
+	// IdempotencyTTL is for how long the id of a Named message stands for this message: another
+	// one with it is a conflict, and the same one is never carried out again.
+	IdempotencyTTL time.Duration
+}
+
+// Accepted is the result of Accept.
+type Accepted struct {
+	Now       int64 // Redis' clock, ms
+	State     string
+	N         int64
+	Duplicate bool // there was a message with this id, of another Submit
+
+	// Unnotified is why the workers may not know of the message yet.
+	Unnotified error
+}
+
+// acceptance is a message on its way to Redis.
+type acceptance struct {
+	session string
+	move    *move
+	call    *script.Call
+	full    func() *script.Call
+	result  Accepted
+}
+
+// encode returns the call of the fast path if it is for such a message, else of the full path. full are destinations that get no more outcomes.
+func (a Accept) encode(full []string) (*acceptance, error) {
+	payload, err := a.Limits.EncodePayload(a.Message)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := followupEntry(a.Message)
+	if err != nil {
+		return nil, err
+	}
+	hash, after := "", ""
+	if a.After != "" {
+		after = rediskey.TaskID(a.Session, a.After)
+	}
+	if a.Named {
+		hash = bodyHash(payload, a.Message.Mode, a.Route, a.After)
+	}
+	k, keys := rediskey.For(a.Session), Keys(a.Session, "", time.Now())
+	both := []any{
+		"task", k.TaskPrefix(), "session", a.Session, "id", rediskey.TaskID(a.Session, a.Message.ID),
+		"msg", encodeTask(a.Session, a.Message.ID, payload, a.Nonce, session.TraceParent(a.Message.TraceParent)),
+		"nonce", a.Nonce, "mode", string(a.Message.Mode), "line_cap", a.LineCap, "to", a.Route.To,
+		"hash", hash, "idem_ttl", max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
+	}
+	m := &acceptance{session: a.Session, move: acceptMove, full: func() *script.Call {
+		return &script.Call{Script: acceptMove.Script, Keys: acceptMove.keys(keys, k.Idem(a.Message.ID)), Args: acceptMove.args(append(append(senderEvents(), both...),
+			"prefix", rediskey.IDPrefix(a.Session), "longest", TaskMost(a.Limits), "delay", a.Delay.Milliseconds(), "followup", entry,
+			"fallback", a.Fallback, "context", string(a.Route.Context), "outbox_cap", a.OutboxCap, "full", full, "after", after,
+		)...)}
+	}}
+	if a.Delay == 0 && after == "" && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
+		m.move = acceptFast
+		m.call = &script.Call{Script: acceptFast.Script, Keys: acceptFast.keys(keys, k.Idem(a.Message.ID)), Args: acceptFast.each(both...)}
+	} else {
+		m.call = m.full()
+	}
+	return m, nil
+}
+
+// bodyHash is a hash of all that a sender wants of a message. A payload leaves some modes out.
+func bodyHash(payload []byte, mode session.Mode, route session.Route, after string) string {
+	h := sha256.New()
+	h.Write(payload)
+	h.Write([]byte("\n" + mode))
+	if route.To != "" || len(route.Context) > 0 {
+		h.Write([]byte("\n" + route.To + "\n"))
+		h.Write(route.Context)
+	}
+	if after != "" {
+		h.Write([]byte("\x00" + after))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func followupEntry(m session.Message) (string, error) {
+	text, err := json.Marshal(struct {
+		ID   string `json:"id"`
+		Text string `json:"text"`
+	}{m.ID, m.Text})
+	if err != nil {
+		return "", fmt.Errorf("encode follow-up: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,66 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// EventsAfter reads the events behind a place in a session's stream, about so many bytes of them,
+// and returns the place behind them. more reports that there may be further ones. If the stream no
+// longer has that place, it returns one session.EventGap or session.EventReset and the place before
+// every event. lua/events_after.lua.
+func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey string, after EventID, bytes int) (events []session.Event, place EventID, more bool, err error) {
+	k := rediskey.For(sessionKey)
+	entry, seen := "", after.index
+	if after != (EventID{}) {
+		entry = after.Entry()
+	}
+	if seen != wholeEntry {
+		seen++
+	}
+	r, err := eventsAfterMove.run(ctx, rdb, []string{k.Record(), k.Events()}, eventsAfterMove.args("after", entry, "seen", seen, "room", bytes))
+	if err != nil {
+		return nil, after, false, err
+	}
+	switch r.status() {
+	case session.EventReset:
+		return []session.Event{{Type: session.EventReset}}, EventID{}, true, nil
+	case session.EventGap:
+		// It is read after the events are gone, so the transcript has what their turns have left.
+		gap, err := gapOf(ctx, rdb, k)
+		if err != nil {
+			return nil, after, false, err
+		}
+		return []session.Event{gap}, EventID{}, true, nil
+	}
+	place = after
+	for _, m := range entriesOf(r.behind()) {
+		for _, e := range DecodeEvents(m) {
+			if id, err := ParseEventID(e.ID); err == nil && id.After(after) {
+				events = append(events, e)
+			}
+		}
+		if id, err := ParseEventID(m.ID); err == nil {
+			place = id
+		}
+	}
+	return events, place, r.is("more"), nil
+}
+
+// gapOf returns the event of a gap, with the end of the current transcript.
+func gapOf(ctx context.Context, rdb redis.UniversalClient, k rediskey.Session) (session.Event, error) {
+	gap := session.Event{Type: session.EventGap}
+	err := rdb.HGet(ctx, k.Record(), "session_id").Scan(&gap.SessionID)
+	if errors.Is(err, redis.Nil) {
+		return gap, nil
+	}
+	if err == nil {
+		gap.Entries, err = rdb.LLen(ctx, k.Transcript(gap.SessionID)).Result()
+	}
+	return gap, err
+}

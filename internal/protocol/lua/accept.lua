@@ -1,0 +1,297 @@
+-- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe to
+-- repeat. One call drops at most 100 messages or about 4 MiB from a line that is too long. Later calls
+-- drop the rest.
+--
+-- The fast path is for the common case: a new message without a delay or a route, for a session that
+-- nobody owns. It accepts messages of many sessions in one call. It does nothing if it finds anything
+-- else, and the sender sends the full path.
+--
+-- KEYS fast: sentinel run record followups pending idem
+-- KEYS full: sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
+-- KEYS full: owed outbox deliveries idem
+-- ARGS full
+--   s.events_cap          see append_event
+--   s.short number        bytes
+--   s.large_bytes
+--   s.longest number      how many bytes a task's msg may have
+-- EACH
+--   s.task                prefix of the session's task hashes
+--   session               its key
+--   id                    of the task
+--   msg                   the task, as asynq encodes it
+--   nonce                 of this sender, in msg
+--   mode                  busy mode, or '' for the session's
+--   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
+--   to                    destination of the outcome; '': the session's own, else fallback; '-': none
+--   hash                  of what the sender wants, if it named the id, else ''
+--   idem_ttl              for how long another hash is a conflict, ms
+-- EACH full
+--   s.prefix              of task ids
+--   delay number          for how long it waits before it joins the line, ms
+--   followup              JSON object
+--   fallback              destination, or ''
+--   context               JSON for the destination, or ''
+--   outbox_cap number     how many deliveries the session may owe and store
+--   after                 id of the task that it must follow directly in the conversation, or ''
+--   full list             destinations to which nothing more may go, of all sessions
+-- RETURNS
+--   result: now status n duplicate
+--     duplicate: 1 if there was a message with its id, of another Submit. status:
+--     'queued'     behind a turn; n = its position, which counts the running turn
+--     'idle'       nothing runs: the session is to be claimed; n = when, ms
+--     'scheduled'  n = when, ms
+--     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
+--       was deleted
+--     'busy'       refused: a turn is running
+--     'full'       refused, n = the cap of follow-ups
+--     'line'       refused, n = line_cap
+--     'outbox'     refused, n = outbox_cap, also for a destination in full
+--     'not_last'   refused: another message than after is the last of the conversation
+--     'conflict'   refused: the id was used with another hash
+--     'expired'    refused: it was carried out with this hash, and is no longer there
+--   'special'      the fast path has done nothing
+--
+-- A refused message is not stored, and its id is free: a repetition of the call decides anew.
+
+local now = now_ms()
+
+-- signal_warm(run, session) tells the last owner, which may have a warm agent of the session: it gets
+-- the message's signal a little before the other workers, which do not wait for it.
+local function signal_warm(run, session)
+  if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
+end
+-- FAST
+if call('EXISTS', s.sentinel, s.followups, s.idem, s.task .. id) ~= 0 then return false end
+local run, record = fields(s.run, 'mode', 'hold', 'worker', 'warm'), fields(s.record, 'created_at', 'queue', 'reply_to')
+if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then return false end
+local waiting, seq = call('LPUSH', s.pending, id), false
+if type(waiting) ~= 'number' then return false end
+-- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
+if waiting == 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
+  and not call('HGET', s.task .. call('LINDEX', s.pending, '-1'), 'quiet') then
+  seq = call('HINCRBY', s.record, 'seq', '1')
+end
+if type(seq) ~= 'number' then
+  call('LREM', s.pending, '1', id)
+  return false
+end
+call('HSET', s.task .. id, 'msg', msg, 'state', 'pending', 'seq', seq, 'seen', int(now), 'pending_since', int(now) .. '000000')
+if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
+if not record.created_at then call('HSET', s.record, 'v', '1', 'created_at', int(now)) end
+signal_warm(run, session)
+return result{now = now, status = 'idle', n = now, duplicate = 0}
+-- FULL
+local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
+local NEWEST = 1000 -- ids at the end of the line among which a message is searched
+local own = own_id(s, id)
+
+local t = fields(s.task .. id, 'state', 'seen', 'seq')
+local new, used = not t.state, hash ~= '' and call('GET', s.idem)
+if used and string.sub(used, 1, #hash) ~= hash then return result{now = now, status = 'conflict', n = 0, duplicate = 0} end
+if new and used then
+  if used == hash .. ' ' .. nonce then return result{now = now, status = 'completed', n = 0, duplicate = 0} end
+  return result{now = now, status = 'expired', n = 0, duplicate = 0}
+end
+local state, duplicate = t.state or delay > 0 and 'scheduled' or 'pending', 0
+if not new then
+  local found = not too_long(s, id) and call('HGET', s.task .. id, 'msg')
+  if not found or not string.find(found, nonce, 1, true) then duplicate = 1 end
+end
+local known, of_another = call('HGET', s.followups, own), false
+if known then
+  of_another = not was_notified(t.seen, t.seq)
+  -- Senders of an older version store refusals here.
+  if of_another or string.sub(known, 1, 11) == '{"refused":' then known = false end
+end
+local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
+local record = fields(s.record, 'created_at', 'queue', 'reply_to')
+local ok, set = try(cjson.decode, record.queue or '{}') -- by /queue
+if not ok or type(set) ~= 'table' then set = {} end
+
+-- within(n, least, most) returns a setting as a whole number. It returns false, as for no setting,
+-- if that cannot be read, or is one that only a newer version knows.
+local function within(n, least, most)
+  n = tonumber(n)
+  return n and n >= least and n <= most and math.floor(n)
+end
+local policies = {new = 'new', old = 'old', summarize = 'summarize'}
+
+-- next_seq() is the message's place among others.
+local function next_seq()
+  local seq = pcall('HINCRBY', s.record, 'seq', 1)
+  if type(seq) == 'number' then return seq end
+  call('HSET', s.record, 'seq', 1) -- it cannot be read
+  return 1
+end
+
+if to == '' then to = record.reply_to or fallback end
+local routed, owed = new and to ~= '' and to ~= '-', false
+if routed then
+  check_outbox(s)
+  owed = call('HGET', s.owed, own) -- to a message with this id that an operator has deleted
+  for _, name in ipairs(full) do
+    if name == to then return result{now = now, status = 'outbox', n = outbox_cap, duplicate = 0} end
+  end
+  if call('HLEN', s.owed) + call('ZCARD', s.outbox) >= outbox_cap then return result{now = now, status = 'outbox', n = outbox_cap, duplicate = 0} end
+end
+
+-- store(at, ...) stores the task of a new message, seen at that time, with further fields.
+local function store(at, ...)
+  call('HSET', s.task .. id, 'msg', msg, 'state', state, 'seq', next_seq(), 'seen', int(at), ...)
+  if routed then
+    local route = to .. ' - ' .. context
+    call('HSET', s.task .. id, 'route', route)
+    if owed then keep_promises(s, {{id = id, route = owed}}, removed(own), now) end
+    promise(s, id, route)
+  end
+  if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
+end
+
+-- mark_seen(at) gives a message that was found its place among others and its age. The session's first
+-- message begins the session's record.
+local function mark_seen(at)
+  if of_another then call('HDEL', s.followups, own) end
+  if not record.created_at then call('HSET', s.record, 'v', '1', 'created_at', int(now)) end
+  if new then return end
+  if not t.seq then call('HSET', s.task .. id, 'seq', next_seq()) end
+  if not t.seen then call('HSET', s.task .. id, 'seen', int(at)) end
+end
+
+if state == 'active' then return result{now = now, status = 'running', n = 1, duplicate = duplicate} end
+if state == 'completed' or state == 'archived' then return result{now = now, status = state, n = 0, duplicate = duplicate} end
+local delayed_cap = math.ceil(line_cap / 2)
+local waiting = call('LLEN', s.pending)
+if state ~= 'pending' then
+  local score = math.floor((now + delay) / 1000)
+  if new then
+    local delayed = call('ZCARD', s.scheduled) + 1
+    if delayed > delayed_cap or delayed + waiting > line_cap then
+      return result{now = now, status = 'line', n = line_cap, duplicate = 0}
+    end
+    store(math.max(score * 1000, now))
+    call('ZADD', s.scheduled, int(score), id)
+  else
+    score = tonumber(call('ZSCORE', state == 'retry' and s.retry or s.scheduled, id) or 0)
+  end
+  mark_seen(math.max(score * 1000, now))
+  return result{now = now, status = 'scheduled', n = score * 1000, duplicate = duplicate}
+end
+if new and after ~= '' then
+  local follows = call('LINDEX', s.pending, 0) == after
+  if waiting == 0 then
+    local last = fields(s.run, 'ids', 'sid', 'fence')
+    local ok, ids = try(cjson.decode, last.ids or '[]')
+    for _, other in ipairs(ok and type(ids) == 'table' and ids or {}) do follows = follows or other == after end
+    local talk = fields(s.record, 'session_id', 'undone')
+    -- /new has begun another conversation, or /undo has taken the last turn from this one.
+    if talk.session_id ~= last.sid or string.match(talk.undone or '', '^%d+ (%S+)') == s.prefix .. (last.fence or '') then follows = false end
+  end
+  if not follows then return result{now = now, status = 'not_last', n = 0, duplicate = 0} end
+end
+if new then waiting = waiting + 1 end
+
+local owner = call('GET', s.sentinel)
+local busy = owner and owner == run.token
+if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
+local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
+local drop = policies[set.drop] or policies[run.drop] or 'new'
+-- A collected message waits for more, also behind others that already wait for more.
+local collected = mode == 'collect' and not known and (busy or waiting > 1)
+local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(run.debounce) or 0)) .. ' ' .. int(math.max(cap, 1))
+
+-- Delayed messages are counted only where they matter: they may be half of the line.
+local over = waiting > line_cap or waiting > line_cap - delayed_cap and waiting + call('ZCARD', s.scheduled) > line_cap
+
+-- Its place, from the end of the line. False: so many have come behind it that it stays there in
+-- any mode, or a /stop has taken it out of the line.
+local place = 0
+if not new and (busy or over) and call('LINDEX', s.pending, 0) ~= id then place = call('LPOS', s.pending, id, 'MAXLEN', NEWEST) end
+
+-- A message that takes the running turn's place makes room itself.
+local first = mode == 'interrupt' or mode == 'rollback'
+local urgent = first and run.phase == 'running' and place
+local full = waiting > cap and not urgent
+
+local refusal, drops, most = false, {}, cap
+if new and busy then
+  if mode == 'reject' then
+    refusal = 'busy'
+  elseif full and drop == 'new' then
+    refusal = 'full'
+  elseif full then
+    local most = math.min(waiting - cap, MOST)
+    local oldest, bytes = call('LRANGE', s.pending, -most - 1, -1), 0
+    for i = #oldest, 1, -1 do
+      if #drops == most or bytes >= BYTES then break end
+      local old = oldest[i]
+      local o = fields(s.task .. old, 'first', 'seen', 'seq')
+      local ahead, read = goes_first(s, own_id(s, old), o)
+      local msg, unique = load_short(s, old)
+      if msg and old ~= id and not ahead then drops[#drops + 1] = {id = old, msg = msg, unique = unique, route = route_of(s, old)} end
+      bytes = bytes + #(msg or '') + read
+    end
+    call('ZCARD', s.archived)
+  end
+end
+-- A message that drops others makes room itself.
+if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
+if refusal then
+  return result{now = now, status = refusal, n = most, duplicate = 0}
+end
+
+if new then
+  store(now, 'pending_since', int(now) .. '000000')
+  call(busy and urgent and 'RPUSH' or 'LPUSH', s.pending, id)
+end
+mark_seen(now)
+if collected then call('HSET', s.task .. id, 'quiet', quiet) end
+if mode == 'steer' and busy and not known then call('HSET', s.task .. id, 'steer', '1') end -- for steer.lua
+if not busy then
+  local at = next_at(s, run.hold, now) or now
+  if collected and waiting >= cap then at = now end -- with so many messages the wait is over
+  if not owner and at <= now then signal_warm(run, session) end
+  return result{now = now, status = 'idle', n = at, duplicate = duplicate}
+end
+
+for _, d in ipairs(drops) do
+  local why = 'dropped: more than ' .. cap .. ' messages were waiting'
+  local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(s, d.id)) ..
+    '],"error":"' .. why .. '","reason":"' .. drop .. '"}'
+  call('LREM', s.pending, -1, d.id)
+  archive(s, d.id, d.msg, d.unique, why, outcome, now)
+  keep_promises(s, {d}, outcome, now)
+  call('HDEL', s.followups, own_id(s, d.id))
+  append_event(s, outcome)
+end
+count_archived(s, #drops)
+if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
+waiting = waiting - #drops
+
+-- signal(kind) requests this of the turn that runs now, and of no other.
+local function signal(kind)
+  call('HSET', s.run, kind, run.fence)
+  call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')
+end
+
+local position
+if urgent and not known then
+  if not new then
+    call('LREM', s.pending, 1, id)
+    call('RPUSH', s.pending, id)
+  end
+  signal(mode)
+  position = 2
+elseif place then
+  position = waiting - place + 1
+else
+  local order = string.match(known or '', '"order":(%d+)')
+  position = order and tonumber(order) or math.max(waiting - NEWEST + 1, 2)
+end
+if not known then
+  if first then call('HSET', s.task .. id, 'first', '1') end
+  call('HSET', s.followups, own, '{"mode":"' .. mode .. '","order":' .. position .. ',"arrived_at":' .. int(now) ..
+    ',"state":"' .. (collected and 'collected' or 'queued') .. '",' .. string.sub(followup, 2))
+  if mode == 'steer' then signal('steer') end
+  append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
+end
+return result{now = now, status = 'queued', n = position, duplicate = duplicate}

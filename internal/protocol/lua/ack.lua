@@ -1,0 +1,49 @@
+-- ack: writes down what became of the record at the head of a line: it was delivered, it is to be
+-- tried again, or it is given up. It does nothing if the lease is another's by now.
+--
+-- KEYS owed outbox deliveries undelivered
+-- ARGS
+--   to
+--   token            of the lease
+--   sequence         of the record
+--   verdict          'delivered', 'again', 'dead', or 'release': it was not tried
+--   wait number      until the next attempt, ms
+--   unsure flag      again: what became of it is unknown, so it may have been delivered
+--   why              the error of the attempt
+-- RETURNS
+--   result: ok left    ok: 0 if the lease was lost; left: 1 if the line has more records
+
+local now, line = now_ms(), load_line(s, to)
+local member = to .. ' ' .. sequence
+check_outbox(s)
+call('ZCARD', s.undelivered)
+if line.token ~= token then
+  -- A repetition finds the lease released, or ended with the last record of the line. If another has
+  -- leased the line since, the caller must not go on with it.
+  local again = line.token == '-' .. token
+    or line.token == '-' and (verdict == 'delivered' or verdict == 'dead') and not call('ZSCORE', s.outbox, member)
+  return result{ok = again and 1 or 0, left = again and line_records(s, to, 1)[1] and 1 or 0}
+end
+
+-- A full Redis refuses a script only until its first write, so that one frees memory.
+call('HDEL', s.deliveries, '')
+if verdict == 'delivered' then
+  if call('ZREM', s.outbox, member) == 1 then
+    call('HDEL', s.deliveries, sequence, 'id ' .. sequence)
+    count_for(s, to, -1)
+  end
+elseif verdict == 'dead' then
+  give_up(s, to, sequence, why, now)
+end
+local left = line_records(s, to, 1)[1]
+if not left then
+  call('HDEL', s.deliveries, 'line ' .. to)
+elseif verdict == 'delivered' or verdict == 'dead' then
+  -- The holder of the lease goes on with the next record.
+  store_line(s, to, token, line.till, 0, 0, 1)
+elseif verdict == 'again' and left == member then
+  store_line(s, to, '-' .. token, 0, line.attempts + 1, now + wait, unsure and 1 or line.unsure == 2 and 1 or 0, why)
+else
+  store_line(s, to, '-' .. token, 0, line.attempts, 0, line.unsure == 2 and 1 or 0)
+end
+return result{ok = 1, left = left and 1 or 0}

@@ -1,0 +1,74 @@
+-- cancel: ends one message, and no other that waits. If it waits or is delayed, it becomes a dead
+-- letter. If it is part of a turn, and that is meant too, the end of that turn is requested, as by
+-- stop. A search in the line begins at both ends: only a message that has more than 1,000 on either
+-- side costs more, one pass of the line.
+--
+-- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
+-- KEYS owed outbox deliveries call
+-- ARGS
+--   s.task               prefix of the session's task hashes
+--   s.prefix             of task ids
+--   s.events_cap         see append_event
+--   s.short number       bytes
+--   s.large_bytes
+--   s.longest number     how many bytes a task's msg may have
+--   id                   of the task
+--   turn_too flag        also if it is part of a turn
+--   deadline number      do nothing after this ms: the sender has given up
+-- RETURNS
+--   'taken' now wake      it is a dead letter now; wake: 1 if what is left may be claimed sooner now
+--   'ending'              the end of its turn is requested
+--   'running'             it is part of a turn: nothing is written
+--   'ended' state result  the task's, before this call
+--   'unknown'             there is no such task
+--   'late'
+
+local SEARCHED = 1000 -- ids at either end of the line
+
+local now = now_ms()
+local kept = call('GET', s.call)
+if kept == 'ending' then return ending{} end
+if kept then return taken{now = now, wake = tonumber(string.match(kept, '%d$'))} end
+if now > deadline then return late{} end
+local t = fields(s.task .. id, 'state', 'result', 'quiet')
+if not t.state then return unknown{} end
+if t.state == 'completed' or t.state == 'archived' then return ended{state = t.state, result = t.result or ''} end
+
+local run = fields(s.run, 'worker', 'fence', 'phase', 'ids', 'stop', 'hold')
+local owner = call('GET', s.sentinel)
+if t.state == 'active' then
+  local ok, ids = try(cjson.decode, run.ids or '')
+  local part = false
+  if ok and type(ids) == 'table' and run.phase ~= 'idle' then
+    for _, other in ipairs(ids) do part = part or other == id end
+  end
+  -- A turn of a stock asynq.Server is none of ours.
+  if not turn_too or not part then return running{} end
+  call('HDEL', s.followups, '') -- see below
+  if run.stop ~= run.fence then
+    call('HSET', s.run, 'stop', run.fence) -- also of a dead owner: the next claim reads it
+    if owner then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
+  end
+  keep_result(s, 'ending')
+  return ending{}
+end
+
+local msg, unique = load_short(s, id)
+local route = route_of(s, id)
+local from = call('LPOS', s.pending, id, 'RANK', -1, 'MAXLEN', SEARCHED) and -1 or 1
+call('ZCARD', s.archived)
+call('ZCARD', s.scheduled)
+call('ZCARD', s.retry)
+call('LLEN', s.stopped)
+
+-- A full Redis refuses a script only until its first write, so that one frees memory.
+call('HDEL', s.followups, '')
+if call('ZREM', s.scheduled, id) == 0 and call('ZREM', s.retry, id) == 0
+  and call('LREM', s.stopped, 1, id) == 0 then -- a /stop has found it waiting
+  call('LREM', s.pending, from, id)
+end
+archive_as_stopped(s, {id = id, msg = msg, unique = unique, route = route}, now)
+local waited = t.quiet or string.match(run.hold or '', '^%d+ (.*)$') == id
+local wake = waited and not owner and call('LLEN', s.pending) > 0 and 1 or 0
+keep_result(s, 'taken', wake)
+return taken{now = now, wake = wake}

@@ -1,0 +1,160 @@
+-- take: leases the lines of a session whose next record may be delivered now, and returns their
+-- first records. A line is what one destination gets of one session, in order.
+--
+-- A call looks at no more than 100 lines, and stops where its records would be too many. The next one
+-- goes on there, so that all lines have their turn.
+--
+-- It also looks for promises that no script kept: their messages were deleted or archived in
+-- asynqmon, or ended by another program. It keeps these, at most about 500 or 4 MiB in a call.
+--
+-- KEYS owed outbox deliveries undelivered
+-- ARGS
+--   s.task            prefix of the session's task hashes
+--   s.prefix          of task ids
+--   token             of these leases
+--   lease number      for how long, ms
+--   most number       records, at most
+--   bytes number      of their texts, at most; the first may have more
+--   unknown_age number    the age at which a record is given up whose destination the caller does not know, ms
+--   known list        the destinations that the caller knows
+--   ages list         of each: the age at which a record is given up, ms
+--   paused list       of each: '1' if it is to get nothing now
+-- RETURNS
+--   result: now at unknown records     at: when to look again, ms: not after now if there is more to
+--     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
+--     not know
+--   record: to sequence id attempt unsure body     id: the sequence under which it was stored first;
+--     unsure: 1 if what became of an earlier attempt is unknown
+
+local KEPT = 4 * 1024 * 1024 -- bytes of results that one call reads
+local LINES = 100            -- that it looks at, and records that it gives up
+local LATER = 60 * 1000
+local LONGEST = 2 * 3600 * 1000 -- that a line waits, or is leased: beyond it, the clock was put back
+
+local now, of = now_ms(), {}
+for i, to in ipairs(known) do of[to] = {age = tonumber(ages[i]), paused = paused[i] == '1'} end
+
+-- told(own, state, text) returns the outcome that a task's result tells. A stock asynq.Server stores
+-- any text: it is the reply. Without one an operator has archived the message.
+local function told(own, state, text)
+  if not text then return false end
+  if string.sub(text, 1, 20) == '{"type":"turn_ended"' and valid(text) == text and try(cjson.decode, text) then return text end
+  local failed = state == 'archived'
+  local status = failed and '"failed"' or '"done"'
+  local event = '{"type":"turn_ended","messages":[' .. quote(own) .. '],"status":' .. status
+  if #text <= BODY then event = event .. ',"reply":' .. quote(valid(text)) end
+  return event .. (failed and ',"error":"archived by an operator"}' or '}')
+end
+
+local ended, read = {}, 0
+local scan = call('HSCAN', s.owed, call('HGET', s.deliveries, 'scan') or '0', 'COUNT', '100')
+for i = 1, #scan[2], 2 do
+  local id = s.prefix .. scan[2][i]
+  local t = fields(s.task .. id, 'state', 'route')
+  -- A task without a route is another message, which has got the id of one that was deleted.
+  if not t.route or t.state == 'completed' or t.state == 'archived' then
+    read = read + call('HSTRLEN', s.task .. id, 'result')
+    if read > KEPT and #ended > 0 then
+      scan[1] = false -- the next call scans the same again
+      break
+    end
+    ended[#ended + 1] = {id = id, route = scan[2][i + 1], outcome = t.route and told(scan[2][i], t.state, call('HGET', s.task .. id, 'result')) or removed(scan[2][i])}
+  end
+end
+check_outbox(s)
+call('ZCARD', s.undelivered)
+
+-- A full Redis refuses a script only until its first write, so that one frees memory.
+call('HDEL', s.deliveries, '')
+for _, e in ipairs(ended) do keep_promises(s, {e}, e.outcome, now) end
+if scan[1] == '0' then
+  call('HDEL', s.deliveries, 'scan')
+elseif scan[1] then
+  call('HSET', s.deliveries, 'scan', scan[1])
+end
+
+local at, unknown, size, given_up = 0, 0, 0, 0
+local records = {}
+
+-- look_at(time) has the caller look again no later than then.
+local function look_at(time)
+  if at == 0 or time < at then at = time end
+end
+
+-- too_old(member, d) returns whether a record is to be given up.
+local function too_old(member, d) return tonumber(string.match(member, '%d+$')) + (d and d.age or unknown_age) < now end
+
+-- is_full(first) returns whether the call has no room for a line with this first record.
+local function is_full(first)
+  return #records >= most or #records > 0 and size + call('HSTRLEN', s.deliveries, string.match(first, '%d+$')) > bytes
+end
+
+-- look(to) looks at the line of a destination. Returns whether there was room for that.
+local function look(to)
+  local d, line = of[to], load_line(s, to)
+  if line.till > now + LONGEST then line.till = 1 end
+  if line.at > now + LONGEST then line.at = 0 end
+  local first = line_records(s, to, 1)[1]
+  while first and given_up < LINES and line.till <= now and too_old(first, d) do
+    local why = d and 'it was too old' or 'it was too old, and nobody knows its destination'
+    give_up(s, to, string.match(first, '%d+$'), why, now)
+    line, first, given_up = load_line(s, to), line_records(s, to, 1)[1], given_up + 1
+  end
+  if not first then
+    call('HDEL', s.deliveries, 'line ' .. to)
+  elseif not d then
+    unknown = unknown + 1
+    look_at(now + LATER)
+  elseif line.till > now and line.token ~= token then
+    look_at(line.till)
+  elseif d.paused then
+    look_at(now + LATER)
+  elseif line.at > now then
+    look_at(line.at)
+  elseif given_up == LINES and too_old(first, d) or is_full(first) then
+    return false
+  else
+    -- A lease that has ended without an ack leaves its attempt unsure.
+    local before = line.unsure
+    if line.token == token then
+      before = line.unsure - 1
+    elseif line.till > 0 then
+      before = 1
+    end
+    for i, member in ipairs(line_records(s, to, most - #records)) do
+      local sequence = string.match(member, '%d+$')
+      size = size + call('HSTRLEN', s.deliveries, sequence)
+      if #records > 0 and size > bytes then break end
+      records[#records + 1] = record{to = to, sequence = tonumber(sequence), id = tonumber(call('HGET', s.deliveries, 'id ' .. sequence) or sequence),
+        attempt = i == 1 and line.attempts + 1 or 1, unsure = i == 1 and before or 0, body = call('HGET', s.deliveries, sequence) or ''}
+    end
+    local till = line.token == token and line.till or now + lease
+    store_line(s, to, token, till, line.attempts, 0, before + 1)
+    look_at(till)
+  end
+  return true
+end
+
+-- The field walk is "token from soonest next soonest": the call with that token began behind the line
+-- from, and the next one begins behind the line next. '-' is before the first. soonest is the at of
+-- the lines before. A repetition of a call begins where it began.
+local by, from, was, behind, soonest = string.match(call('HGET', s.deliveries, 'walk') or '', '^(%S+) (%S+) (%d+) (%S+) (%d+)$')
+if by ~= token then from, was = behind or '-', soonest or 0 end
+at, behind = tonumber(was), from
+local more, looked = false, 0
+while not more do
+  local first = call('ZRANGEBYLEX', s.outbox, behind == '-' and '-' or '(' .. behind .. ' \255', '+', 'LIMIT', '0', '1')[1]
+  if not first then break end
+  local to = string.match(first, '^%S+')
+  more = looked == LINES or not look(to)
+  if not more then behind, looked = to, looked + 1 end
+end
+if more then
+  call('HSET', s.deliveries, 'walk', token .. ' ' .. from .. ' ' .. int(was) .. ' ' .. behind .. ' ' .. int(at))
+elseif from ~= '-' then
+  call('HSET', s.deliveries, 'walk', token .. ' ' .. from .. ' ' .. int(was) .. ' - 0')
+else
+  call('HDEL', s.deliveries, 'walk')
+end
+if more or scan[1] ~= '0' then at = now end
+return result{now = now, at = at, unknown = unknown, records = records}

@@ -1,0 +1,234 @@
+package protocol
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/pkg/session"
+)
+
+// The most records of TakeLines, and the most bytes of their texts.
+const (
+	takeMost  = 32
+	takeBytes = 4 << 20
+)
+
+// unknownAge is the age at which a record is given up whose destination its takers do not know.
+const unknownAge = 72 * time.Hour
+
+// DefaultOutboxCap is how many outcomes a session may owe and store, unless a setting says otherwise.
+const DefaultOutboxCap = 1000
+
+// Line is a destination as a deliverer knows it.
+type Line struct {
+	Destination string
+	MaxAge      time.Duration // a record that is older is given up
+	Paused      bool          // it gets nothing now
+}
+
+// Delivery is a record of the outbox that its taker may deliver until Until.
+type Delivery struct {
+	Session     string
+	Destination string
+	Sequence    int64  // rises within the session
+	ID          string // names the record for its receiver, in every attempt
+	Attempt     int    // 1, 2 ...
+	Unsure      bool   // what became of an earlier attempt is unknown: it may have been delivered
+	Body        []byte // never changes
+	Token       string // of the lease
+	Until       time.Time
+}
+
+// TakenLines is the result of TakeLines.
+type TakenLines struct {
+	Now        int64 // Redis' clock, ms
+	At         int64 // when to look at the session again, ms by Redis' clock, not after Now if there is more to look at; 0: nothing is stored
+	Unknown    int   // lines of destinations that the caller does not know
+	Deliveries []Delivery
+}
+
+// More reports whether another call would look at more of the session.
+func (t TakenLines) More() bool { return t.At > 0 && t.At <= t.Now }
+
+// TakeLines leases the lines of a session that have a record to be delivered now, for lease, and returns
+// the first records of these. lua/take.lua.
+func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known []Line, lease time.Duration) (TakenLines, error) {
+	k, token := rediskey.For(sessionKey), rand.Text()
+	var names, ages, paused []string
+	for _, l := range known {
+		names, ages, paused = append(names, l.Destination), append(ages, fmt.Sprint(l.MaxAge.Milliseconds())), append(paused, flag(l.Paused))
+	}
+	sent := time.Now()
+	r, err := takeMove.run(ctx, rdb, takeMove.keys(Keys(sessionKey, "", sent)), takeMove.args(
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(sessionKey), "token", token, "lease", lease.Milliseconds(),
+		"most", takeMost, "bytes", takeBytes, "known", names, "ages", ages, "paused", paused, "unknown_age", unknownAge.Milliseconds(),
+	))
+	if err != nil {
+		return TakenLines{}, err
+	}
+	t := TakenLines{Now: r.int("now"), At: r.int("at"), Unknown: int(r.int("unknown"))}
+	for _, d := range r.records("records", "record") {
+		t.Deliveries = append(t.Deliveries, Delivery{
+			Session: sessionKey, Destination: d.text("to"), Sequence: d.int("sequence"), ID: rediskey.IDPrefix(sessionKey) + fmt.Sprint(d.int("id")),
+			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
+		})
+	}
+	return t, nil
+}
+
+// Verdict is what became of a delivery.
+type Verdict string
+
+// The verdicts.
+const (
+	Delivered Verdict = "delivered"
+	Again     Verdict = "again"   // it is to be tried again
+	GiveUp    Verdict = "dead"    // it is set aside for an operator
+	Untried   Verdict = "release" // it was not tried
+)
+
+// Ack writes down what became of a delivery. lua/ack.lua.
+type Ack struct {
+	Delivery Delivery
+	Verdict  Verdict
+	Wait     time.Duration // Again: until the next attempt
+	Unsure   bool          // Again: whether the receiver has it is unknown
+	Why      string        // the error of the attempt
+}
+
+// Do returns whether the caller still had the lease, and whether the line has more records. It keeps
+// the lease after Delivered and GiveUp.
+func (a Ack) Do(ctx context.Context, rdb script.Client) (ok, left bool, err error) {
+	d := a.Delivery
+	r, err := ackMove.run(ctx, rdb, ackMove.keys(Keys(d.Session, "", time.Now())), ackMove.args(
+		"to", d.Destination, "token", d.Token, "sequence", d.Sequence, "verdict", string(a.Verdict), "wait", a.Wait.Milliseconds(),
+		"unsure", a.Unsure, "why", a.Why,
+	))
+	return r.is("ok"), r.is("left"), err
+}
+
+// Redrive puts records that were given up back at the end of their lines, or deletes them.
+// lua/redrive.lua.
+type Redrive struct {
+	Session     string
+	Destination string // "": all
+	Delete      bool
+	Call        string // names this call, so that the script recognizes a repetition
+	Most        int    // at most 1,000
+}
+
+// Do returns how many records it found, and whether there may be more.
+func (r Redrive) Do(ctx context.Context, rdb script.Client) (n int, more bool, err error) {
+	found, err := redriveMove.run(ctx, rdb, redriveMove.keys(Keys(r.Session, "", time.Now()), rediskey.For(r.Session).Call(r.Call)), redriveMove.args(
+		"task", rediskey.For(r.Session).TaskPrefix(), "to", r.Destination, "drop", r.Delete, "most", r.Most,
+	))
+	return int(found.int("n")), found.is("more"), err
+}
+
+// DueOutbox takes sessions from the index of the outbox whose time has come. No other call returns
+// them for hidden. score is what the index has for them now, for RescoreOutbox. lua/outbox_due.lua.
+func DueOutbox(ctx context.Context, rdb script.Client, most int, hidden time.Duration) (sessions []string, score int64, err error) {
+	r, err := outboxDueMove.run(ctx, rdb, []string{rediskey.Outbox}, outboxDueMove.args("batch", most, "hidden", hidden.Milliseconds()))
+	for i := range r.list("sessions") {
+		sessions = append(sessions, r.list("sessions").Text(i))
+	}
+	return sessions, r.int("at"), err
+}
+
+// RescoreOutbox has the index look at a session again at a time, in ms, or never if that is 0. It does
+// nothing if the session's score is no longer the one that DueOutbox returned: a record has come.
+func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, score, at int64) error {
+	to := map[string]string{}
+	if at > 0 {
+		to[sessionKey] = fmt.Sprint(at)
+	}
+	return RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
+}
+
+// IndexOutbox has deliverers look at sessions no later than at, in ms.
+func IndexOutbox(ctx context.Context, rdb redis.Cmdable, at int64, sessions ...string) error {
+	entries := make([]redis.Z, len(sessions))
+	for i, s := range sessions {
+		entries[i] = redis.Z{Score: float64(at), Member: s}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return rdb.ZAddLT(ctx, rediskey.Outbox, entries...).Err()
+}
+
+// OutboxSignals calls receive with each session that has a new record, until ctx ends. A signal may get
+// lost: the sweep finds the session. It calls ready once it is subscribed.
+func OutboxSignals(ctx context.Context, rdb redis.UniversalClient, ready func(), receive func(sessionKey string)) error {
+	return subscribe(ctx, rdb, []string{rediskey.Signal(rediskey.OutboxSignals)}, ready, func(m *redis.Message) { receive(m.Payload) })
+}
+
+// SetDestination stores the state of a destination; the zero value enables it.
+func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s session.DestinationState) error {
+	if s == (session.DestinationState{}) {
+		return rdb.HDel(ctx, rediskey.Destinations, name).Err()
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return rdb.HSet(ctx, rediskey.Destinations, name, text).Err()
+}
+
+// ResumeDestination has deliverers look at the sessions that store something for a destination, after its
+// new state is stored. It looks at each session of the index.
+func ResumeDestination(ctx context.Context, rdb redis.UniversalClient, name string) error {
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for cursor := uint64(0); ; {
+		page, next, err := rdb.ZScan(ctx, rediskey.Outbox, cursor, "", 1000).Result()
+		if err != nil {
+			return err
+		}
+		owing := make([]*redis.BoolCmd, len(page)/2) // each session is followed by its score
+		_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range owing {
+				owing[i] = p.HExists(ctx, rediskey.For(page[2*i]).Deliveries(), "n "+name)
+			}
+			return nil
+		})
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // the error of one session
+			return err
+		}
+		var sessions []string
+		for i, owes := range owing {
+			if owes.Val() {
+				sessions = append(sessions, page[2*i])
+			}
+		}
+		if err := IndexOutbox(ctx, rdb, now.UnixMilli(), sessions...); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// Destinations returns the states of the destinations that are paused or disabled.
+func Destinations(ctx context.Context, rdb redis.Cmdable) (map[string]session.DestinationState, error) {
+	stored, err := rdb.HGetAll(ctx, rediskey.Destinations).Result()
+	states := make(map[string]session.DestinationState, len(stored))
+	for name, text := range stored {
+		var s session.DestinationState
+		if json.Unmarshal([]byte(text), &s) != nil {
+			s = session.DestinationState{Disabled: true, Why: "its state cannot be read"}
+		}
+		states[name] = s
+	}
+	return states, err
+}

@@ -1,0 +1,466 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// record is what a destination gets of one record.
+type record struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      struct {
+		Session   string          `json:"session"`
+		Messages  []string        `json:"messages"`
+		RetryOf   string          `json:"retry_of"`
+		Context   json.RawMessage `json:"context"`
+		Outcome   session.Outcome `json:"outcome"`
+		Truncated bool            `json:"truncated"`
+		Number    int             `json:"number"`
+	} `json:"data"`
+}
+
+func (r record) String() string {
+	return fmt.Sprint(r.Type, " ", strings.Join(r.Data.Messages, ","), string(r.Data.Context))
+}
+
+// records are the stored records of a session, by destination and then in their order.
+func records(b *actors.Bench) (all []record) {
+	b.Helper()
+	texts := b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val()
+	for _, member := range b.Redis.ZRange(b.Ctx, b.Keys.Outbox(), 0, -1).Val() {
+		_, sequence, _ := strings.Cut(member, " ")
+		var r record
+		if err := json.Unmarshal([]byte(texts[sequence]), &r); err != nil {
+			b.Fatalf("record %s: %v:\n%s", member, err, texts[sequence])
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func recorded(b *actors.Bench) (lines []string) {
+	for _, r := range records(b) {
+		lines = append(lines, r.String())
+	}
+	return lines
+}
+
+// Whatever script ends a message keeps its promise: each message with a route is either owed an
+// answer and has not ended, or one record tells of its end.
+func TestEveryEndIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	for _, s := range situations() {
+		if !strings.HasSuffix(s.name, "with a route") || s.script == "erase" {
+			continue
+		}
+		for _, twice := range []bool{false, true} {
+			t.Run(fmt.Sprint(s.script, "/", s.name, "/", twice), func(t *testing.T) {
+				t.Parallel()
+				b := actors.NewBench(t)
+				move := s.prepare(b)
+				promisesHold(b, "before")
+				if twice {
+					faults := &redistest.Faults{}
+					b.Redis.AddHook(faults)
+					faults.RunTwice(actors.Script(s.script), -1)
+				}
+				expect.OK(t, move())
+				promisesHold(b, "after")
+			})
+		}
+	}
+}
+
+// promisesHold compares what is owed and recorded with the session's tasks.
+func promisesHold(b *actors.Bench, when string) {
+	b.Helper()
+	owed := b.Redis.HGetAll(b.Ctx, b.Keys.Owed()).Val()
+	told := map[string]int{}
+	list := records(b)
+	for _, r := range list {
+		if strings.HasPrefix(r.Type, "message.") && r.Type != "message.withdrawn" {
+			for _, id := range r.Data.Messages {
+				told[id]++
+			}
+		}
+		expect.Equal(b, when+": session", r.Data.Session, actors.Key)
+		actors.Recent(b.T, when+": "+r.Type, r.Timestamp)
+	}
+	prefix := b.Keys.TaskPrefix()
+	tasks := map[string]string{}
+	for _, key := range b.Redis.Keys(b.Ctx, prefix+"*").Val() {
+		task := b.Redis.HGetAll(b.Ctx, key).Val()
+		id := strings.TrimPrefix(strings.TrimPrefix(key, prefix), strings.TrimSuffix(b.Task("x"), "x"))
+		if task["route"] == "" || task["msg"] == "" {
+			continue
+		}
+		tasks[id] = task["state"]
+		ended := task["state"] == "completed" || task["state"] == "archived"
+		if _, is := owed[id]; is == ended {
+			b.Errorf("%s: %s is %s, owed: %v\n%s", when, id, task["state"], is, b.Dump())
+		}
+		if again := !strings.HasPrefix(task["route"], "hook - "); ended && told[id] != 1 || !ended && !again && told[id] != 0 {
+			b.Errorf("%s: %s is %s and in %d records\n%s", when, id, task["state"], told[id], b.Dump())
+		}
+	}
+	for id := range told {
+		if told[id] > 1 && tasks[id] == "" {
+			b.Errorf("%s: %s is in %d records", when, id, told[id])
+		}
+	}
+	stored := b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val()
+	counted, want := stored["n hook"], fmt.Sprint(len(owed)+len(list))
+	if counted != want && (want != "0" || counted != "") {
+		b.Errorf("%s: counted %q, %d owed and %d stored\n%s", when, counted, len(owed), len(list), b.Dump())
+	}
+}
+
+// A message's own route counts before the session's, and that before the sender's default.
+func TestWhereAnAnswerGoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ own, session, fallback, want string }{
+		"nowhere":            {"", "", "", ""},
+		"the message's":      {"a", "b", "c", "a"},
+		"the session's":      {"", "b", "c", "b"},
+		"the sender's":       {"", "", "c", "c"},
+		"nowhere, by choice": {session.NoReply, "b", "c", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			if c.session != "" {
+				expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, c.session))
+			}
+			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "hi"},
+				turnstile.ReplyTo(session.Route{To: c.own, Context: json.RawMessage(`{"chat": 42}`)}), turnstile.DefaultReplyTo(c.fallback))
+			expect.OK(t, err)
+			var want []string
+			if c.want != "" {
+				want = []string{c.want + ` - {"chat":42}`}
+			}
+			expect.List(t, "owed", b.Redis.HVals(b.Ctx, b.Keys.Owed()).Val(), want...)
+			b.Drain()
+			expect.Equal(t, "records", len(records(b)), len(want))
+			expect.Equal(t, "owed", b.Redis.Exists(b.Ctx, b.Keys.Owed()).Val(), 0)
+		})
+	}
+}
+
+// A message without a route costs no key.
+func TestNoRouteNoKeys(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Drain()
+	for _, key := range []string{b.Keys.Owed(), b.Keys.Outbox(), b.Keys.Deliveries(), b.Keys.Undelivered()} {
+		expect.Equal(t, key, b.Redis.Exists(b.Ctx, key).Val(), 0)
+	}
+}
+
+// One record tells a route of all messages of a turn; messages with another route have another one.
+func TestOneRecordForEachRoute(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	say := func(id, context string) {
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id, Mode: session.ModeCollect},
+			turnstile.ReplyTo(session.Route{To: "hook", Context: json.RawMessage(context)}))
+		expect.OK(t, err)
+	}
+	b.Say("now")
+	h := b.Start()
+	say("a", `{"chat":1}`)
+	say("b", `{"chat":2}`)
+	say("c", `{"chat":1}`)
+	for _, id := range []string{"a", "b", "c"} {
+		b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(id)), "quiet", "1 100")
+	}
+	expect.Equal(t, "they are the next turn", b.Finish(h), true)
+	b.Finish(h)
+	expect.List(t, "records", recorded(b), `message.done a,c{"chat":1}`, `message.done b{"chat":2}`)
+}
+
+// An outcome that is too large for a record is left out, and the record says so.
+func TestLargeOutcomesAreTruncated(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.Say("a")
+	h := b.Start()
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: strings.Repeat(`"x`, 200<<10)})
+	expect.OK(t, err)
+	r := records(b)[0]
+	expect.Equal(t, "truncated", r.Data.Truncated, true)
+	expect.Equal(t, "status", r.Data.Outcome.Status, session.StatusDone)
+	expect.Equal(t, "reply", r.Data.Outcome.Reply, "")
+}
+
+// A rerun promises the end anew, and its record says what it repeats. So does a /retry.
+func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.Say("a")
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "rerun", n, 1)
+	b.Drain()
+	expect.List(t, "records", recorded(b), "message.stopped a", "message.done a")
+	expect.Equal(t, "repeats", records(b)[1].Data.RetryOf, "a")
+	b.Command("/retry")
+	b.Drain()
+	list := records(b)
+	expect.Equal(t, "withdrawn", list[2].String(), "message.withdrawn a")
+	expect.Equal(t, "type", list[3].Type, "message.done")
+	expect.Equal(t, "repeats", list[3].Data.RetryOf, "a")
+}
+
+// What asynqmon's buttons end is found by a deliverer, which has it from the sweep.
+func TestPromisesOutlivePeople(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.SayAll("archived", "deleted", "stays")
+	queue := "session:" + actors.Key
+	expect.OK(t, b.Inspector().ArchiveTask(queue, b.Task("archived")))
+	expect.OK(t, b.Inspector().DeleteTask(queue, b.Task("deleted")))
+	b.Sweep()
+	sessions, score, err := protocol.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
+	expect.OK(t, err)
+	expect.List(t, "due", sessions, actors.Key)
+	again, _, err := protocol.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
+	expect.OK(t, err)
+	expect.List(t, "due for another deliverer", again)
+
+	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	expect.OK(t, err)
+	lines := recorded(b)
+	slices.Sort(lines)
+	expect.List(t, "records", lines, "message.stopped archived", "message.stopped deleted")
+	expect.Equal(t, "taken", len(taken.Deliveries), 2)
+	expect.List(t, "owed", b.Redis.HKeys(b.Ctx, b.Keys.Owed()).Val(), "stays")
+	for _, d := range taken.Deliveries {
+		ok, _, err := protocol.Ack{Delivery: d, Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+		expect.OK(t, err)
+		expect.Equal(t, "acknowledged", ok, true)
+	}
+	expect.OK(t, protocol.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, 0))
+	expect.Equal(t, "in the index", b.IsIn("turnstile:outbox", actors.Key), false)
+}
+
+// A line is delivered in order, by one deliverer at a time.
+func TestLinesAreInOrder(t *testing.T) {
+	t.Parallel()
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+		b.SayAll("a", "b", "c")
+		b.Drain()
+		known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+		take := func() []protocol.Delivery {
+			taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+			expect.OK(t, err)
+			return taken.Deliveries
+		}
+		ack := func(a protocol.Ack) (ok, left bool) {
+			ok, left, err := a.Do(b.Ctx, b.Redis)
+			expect.OK(t, err)
+			return ok, left
+		}
+		first := take()
+		expect.Equal(t, "taken", len(first), 3)
+		expect.Equal(t, "for another one", len(take()), 0)
+		expect.Equal(t, "rises", slices.IsSortedFunc(first, func(x, y protocol.Delivery) int { return int(x.Sequence - y.Sequence) }), true)
+
+		ok, left := ack(protocol.Ack{Delivery: first[0], Verdict: protocol.Delivered})
+		expect.Equal(t, "acknowledged, more", fmt.Sprint(ok, left), "true true")
+		ok, _ = ack(protocol.Ack{Delivery: first[1], Verdict: protocol.Again, Unsure: true, Why: "503"})
+		expect.Equal(t, "acknowledged", ok, true)
+		second := take()
+		expect.Equal(t, "the rest", len(second), 2)
+		expect.Equal(t, "the same record", second[0].ID, first[1].ID)
+		expect.Equal(t, "text", string(second[0].Body), string(first[1].Body))
+		expect.Equal(t, "attempt, unsure", fmt.Sprint(second[0].Attempt, second[0].Unsure), "2 true")
+		expect.Equal(t, "attempt, unsure", fmt.Sprint(second[1].Attempt, second[1].Unsure), "1 false")
+
+		// The first holder's lease has ended.
+		ok, _ = ack(protocol.Ack{Delivery: first[2], Verdict: protocol.Delivered})
+		expect.Equal(t, "acknowledged by another", ok, false)
+
+		ok, _ = ack(protocol.Ack{Delivery: second[0], Verdict: protocol.GiveUp, Why: "422"})
+		expect.Equal(t, "given up", ok, true)
+		ok, left = ack(protocol.Ack{Delivery: second[1], Verdict: protocol.Delivered})
+		expect.Equal(t, "acknowledged, more", fmt.Sprint(ok, left), "true false")
+
+		n, more, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
+		expect.OK(t, err)
+		expect.Equal(t, "redriven", fmt.Sprint(n, more), "1 false")
+		third := take()
+		expect.Equal(t, "redriven record", third[0].ID, second[0].ID)
+		expect.Equal(t, "behind the others", third[0].Sequence > second[1].Sequence, true)
+		ack(protocol.Ack{Delivery: third[0], Verdict: protocol.Delivered})
+		left1 := b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val()
+		expect.List(t, "left", slices.Sorted(maps.Keys(left1)), "seq")
+	})
+}
+
+// A deliverer that dies leaves its attempt unsure: the receiver may have got it.
+func TestADeadDeliverersAttemptIsUnsure(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.Say("a")
+	b.Drain()
+	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+	first, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, 5*time.Millisecond)
+	expect.OK(t, err)
+	b.Pass(10 * time.Millisecond)
+	second, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	expect.OK(t, err)
+	expect.Equal(t, "taken again", second.Deliveries[0].ID, first.Deliveries[0].ID)
+	expect.Equal(t, "unsure", fmt.Sprint(first.Deliveries[0].Unsure, second.Deliveries[0].Unsure), "false true")
+	ok, _, err := protocol.Ack{Delivery: second.Deliveries[0], Verdict: protocol.Untried}.Do(b.Ctx, b.Redis)
+	expect.OK(t, err)
+	expect.Equal(t, "released", ok, true)
+	third, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	expect.OK(t, err)
+	expect.Equal(t, "still unsure", fmt.Sprint(third.Deliveries[0].Unsure, third.Deliveries[0].Attempt), "true 1")
+}
+
+// A question reaches the routes of its turn, and so does its end, unless nobody has tried to deliver
+// the question yet.
+func TestQuestionsAreDelivered(t *testing.T) {
+	t.Parallel()
+	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"decided":   func(b *actors.Bench, _ *protocol.Claim) { b.Command("/approve") },
+		"withdrawn": func(b *actors.Bench, h *protocol.Claim) { _, err := h.Withdraw(b.Ctx); expect.OK(b, err) },
+		"finished":  func(b *actors.Bench, h *protocol.Claim) { b.Finish(h) },
+		"crashed":   func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Claim() },
+		"requeued":  func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Requeue(b.Ctx, "drain")) },
+	} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", taken), func(t *testing.T) {
+				t.Parallel()
+				b := actors.NewBench(t)
+				expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+				b.Say("a")
+				h := b.Start()
+				b.Renew(h)
+				b.Asks(h, "run make")
+				expect.List(t, "asked", recorded(b), "question.asked a")
+				expect.Equal(t, "number", records(b)[0].Data.Number, 1)
+				var want []string
+				if taken {
+					_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+					expect.OK(t, err)
+					want = []string{"question.asked a", "question.closed a"}
+				}
+				end(b, h)
+				if name == "finished" {
+					want = append(want, "message.done a")
+				}
+				expect.List(t, "closed", recorded(b), want...)
+			})
+		}
+	}
+}
+
+// OUTBOX_CAP counts what is owed and what is stored.
+func TestOutboxCap(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{OutboxCap: 2})
+	expect.OK(t, c.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	submit := func(id string, o ...turnstile.SubmitOption) string {
+		r, err := c.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, o...)
+		expect.OK(t, err)
+		return strings.TrimSpace(string(r.Status) + " " + r.Reason)
+	}
+	expect.Equal(t, "first", submit("a"), "accepted")
+	b.Drain()
+	expect.Equal(t, "second", submit("b"), "accepted")
+	before := ownKeys(b)
+	expect.Equal(t, "third", submit("c"), "refused outbox")
+	expect.Equal(t, "third, delayed", submit("c", turnstile.Delay(time.Hour)), "refused outbox")
+	actors.Same(t, "refused", before, ownKeys(b))
+	expect.Equal(t, "the first again", submit("a"), "duplicate")
+	expect.Equal(t, "without a route", submit("d", turnstile.ReplyTo(session.Route{To: session.NoReply})), "accepted")
+}
+
+// A question may be delivered while its line is leased, wherever it stands in the line: then its end is
+// delivered, too.
+func TestAQuestionBehindOthersIsClosed(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.SayAll("a", "b")
+	h := b.Start()
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Asks(h, "run make")
+	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	expect.OK(t, err)
+	expect.Equal(t, "taken", len(taken.Deliveries), 2)
+	b.Command("/approve")
+	expect.List(t, "records", recorded(b), "message.done a", "question.asked b", "question.closed b")
+}
+
+// An attempt that failed counts for its record only: the next one, if that was removed meanwhile, has
+// none.
+func TestAnAttemptCountsForItsRecord(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.SayAll("a", "b")
+	b.Drain()
+	take := func() []protocol.Delivery {
+		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+		expect.OK(t, err)
+		return taken.Deliveries
+	}
+	first := take()[0]
+	b.Redis.ZRem(b.Ctx, b.Keys.Outbox(), fmt.Sprint("hook ", first.Sequence))
+	_, _, err := protocol.Ack{Delivery: first, Verdict: protocol.Again, Wait: time.Hour}.Do(b.Ctx, b.Redis)
+	expect.OK(t, err)
+	expect.Equal(t, "attempt of the next", take()[0].Attempt, 1)
+}
+
+// A record whose destination no deliverer knows is kept for three days, then given up.
+func TestRecordsOfUnknownDestinations(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.Say("a")
+	b.Drain()
+	take := func() protocol.TakenLines {
+		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
+		expect.OK(t, err)
+		return taken
+	}
+	expect.Equal(t, "unknown", take().Unknown, 1)
+	member := b.Redis.ZRange(b.Ctx, b.Keys.Outbox(), 0, 0).Val()[0]
+	_, sequence, _ := strings.Cut(member, " ")
+	old := fmt.Sprint(time.Now().Add(-73 * time.Hour).UnixMilli())
+	b.Redis.HSet(b.Ctx, b.Keys.Deliveries(), old, b.Redis.HGet(b.Ctx, b.Keys.Deliveries(), sequence).Val())
+	b.Redis.ZRem(b.Ctx, b.Keys.Outbox(), member)
+	b.Redis.ZAdd(b.Ctx, b.Keys.Outbox(), redis.Z{Member: "hook " + old})
+	taken := take()
+	expect.Equal(t, "unknown, look again", fmt.Sprint(taken.Unknown, taken.At), "0 0")
+	expect.Equal(t, "why", b.Redis.HGet(b.Ctx, b.Keys.Deliveries(), "why "+old).Val(), "it was too old, and nobody knows its destination")
+}

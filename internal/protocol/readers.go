@@ -1,0 +1,184 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// watchSignals names the channel on which clients ask all workers for notices of new events.
+const watchSignals = "watch"
+
+// workerSignals names the channel on which a worker says that it has just started: it knows of no
+// requests yet.
+const workerSignals = "workers"
+
+// watchedSessions is how many sessions a worker sends notices for. It ignores further ones.
+const watchedSessions = 200_000
+
+// watch is a client's request for notices: while its time lasts, workers publish the key of a stream
+// to reader's channel when they have written events to it.
+type watch struct {
+	Reader   string   `json:"reader"`
+	TTL      int64    `json:"ttl_ms"`
+	Sessions []string `json:"sessions"`
+}
+
+// Watch asks the workers that run now for notices of these sessions' events, for ttl. reader is the
+// client's, see Notices.
+func Watch(ctx context.Context, rdb redis.UniversalClient, reader string, ttl time.Duration, sessions []string) error {
+	text, err := json.Marshal(watch{reader, ttl.Milliseconds(), sessions})
+	if err != nil {
+		return err
+	}
+	return rdb.Publish(ctx, rediskey.Signal(watchSignals), text).Err()
+}
+
+// readerName is what Watch's reader looks like: nobody else has such a channel.
+var readerName = regexp.MustCompile(`^reader-[A-Z0-9]{10,40}$`)
+
+// readers are the clients that asked this worker for notices.
+type readers struct {
+	mu      sync.RWMutex
+	until   map[string]map[string]time.Time // by session and reader
+	swept   time.Time
+	streams chan string // sessions with new events
+}
+
+func newReaders() *readers {
+	return &readers{until: map[string]map[string]time.Time{}, streams: make(chan string, 10_000)}
+}
+
+// add notes a request. One that cannot be read is of no client of ours.
+func (r *readers) add(payload string) {
+	var w watch
+	if json.Unmarshal([]byte(payload), &w) != nil || !readerName.MatchString(w.Reader) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.swept) > time.Minute {
+		r.sweep(now)
+	}
+	till := now.Add(min(time.Duration(w.TTL)*time.Millisecond, time.Minute))
+	for _, s := range w.Sessions {
+		if r.until[s] == nil {
+			if len(r.until) >= watchedSessions {
+				continue
+			}
+			r.until[s] = map[string]time.Time{}
+		}
+		r.until[s][w.Reader] = till
+	}
+}
+
+// sweep removes requests whose time is over. The caller holds r.mu.
+func (r *readers) sweep(now time.Time) {
+	r.swept = now
+	for s, all := range r.until {
+		for reader, till := range all {
+			if now.After(till) {
+				delete(all, reader)
+			}
+		}
+		if len(all) == 0 {
+			delete(r.until, s)
+		}
+	}
+}
+
+// wrote is called when events of a session were written. It does not wait.
+func (r *readers) wrote(sessionKey string) {
+	r.mu.RLock()
+	followed := len(r.until[sessionKey]) > 0
+	r.mu.RUnlock()
+	if !followed {
+		return
+	}
+	select {
+	case r.streams <- sessionKey:
+	default: // a reader finds the events by itself, only later
+	}
+}
+
+// publish sends notices until ctx ends, all that are due in one round trip.
+func (r *readers) publish(ctx context.Context, rdb redis.UniversalClient) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-r.streams:
+			sessions := map[string]bool{s: true}
+			for more := true; more && len(sessions) < 1000; {
+				select {
+				case s := <-r.streams:
+					sessions[s] = true
+				default:
+					more = false
+				}
+			}
+			// An error loses notices, which readers do not rely on.
+			_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				r.notify(ctx, p, sessions)
+				return nil
+			})
+		}
+	}
+}
+
+func (r *readers) notify(ctx context.Context, p redis.Pipeliner, sessions map[string]bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	now := time.Now()
+	for s := range sessions {
+		for reader, till := range r.until[s] {
+			if now.Before(till) {
+				p.Publish(ctx, rediskey.Signal(reader), rediskey.For(s).Events())
+			}
+		}
+	}
+}
+
+// Notices calls receive with the key of a stream that has new events, and started when a worker has
+// started, which has to be asked by Watch again, until ctx ends. It calls ready once it is subscribed.
+// Notices may get lost. reader is "reader-" and 10 to 40 capital letters and digits.
+func Notices(ctx context.Context, rdb redis.UniversalClient, reader string, ready, started func(), receive func(stream string)) error {
+	own := rediskey.Signal(reader)
+	return subscribe(ctx, rdb, []string{own, rediskey.Signal(workerSignals)}, ready, func(m *redis.Message) {
+		if m.Channel == own {
+			receive(m.Payload)
+		} else {
+			started()
+		}
+	})
+}
+
+// subscribe calls receive with each message on some channels, until ctx ends, and ready once it is
+// subscribed.
+func subscribe(ctx context.Context, rdb redis.UniversalClient, channels []string, ready func(), receive func(*redis.Message)) error {
+	sub := rdb.Subscribe(ctx, channels...)
+	defer sub.Close()
+	if _, err := sub.ReceiveTimeout(ctx, subscribeTimeout); err != nil && ctx.Err() != nil {
+		return nil
+	}
+	ready() // on an error too: go-redis subscribes again by itself
+	messages := sub.Channel(redis.WithChannelSize(10_000))
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m, open := <-messages:
+			if !open {
+				return redis.ErrClosed // the caller has closed the client
+			}
+			receive(m)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package protocol
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/script"
+	"turnstile/pkg/session"
+)
+
+// Sender accepts messages. What comes while enough messages are on their way goes together with the
+// next ones, in the order in which it came. It is safe for concurrent use.
+type Sender struct {
+	rdb    redis.UniversalClient
+	single bool
+	full   fullDestinations
+	gate   *script.Gate[*acceptance]
+	moves  *script.Batcher
+
+	mu    sync.Mutex
+	clock clock
+}
+
+// NewSender returns a sender that shares rdb.
+func NewSender(rdb redis.UniversalClient) *Sender {
+	_, single := rdb.(*redis.Client)
+	s := &Sender{rdb: rdb, single: single, moves: script.NewBatcher(rdb, inFlight)}
+	s.gate = script.NewGate(inFlight, s.send)
+	return s
+}
+
+// Now returns Redis' clock in ms. It asks Redis only if no result has shown the clock yet.
+func (s *Sender) Now(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	last := s.clock
+	s.mu.Unlock()
+	if last.ms > 0 {
+		return last.now(), nil
+	}
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	s.set(now.UnixMilli())
+	return now.UnixMilli(), nil
+}
+
+func (s *Sender) set(now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock = clock{now, time.Now()}
+}
+
+// Accept accepts a message, and wakes its session if nobody owns it. It lists the session in the
+// indexes ahead of the script, because the sender may die right after it: in the same round trip,
+// except on a Cluster. The error wraps session.ErrUnchanged if nothing was stored.
+func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
+	named := a.Route.To != "" && a.Route.To != session.NoReply || a.Route.To == "" && a.Fallback != ""
+	m, err := a.encode(s.full.over(ctx, s.rdb, named, a.DestinationCap))
+	if err != nil {
+		return Accepted{}, err
+	}
+	if _, err := s.Now(ctx); err != nil {
+		return Accepted{}, Unchanged(err, true)
+	}
+	if !s.single {
+		s.send(ctx, []*acceptance{m})
+	} else if err := s.gate.Do(ctx, m); err != nil {
+		return Accepted{}, Unchanged(err, true)
+	}
+	if err := m.call.Err; err != nil {
+		return Accepted{}, Unchanged(err, false)
+	}
+	return m.result, nil
+}
+
+// send stores messages and wakes their sessions, in two round trips, or in three if one of them
+// needs the full path behind the fast one.
+func (s *Sender) send(ctx context.Context, messages []*acceptance) {
+	sessions := make([]string, len(messages))
+	for i, m := range messages {
+		sessions[i] = m.session
+	}
+	now, _ := s.Now(ctx) // known, see Accept
+	ahead := func(p redis.Pipeliner) { list(ctx, p, now, sessions...) }
+	if !s.single {
+		if err := script.Pipeline(ctx, s.rdb, nil, ahead); err != nil {
+			for _, m := range messages {
+				m.call.Err = err
+			}
+			return
+		}
+		ahead = nil
+	}
+	// A session that is stored and not listed is found by Find, so only the scripts' errors count.
+	if special := s.store(ctx, ahead, messages); len(special) > 0 {
+		for _, m := range special {
+			m.move, m.call = acceptMove, m.full()
+		}
+		s.store(ctx, nil, special)
+	}
+	s.wake(ctx, messages)
+}
+
+// store carries out the messages' calls, and returns the messages that need the full path.
+func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), messages []*acceptance) (special []*acceptance) {
+	var fast, full []*script.Call
+	for _, m := range messages {
+		if m.move == acceptFast {
+			fast = append(fast, m.call)
+		} else {
+			full = append(full, m.call)
+		}
+	}
+	s.moves.DoBehind(ctx, ahead, full, fast)
+	for _, m := range messages {
+		if m.call.Err != nil {
+			continue
+		}
+		r := m.move.returned(m.call.Result)
+		if r.status() == "special" {
+			special = append(special, m)
+			continue
+		}
+		m.result = Accepted{Now: r.int("now"), State: r.text("status"), N: r.int("n"), Duplicate: r.is("duplicate")}
+		s.set(m.result.Now)
+	}
+	return special
+}
+
+// wake wakes the sessions that nobody owns.
+func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
+	var now int64
+	var ups []WakeUp
+	for _, m := range messages {
+		if now = max(now, m.result.Now); m.woken() {
+			ups = append(ups, WakeUp{m.session, m.result.N})
+		}
+	}
+	if len(ups) == 0 {
+		return
+	}
+	if err := Wake(ctx, s.rdb, now, ClaimGrace, ups...); err != nil {
+		for _, m := range messages {
+			if m.woken() {
+				m.result.Unnotified = err
+			}
+		}
+	}
+}
+
+// woken reports whether the message's session is to be woken, now or when a delay is over.
+func (m *acceptance) woken() bool { return m.result.State == "idle" || m.result.State == "scheduled" }

@@ -1,0 +1,117 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+)
+
+// named are the entries of sessions in the order of their keys.
+func named(sessions []string) []redis.Z {
+	entries := make([]redis.Z, len(sessions))
+	for i, s := range sessions {
+		entries[i].Member = s
+	}
+	return entries
+}
+
+// reasons are the keys without which a session needs no attention.
+var reasons = []func(rediskey.Session) string{
+	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
+}
+
+// repairLists enters known sessions into the order of keys, and compares the index of those that
+// need attention with what they are. asynqmon pauses a session and archives messages without it.
+//
+// near are those of the sessions that may have one of the keys in reasons.
+func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []string) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	var known, listed *redis.FloatSliceCmd
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		known, listed = p.ZMScore(ctx, rediskey.Sessions, sessions...), p.ZMScore(ctx, rediskey.Attention, sessions...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	needy, err := r.needy(ctx, near)
+	if err != nil {
+		return err
+	}
+	var names, missing, over []string
+	scores := map[string]string{}
+	for i, s := range sessions {
+		if known.Val()[i] > 0 {
+			names = append(names, s)
+		}
+		switch there := listed.Val()[i] > 0; {
+		case needy[s] && !there:
+			missing = append(missing, s)
+		case !needy[s] && there:
+			over = append(over, s)
+			scores[s] = fmt.Sprintf("%.0f", listed.Val()[i])
+		}
+	}
+	if len(names) > 0 {
+		if err := r.rdb.ZAddNX(ctx, rediskey.Names, named(names)...).Err(); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		members := named(missing)
+		for i := range members {
+			members[i].Score = float64(now)
+		}
+		if err := r.rdb.ZAddNX(ctx, rediskey.Attention, members...).Err(); err != nil {
+			return err
+		}
+	}
+	return protocol.RemoveUnchanged(ctx, r.rdb, rediskey.Attention, over, scores)
+}
+
+// needy returns the sessions that are paused or suspended, or have dead letters or an open question.
+func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]bool, error) {
+	some, err := r.WithTasks(ctx, sessions, reasons...)
+	if err != nil || len(some) == 0 {
+		return nil, err
+	}
+	exist, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
+	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
+	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range some {
+			k := rediskey.For(s)
+			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
+			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
+			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered")
+		}
+		return nil
+	})
+	if err != nil && !passesOver(err) {
+		return nil, err
+	}
+	needy := map[string]bool{}
+	for i, s := range some {
+		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
+		if owned[i].Val() > 0 && !needy[s] {
+			var run [3]string
+			for j, field := range runs[i].Val() {
+				run[j], _ = field.(string)
+			}
+			needy[s] = protocol.OpenQuestion(s, run[0], run[1], run[2]) != nil
+		}
+	}
+	return needy, nil
+}
+
+// passesOver reports whether an error is that of a missing field, or of one broken session, which
+// must not hide the others.
+func passesOver(err error) bool {
+	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
+}

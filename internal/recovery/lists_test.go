@@ -1,0 +1,96 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// The sweep enters sessions that need attention for whatever reason, and removes them when it is
+// over, whoever has changed them.
+func TestSweepRepairsTheLists(t *testing.T) {
+	t.Parallel()
+	lost := func(b *actors.Bench) {
+		b.Redis.Del(b.Ctx, rediskey.Attention, rediskey.Names)
+		b.Sweep()
+	}
+	for name, c := range map[string]struct{ needs, ends func(b *actors.Bench) }{
+		"paused": {
+			func(b *actors.Bench) { expect.OK(b, b.Inspector().PauseQueue(rediskey.Queue(actors.Key))) },
+			func(b *actors.Bench) { expect.OK(b, b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key))) },
+		},
+		"suspended": {
+			func(b *actors.Bench) {
+				_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
+				expect.OK(b, err)
+			},
+			func(b *actors.Bench) { b.Say("next"); b.Drain() },
+		},
+		"a dead letter": {
+			func(b *actors.Bench) {
+				b.Say("dead")
+				expect.OK(b, b.Inspector().ArchiveTask(rediskey.Queue(actors.Key), b.Task("dead")))
+			},
+			func(b *actors.Bench) {
+				_, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key)
+				expect.OK(b, err)
+			},
+		},
+		"a question": {
+			func(b *actors.Bench) { b.Say("asks"); b.Asks(b.Start(), "run make") },
+			func(b *actors.Bench) {
+				_, err := b.Client.Decide(b.Ctx, actors.Key, 1, session.Allow)
+				expect.OK(b, err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Drain()
+			lost(b)
+			expect.Equal(t, "in the order of keys", b.IsIn(rediskey.Names, actors.Key), true)
+			expect.Equal(t, "needs attention", b.IsIn(rediskey.Attention, actors.Key), false)
+			c.needs(b)
+			lost(b)
+			expect.Equal(t, "needs attention", b.IsIn(rediskey.Attention, actors.Key), true)
+			c.ends(b)
+			b.Sweep()
+			expect.Equal(t, "needs attention any more", b.IsIn(rediskey.Attention, actors.Key), false)
+		})
+	}
+}
+
+// A reason that comes while the sweep looks is not removed.
+func TestSweepKeepsANewReason(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Attention, redis.Z{Score: 1, Member: actors.Key}).Err())
+	other := actors.NewWorker(t, b.BareRedis(), "other")
+	done := false
+	b.Redis.AddHook(actors.Before(actors.Script("rescore"), func() {
+		if done {
+			return
+		}
+		done = true
+		b.Say("fails")
+		claims, err := other.Claim(b.Ctx, []string{actors.Key})
+		expect.OK(t, err)
+		_, err = claims[0].Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "it failed"})
+		expect.OK(t, err)
+	}))
+	b.Sweep()
+	expect.Equal(t, "the hook ran", done, true)
+	expect.Equal(t, "needs attention", b.IsIn(rediskey.Attention, actors.Key), true)
+	expect.Equal(t, "status", b.Outcome("fails").Status, session.StatusFailed)
+}

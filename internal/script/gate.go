@@ -1,0 +1,128 @@
+package script
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Gate lets a number of requests to Redis be in flight. What comes meanwhile waits until one of them
+// ends, and then goes together, as databases commit transactions in groups: with many goroutines
+// that saves most of the system calls, which are most of the cost of a small command. A lone caller
+// never waits.
+type Gate[T any] struct {
+	most int // requests in flight
+	send func(ctx context.Context, items []T)
+
+	mu       sync.Mutex
+	inFlight int
+	waiting  []*waiter[T]
+}
+
+// mostTogether bounds the items that go together. More save little.
+const mostTogether = 256
+
+type waiter[T any] struct {
+	ctx  context.Context
+	item T
+
+	// sent receives nil once the item was sent, or the batch that this caller must send, which
+	// begins with its own item.
+	sent chan []*waiter[T]
+}
+
+// NewGate makes a gate. send sends items together. It has the context of the only item, or one that
+// does not end. With more than one request in flight, a connection that hangs delays only its own
+// items.
+func NewGate[T any](most int, send func(ctx context.Context, items []T)) *Gate[T] {
+	return &Gate[T]{most: most, send: send}
+}
+
+// Do sends an item, perhaps with others. If ctx ends while the item waits, it is not sent, and Do
+// returns the context's error. An item in flight is always waited for.
+func (g *Gate[T]) Do(ctx context.Context, item T) error {
+	w := g.enter(ctx, item)
+	if w == nil {
+		defer g.end()
+		g.send(ctx, []T{item})
+		return nil
+	}
+	var batch []*waiter[T]
+	select {
+	case batch = <-w.sent:
+	case <-ctx.Done():
+		if g.cancel(w) {
+			return ctx.Err()
+		}
+		batch = <-w.sent
+	}
+	if batch != nil {
+		defer g.end()
+		g.sendBatch(batch)
+	}
+	return nil
+}
+
+// enter takes a free request, or returns the item's place among those that wait.
+func (g *Gate[T]) enter(ctx context.Context, item T) *waiter[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inFlight < g.most {
+		g.inFlight++
+		return nil
+	}
+	w := &waiter[T]{ctx: ctx, item: item, sent: make(chan []*waiter[T], 1)}
+	g.waiting = append(g.waiting, w)
+	return w
+}
+
+// cancel removes w from the waiting items. It returns false if w is in flight.
+func (g *Gate[T]) cancel(w *waiter[T]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, w)
+	if i < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
+}
+
+// end frees a request, or makes the first waiting caller send what waits.
+func (g *Gate[T]) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), mostTogether)
+	if n == 0 {
+		g.inFlight--
+		return
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	batch[0].sent <- batch
+}
+
+func (g *Gate[T]) sendBatch(batch []*waiter[T]) {
+	ctx := batch[0].ctx
+	if len(batch) > 1 {
+		// The first caller's context must not end the others' items.
+		ctx = context.WithoutCancel(ctx)
+		defer func() {
+			for _, w := range batch[1:] {
+				w.sent <- nil
+			}
+		}()
+	}
+	items := make([]T, len(batch))
+	for i, w := range batch {
+		items[i] = w.item
+	}
+	g.send(ctx, items)
+}
+
+// Waiting returns how many items wait for a request to end.
+func (g *Gate[T]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}

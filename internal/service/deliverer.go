@@ -1,0 +1,33 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/metrics"
+	"turnstile/internal/outbox"
+)
+
+// deliveryStop is how long POSTs in progress may take after all else has ended. One that is
+// cancelled is sent again, by another deliverer.
+const deliveryStop = 3 * time.Second
+
+// StartDeliverer delivers to the destinations of a file until the function that it returns is
+// called.
+func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox.File, m *metrics.Metrics, log *slog.Logger) (stop func(hurry context.Context), _ error) {
+	d, err := outbox.New(rdb, outbox.Options{Destinations: file.Current, Observer: m.Deliveries(), Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	m.WatchDeliveries(d)
+	d.Start(ctx)
+	log.Info("delivering", "destinations", file.Current().Names())
+	return func(hurry context.Context) {
+		ctx, cancel := context.WithTimeout(hurry, deliveryStop)
+		defer cancel()
+		d.Stop(ctx)
+	}, nil
+}

@@ -1,0 +1,38 @@
+package sessionview
+
+import (
+	"time"
+
+	"turnstile/pkg/admin"
+)
+
+// Listed is a session in a list, as `worker ls --json` prints it.
+type Listed struct {
+	Session   string      `json:"session"`
+	SessionID string      `json:"session_id"`
+	Phase     string      `json:"phase"`
+	State     admin.State `json:"state"`
+	Paused    bool        `json:"paused"`
+	Suspended bool        `json:"suspended"`
+	Worker    string      `json:"worker"`
+	Turn      string      `json:"turn"`
+	Since     *time.Time  `json:"since"` // null: no turn runs
+	Pending   int         `json:"pending"`
+	Scheduled int         `json:"scheduled"`
+	Archived  int         `json:"archived"`
+	Title     string      `json:"title"`
+	ActiveAt  *time.Time  `json:"active_at"` // null: unknown
+}
+
+// ListedOf returns a session for a list.
+func ListedOf(s admin.SessionState) Listed {
+	k := Listed{
+		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,
+		Title: s.Title,
+	}
+	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
+		k.ActiveAt = &at
+	}
+	return k
+}

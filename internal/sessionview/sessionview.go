@@ -1,0 +1,201 @@
+// Package sessionview has the JSON of a session, as `worker show --json` prints it and the gateway
+// serves it.
+package sessionview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnstile/pkg/admin"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// ErrUnknown is wrapped by the error about a session that never had a message or a setting, or that
+// was forgotten.
+var ErrUnknown = errors.New("is unknown: it never had a message, or it was forgotten")
+
+// View is a session, without its transcript.
+type View struct {
+	Session   string      `json:"session"`
+	SessionID string      `json:"session_id"`
+	Phase     string      `json:"phase"`
+	State     admin.State `json:"state"`
+	Paused    bool        `json:"paused"`
+	Worker    string      `json:"worker"`
+	Fence     int64       `json:"fence"`
+	Pending   int         `json:"pending"`
+	Followups []Followup  `json:"followups"`
+	Resume    Resume      `json:"resume"`
+
+	Title   string                `json:"title"`
+	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
+	Queue   session.QueueSettings `json:"queue"`    // absent fields have the worker's defaults
+	Dropped int                   `json:"dropped"`
+
+	ReplyTo string `json:"reply_to"` // the destination of its outcomes, "": none
+	Outbox  Outbox `json:"outbox"`
+
+	Turn      string     `json:"turn"`
+	Messages  []string   `json:"messages"`
+	Since     *time.Time `json:"since"` // null: no turn runs
+	Scheduled int        `json:"scheduled"`
+	Archived  int        `json:"archived"`
+
+	// The agent's open question: its number, name and text; null: none.
+	Question *Question `json:"question"`
+
+	// Of the running turn.
+	TurnMessages []Message `json:"turn_messages"`
+	Reply        string    `json:"reply"` // so far: the text since the last tool
+
+	Dead []Dead `json:"dead"` // the last ones, the last one first
+
+	// Of the running turn, for show's text.
+	Running time.Duration   `json:"-"`
+	Events  []session.Event `json:"-"`
+}
+
+// Outbox counts the outcomes that destinations do not have.
+type Outbox struct {
+	Owed        int `json:"owed"` // of messages that have not ended
+	Stored      int `json:"stored"`
+	Undelivered int `json:"undelivered"` // given up
+}
+
+// Message is a message of the running turn.
+type Message struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// Dead is a dead letter and its reason.
+type Dead struct {
+	ID     string         `json:"id"`
+	Status session.Status `json:"status"`
+	Error  string         `json:"error"`
+	At     time.Time      `json:"at"`
+
+	Age time.Duration `json:"-"`
+}
+
+// deadShown is how many dead letters a view has.
+const deadShown = 10
+
+// Question is the agent's open question.
+type Question struct {
+	Number int    `json:"number"`
+	Name   string `json:"name"`
+	Text   string `json:"text,omitempty"`
+}
+
+// Followup is a message that arrived while a turn was running.
+type Followup struct {
+	ID    string                `json:"id"`
+	Text  string                `json:"text"`
+	Mode  session.Mode          `json:"mode"`
+	State session.FollowupState `json:"state"`
+}
+
+// Resume is what the next turn resumes.
+type Resume struct {
+	Pending       bool   `json:"pending"`
+	Reason        string `json:"reason"`
+	Interruptions int    `json:"interruptions"`
+	Suspended     bool   `json:"suspended"`
+
+	MarkedAt *time.Time `json:"marked_at"` // null: no mark
+}
+
+// Read reads a session part by part, so one part may be newer than another. The error wraps
+// ErrUnknown, or session.ErrInvalid if the key is wrong.
+func Read(ctx context.Context, client *admin.Client, key string) (View, error) {
+	info, err := client.Session(ctx, key)
+	if err != nil {
+		return View{}, err
+	}
+	if !Known(info) {
+		return View{}, fmt.Errorf("session %s %w", key, ErrUnknown)
+	}
+	followups, err := client.Followups(ctx, key)
+	if err != nil {
+		return View{}, err
+	}
+	record, err := client.ResumeRecord(ctx, key)
+	if err != nil {
+		return View{}, err
+	}
+	states, err := client.States(ctx, []session.Info{info})
+	if err != nil {
+		return View{}, err
+	}
+	v := View{
+		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: states[0].State, Paused: states[0].Paused,
+		Worker: info.Worker, Fence: info.Fence,
+		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(record),
+		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info),
+		Scheduled: info.Scheduled, Archived: info.Archived, Running: info.Since,
+		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
+		ReplyTo: info.ReplyTo,
+	}
+	if q := info.Question; q != nil {
+		v.Question = &Question{q.Number, q.Name, q.Text}
+	}
+	for _, f := range followups {
+		v.Followups = append(v.Followups, Followup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})
+	}
+	return v, v.readFurther(ctx, client, info)
+}
+
+// readFurther reads what the session owes, the running turn, and the reasons of the last dead letters.
+func (v *View) readFurther(ctx context.Context, client *admin.Client, info session.Info) error {
+	owing, err := client.Owing(ctx, info.Session)
+	if err != nil {
+		return err
+	}
+	v.Outbox = Outbox(owing)
+	turn, err := client.RunningTurn(ctx, info)
+	if err != nil {
+		return err
+	}
+	v.TurnMessages, v.Reply, v.Events = []Message{}, turn.Reply, turn.Events
+	for _, m := range turn.Messages {
+		v.TurnMessages = append(v.TurnMessages, Message{m.ID, m.Text})
+	}
+	v.Dead = []Dead{}
+	if info.Archived == 0 {
+		return nil
+	}
+	dead, err := client.LastDeadLetters(ctx, info.Session, deadShown)
+	for _, d := range dead {
+		v.Dead = append(v.Dead, Dead{d.ID, d.Outcome.Status, d.Outcome.Error, d.At.UTC(), d.Age})
+	}
+	return err
+}
+
+// Known reports whether a session had a message or a setting.
+func Known(info session.Info) bool {
+	return info.SessionID != "" || info.Phase != session.PhaseIdle || info.Pending+info.Scheduled+info.Archived > 0 ||
+		info.Title != "" || info.ReplyTo != "" || info.Settings != (session.QueueSettings{})
+}
+
+// StartOf returns when the running turn began, nil if none runs.
+func StartOf(info session.Info) *time.Time {
+	if info.Phase == session.PhaseIdle {
+		return nil
+	}
+	at := info.StartedAt.UTC()
+	return &at
+}
+
+func resumeOf(r resume.Record) Resume {
+	s := Resume{Pending: r.Pending, Reason: r.Reason, Interruptions: r.Interruptions, Suspended: r.Suspended}
+	if !r.MarkedAt.IsZero() {
+		at := r.MarkedAt.UTC()
+		s.MarkedAt = &at
+	}
+	return s
+}

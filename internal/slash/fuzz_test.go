@@ -1,0 +1,88 @@
+package slash
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// calls counts the calls that change something.
+type calls struct{ n int }
+
+func (*calls) Session(context.Context, string) (session.Info, error) { return session.Info{}, nil }
+func (*calls) ResumeRecord(context.Context, string) (resume.Record, error) {
+	return resume.Record{}, nil
+}
+func (*calls) Tail(_ context.Context, _ string, n int) ([]session.Entry, error) {
+	if n < 1 || n > historyMost {
+		panic("a number of entries out of bounds")
+	}
+	return nil, nil
+}
+func (c *calls) Stop(context.Context, string) (session.Stopped, error) {
+	c.n++
+	return session.Stopped{}, nil
+}
+func (c *calls) Rotate(context.Context, string, string) (string, error) { c.n++; return "", nil }
+func (c *calls) Undo(context.Context, string) (session.Undone, error) {
+	c.n++
+	return session.Undone{}, nil
+}
+func (c *calls) Retry(context.Context, string) (session.Undone, error) {
+	c.n++
+	return session.Undone{}, nil
+}
+func (c *calls) SetTitle(context.Context, string, string) error { c.n++; return nil }
+func (c *calls) Rerun(context.Context, string) (int, error)     { c.n++; return 0, nil }
+func (*calls) NoWorker(context.Context) bool                    { return false }
+func (*calls) Paused(context.Context, string) (bool, error)     { return false, nil }
+func (c *calls) Configure(_ context.Context, _ string, s session.QueueSettings) error {
+	c.n++
+	if s.Cap < 0 || s.Cap > session.MaxQueueCap || s.Debounce < 0 {
+		panic("settings out of bounds")
+	}
+	return nil
+}
+func (c *calls) Decide(_ context.Context, _ string, number int, d session.Decision) (session.Question, error) {
+	c.n++
+	if number < 0 || d == "" {
+		panic("a decision on nothing")
+	}
+	return session.Question{Number: number}, nil
+}
+
+// A text of the user's is a command or not, a refused command does nothing, and no command does more than
+// one thing. A text that is no command is never taken for one in part.
+func FuzzCommand(f *testing.F) {
+	for _, text := range []string{"/stop", " /stop\n", "/stop now", "/queue collect debounce:0.5s cap:25 drop:old", "/queue reset", "/approve 3 always", "/approve -1", "/deny 99999999999999999999",
+		"/history 1001", "/title \u202e", "/steer", "/steer left", "//stop", "/rest api?", "/stop\nnow", "/\xff", "/status\u00a0", "/new\tx"} {
+		f.Add(text)
+	}
+	f.Add("/queue " + strings.Repeat("x ", 5000))
+	f.Fuzz(func(t *testing.T, text string) {
+		cmd, args, ok := Parse(text)
+		if reply, hint := Suggest(text); hint && ok {
+			t.Errorf("%q is a command, and %q", text, reply)
+		}
+		if !ok {
+			return
+		}
+		if !strings.HasPrefix(strings.TrimSpace(text), cmd.Name) || strings.Contains(strings.TrimSpace(text), "\n") {
+			t.Errorf("%q is %s", text, cmd.Name)
+		}
+		if cmd.IsMessage(args) {
+			return
+		}
+		var c calls
+		reply, invalid, err := cmd.Run(t.Context(), &c, "s", args)
+		if err != nil || c.n > 1 || invalid && c.n > 0 {
+			t.Errorf("%q made %d calls: %q, %v", text, c.n, reply, err)
+		}
+		if len(reply) > 6000+len(text) {
+			t.Errorf("%q has a reply of %d bytes", text, len(reply))
+		}
+	})
+}

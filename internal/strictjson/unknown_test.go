@@ -1,0 +1,116 @@
+package strictjson_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/internal/strictjson"
+	"turnstile/pkg/session"
+)
+
+type inner struct {
+	Name string `json:"name"`
+}
+
+type outer struct {
+	inner
+	Text string            `json:"text"`
+	Raw  json.RawMessage   `json:"raw"`
+	Meta map[string]string `json:"meta"`
+	List []inner           `json:"list"`
+	By   map[string]inner  `json:"by"`
+	One  *inner            `json:"one"`
+	Dur  session.Duration  `json:"dur"`
+	V    int               `json:"v"`
+}
+
+func TestDecodeNamed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{}`:   "",
+		`null`: "",
+		` { "text" : "a\"}" , "v" : -1.5e0 , "one" : null } `:          "json: cannot unmarshal",
+		`{"name": "n", "one": {"name": "x"}, "list": [{"name": "y"}]}`: "",
+		`{"te\u0078t": "a"}`: "",
+		`{"raw": {"any": [1, {"x": 2}], "any": 3}, "dur": "1s"}`:     "",
+		`{"meta": {"a": "1", "b": "2"}, "by": {"k": {"name": "n"}}}`: "",
+		`{"Text": "a"}`: "unknown fields Text",
+		`{"b": {"c": [1, "]}"]}, "a": [[], {}], "text": "x"}`:       "unknown fields a, b",
+		`{"list": [{"name": "y"}, {"nam": 1}], "one": {"two": {}}}`: "unknown fields list[1].nam, one.two",
+		`{"by": {"k": {"x": 1}}}`:                                   "unknown fields by.k.x",
+		`{"text": "a", "text": "b"}`:                                `"text" is there twice`,
+		`{"text": "a", "te\u0078t": "b"}`:                           `"text" is there twice`,
+		`{"meta": {"a": "1", "a": "2"}}`:                            `"meta.a" is there twice`,
+		`{"list": [{"name": "y", "name": "z"}]}`:                    `"list[0].name" is there twice`,
+		`{"text": "` + "\xff" + `"}`:                                "not UTF-8",
+		`{"text": "a"} {}`:                                          "more than one value",
+		`{"text": `:                                                 "unexpected EOF",
+		``:                                                          "EOF",
+		`[{"text": "a", "x": 1}]`:                                   "cannot unmarshal array",
+		`{"text": ["a"]}`:                                           "cannot unmarshal array",
+		`{"raw": ` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`: "",
+	} {
+		var into outer
+		err := strictjson.DecodeNamed([]byte(text), &into)
+		switch {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%.80s: %v, want %q", text, err, want)
+		case err != nil && !errors.Is(err, session.ErrInvalid):
+			t.Errorf("%.80s: %v", text, err)
+		}
+	}
+}
+
+// An error names some of the fields, however many there are, and a name that comes again is found
+// among many.
+func TestManyNames(t *testing.T) {
+	t.Parallel()
+	var fields []string
+	for i := range 100_000 {
+		fields = append(fields, fmt.Sprintf(`"f%06d": %d`, i, i))
+	}
+	var unknown *strictjson.UnknownFieldsError
+	err := strictjson.DecodeNamed([]byte("{"+strings.Join(fields, ",")+"}"), &outer{})
+	if !errors.As(err, &unknown) || len(unknown.Names) != 20 || !slices.IsSorted(unknown.Names) {
+		t.Errorf("%.200v", err)
+	}
+	err = strictjson.DecodeNamed([]byte(`{"`+strings.Repeat("ä", 1<<20)+`": 1}`), &outer{})
+	if !errors.As(err, &unknown) || len(unknown.Names[0]) != 200 {
+		t.Errorf("%.300v", err)
+	}
+	fields[90_000] = fields[3]
+	if err := strictjson.DecodeNamed([]byte("{"+strings.Join(fields, ",")+"}"), &outer{}); err == nil || !strings.Contains(err.Error(), `"f000003" is there twice`) {
+		t.Errorf("%.200v", err)
+	}
+}
+
+// FuzzDecodeNamed compares with the decoder of the standard library: what it refuses is refused, and
+// what has only known fields is read alike.
+func FuzzDecodeNamed(f *testing.F) {
+	f.Add(`{"text": "a", "list": [{"name": "\u00e4"}], "raw": [1, {"x": null}], "v": 1}`)
+	f.Add(`{"by": {"a": {"name": ""}}, "one": {"name": "\"{"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var ours, theirs outer
+		err := strictjson.DecodeNamed([]byte(text), &ours)
+		if strict := strictjson.Decode([]byte(text), &theirs); strict != nil && err == nil {
+			t.Fatalf("%q: %v", text, strict)
+		}
+		if err == nil && fmt.Sprintf("%+v", ours.Text) != fmt.Sprintf("%+v", theirs.Text) {
+			t.Fatalf("%q: %+v, %+v", text, ours, theirs)
+		}
+	})
+}
+
+func BenchmarkDecodeNamed(b *testing.B) {
+	text := []byte(`{"text":"hello"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := strictjson.DecodeNamed(text, &outer{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

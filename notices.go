@@ -1,0 +1,152 @@
+package turnstile
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+)
+
+const (
+	// noticesFrom is how many streams the poller reads before it asks for notices of new events: a
+	// round of fewer takes no longer than a notice helps.
+	noticesFrom = 100
+
+	// watchTTL is for how long workers send notices of a session. They are asked again after half of
+	// it, and when a worker has started, which may be the session's next owner.
+	watchTTL = 30 * time.Second
+
+	// watchBatch is how many sessions one request names.
+	watchBatch = 500
+
+	// watchedEvery is how many rounds of the poller leave such a stream out, and one.
+	watchedEvery = 5
+)
+
+// watched is a stream that the poller reads, or has read.
+type watched struct {
+	session string
+	waits   map[*polled]struct{}
+	renewAt time.Time // when to ask for notices
+	until   time.Time // when the last notice may come
+	noticed bool      // a notice came while nobody waited
+}
+
+// watch adds a wait to its stream. The caller holds w.mu.
+func (w *waits) watch(p *polled) {
+	s := w.watched[p.stream]
+	if s == nil {
+		session, _, _ := rediskey.Parse(p.stream)
+		s = &watched{session: session, waits: map[*polled]struct{}{}}
+		w.watched[p.stream] = s
+	}
+	s.waits[p] = struct{}{}
+	if s.noticed {
+		s.noticed = false
+		p.wake()
+	}
+}
+
+// unwatch removes a wait. Its stream is known for as long as notices may come, because its next wait
+// is about to begin. The caller holds w.mu.
+func (w *waits) unwatch(p *polled) {
+	s := w.watched[p.stream]
+	if delete(s.waits, p); len(s.waits) == 0 && !time.Now().Before(s.until) {
+		delete(w.watched, p.stream)
+	}
+}
+
+// notice wakes the waits for a stream.
+func (w *waits) notice(stream string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.watched[stream]
+	if s == nil {
+		return
+	}
+	s.noticed = len(s.waits) == 0
+	for p := range s.waits {
+		p.wake()
+	}
+}
+
+func (w *waits) streams() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watched)
+}
+
+// renewAll has the next round ask for all notices again.
+func (w *waits) renewAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.watched {
+		s.renewAt = time.Time{}
+	}
+}
+
+// toRenew returns the sessions to be asked for notices, and forgets the streams that nobody reads any
+// more.
+func (w *waits) toRenew() (sessions []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for stream, s := range w.watched {
+		switch {
+		case len(s.waits) > 0 && !now.Before(s.renewAt):
+			s.renewAt, s.until = now.Add(watchTTL/2), now.Add(watchTTL)
+			sessions = append(sessions, s.session)
+		case len(s.waits) == 0 && !now.Before(s.until):
+			delete(w.watched, stream)
+		}
+	}
+	return sessions
+}
+
+// notices are the poller's subscription to notices of new events, once it reads many streams: a round
+// of 10,000 takes two seconds. A notice may get lost; the next round finds its event.
+type notices struct {
+	reader string
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// renew asks for notices, if the poller reads so many streams.
+func (n *notices) renew(ctx context.Context, w *waits) {
+	if n.stop == nil {
+		if w.streams() < noticesFrom {
+			return
+		}
+		n.subscribe(ctx, w)
+	}
+	for part := range slices.Chunk(w.toRenew(), watchBatch) {
+		// An error means later events: the poller finds them.
+		_ = protocol.Watch(ctx, w.rdb, n.reader, watchTTL, part)
+	}
+}
+
+// subscribe returns when the subscription stands: a notice that nobody hears is of no use.
+func (n *notices) subscribe(ctx context.Context, w *waits) {
+	ctx, n.stop = context.WithCancel(ctx)
+	n.reader = "reader-" + rand.Text()
+	ready := make(chan struct{})
+	n.done.Go(func() {
+		// An error is that the client is closed: then the waits end, too.
+		_ = protocol.Notices(ctx, w.rdb, n.reader, func() { close(ready) }, w.renewAll, w.notice)
+	})
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
+}
+
+func (n *notices) end() {
+	if n.stop != nil {
+		n.stop()
+		n.done.Wait()
+	}
+}

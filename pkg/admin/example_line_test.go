@@ -1,0 +1,54 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+func ExampleClient_Line() {
+	rdb, stop := demo.Redis() // no worker, so messages wait
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, m := range []struct {
+		text  string
+		delay time.Duration
+	}{{"tomorrow", 24 * time.Hour}, {"first", 0}, {"in an hour", time.Hour}, {"second", 0}, {"third", 0}} {
+		_, err := client.Submit(ctx, "web:42", session.Message{Text: m.text}, turnstile.Delay(m.delay))
+		demo.Check(err)
+	}
+	waiting, err := admin.NewClient(rdb).Line(ctx, "web:42", 2)
+	demo.Check(err)
+	for _, m := range waiting {
+		fmt.Println(m.Text, !m.Due.IsZero())
+	}
+	// Output:
+	// first false
+	// second false
+	// in an hour true
+	// tomorrow true
+}
+
+func ExampleClient_LastEventID() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	last, err := admin.NewClient(rdb).LastEventID(ctx, "web:42")
+	demo.Check(err)
+	say(ctx, client, "bye")
+	enough, end := context.WithCancel(ctx)
+	_ = client.Events(enough, "web:42", last, func(e session.Event) error { // only what came later
+		if e.Type == session.EventTurnEnded {
+			fmt.Println(e.Reply)
+			end()
+		}
+		return nil
+	})
+	// Output: BYE
+}

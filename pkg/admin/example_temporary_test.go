@@ -1,0 +1,54 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+// A session for one question. It is erased once its message has ended.
+func ExampleClient_MakeTemporary() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	demo.Check(operator.MakeTemporary(ctx, "question:1"))
+	client := turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "question:1", session.Message{Text: "hello"})
+	demo.Check(err)
+	erase := func() {
+		n, _, err := operator.EraseTemporary(ctx, 0)
+		fmt.Println("erased:", n, err)
+	}
+	erase() // the first call only sets the time from which the next one may erase it
+	erase() // a message waits
+	_, _, err = client.Cancel(ctx, "question:1", receipt.ID, false)
+	demo.Check(err)
+	erase()
+	// Output:
+	// erased: 0 <nil>
+	// erased: 0 <nil>
+	// erased: 1 <nil>
+}
+
+// A program that serves temporary sessions calls it now and then. The message of this one waits.
+func ExampleClient_EraseTemporary() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "question:1", session.Message{Text: "hello"})
+	demo.Check(err)
+	for _, key := range []string{"question:1", "question:2"} { // the second one never gets a message
+		demo.Check(operator.MakeTemporary(ctx, key))
+	}
+	for range 2 {
+		n, more, err := operator.EraseTemporary(ctx, 0)
+		fmt.Println(n, more, err)
+	}
+	// Output:
+	// 0 false <nil>
+	// 1 false <nil>
+}

@@ -1,0 +1,227 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// listed returns the keys of all pages of a query, and how many pages there were.
+func listed(b *actors.Bench, q admin.ListQuery) (keys []string, pages int) {
+	b.Helper()
+	for {
+		page, err := b.Client.List(b.Ctx, q)
+		expect.OK(b, err)
+		for _, s := range page.Sessions {
+			keys = append(keys, s.Session)
+		}
+		if pages++; page.Next == "" {
+			return keys, pages
+		}
+		if q.Cursor = page.Next; pages > 1000 {
+			b.Fatal("it does not end")
+		}
+	}
+}
+
+func wantList(b *actors.Bench, state admin.State, want ...string) {
+	b.Helper()
+	keys, _ := listed(b, admin.ListQuery{State: state})
+	slices.Sort(keys)
+	slices.Sort(want)
+	expect.List(b, fmt.Sprintf("%q", state), keys, want...)
+}
+
+func TestListByState(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	say := func(key string, opts ...turnstile.SubmitOption) {
+		t.Helper()
+		_, err := b.Client.Submit(b.Ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
+		expect.OK(t, err)
+	}
+	for _, key := range []string{"starting", "running", "asking", "idle", "dead", "paused"} {
+		say(key)
+	}
+	b.Pop()
+	claims, err := b.Worker.Claim(b.Ctx, []string{"starting", "running", "asking", "idle", "dead"})
+	expect.OK(t, err)
+	for _, h := range claims {
+		if h.Turn().Session == "starting" {
+			continue
+		}
+		expect.OK(t, h.Promote(b.Ctx))
+		switch h.Turn().Session {
+		case "asking":
+			_, err := h.Ask(b.Ctx, session.Question{Name: "run make"})
+			expect.OK(t, err)
+		case "idle":
+			b.Finish(h)
+		case "dead":
+			end := b.Done(h)
+			end.Status, end.Error = session.StatusFailed, "it failed"
+			_, err := h.Finish(b.Ctx, end)
+			expect.OK(t, err)
+		}
+	}
+	say("waiting")
+	say("delayed", turnstile.Delay(time.Hour))
+	say("cancelled", turnstile.Delay(time.Hour))
+	_, _, err = b.Client.Cancel(b.Ctx, "cancelled", "m", false)
+	expect.OK(t, err)
+	say("stopped")
+	b.Pop()
+	_, err = b.Client.Stop(b.Ctx, "stopped")
+	expect.OK(t, err)
+	expect.OK(t, b.Inspector().PauseQueue(rediskey.Queue("paused")))
+	wantList(b, admin.StateAttention, "asking", "dead", "cancelled", "stopped")
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Ready, redis.Z{Score: 1, Member: "waiting"}).Err())
+	b.Sweep() // it finds the pause
+	wantList(b, admin.StateAttention, "asking", "dead", "cancelled", "stopped", "paused")
+	for state, want := range map[admin.State]string{
+		admin.StateStarting: "starting", admin.StateRunning: "running", admin.StateAsking: "asking", admin.StatePaused: "paused",
+		admin.StateWaiting: "waiting", admin.StateDelayed: "delayed",
+	} {
+		wantList(b, state, want)
+	}
+	wantList(b, admin.StateIdle, "idle", "dead", "cancelled", "stopped")
+	wantList(b, "", "starting", "running", "asking", "idle", "dead", "paused", "waiting", "delayed", "cancelled", "stopped")
+	keys, _ := listed(b, admin.ListQuery{State: admin.StateAttention, Prefix: "d"})
+	expect.List(t, "with a prefix", keys, "dead")
+
+	// What needs nothing any more is not listed, and leaves the index with the next sweep.
+	_, err = b.Client.Decide(b.Ctx, "asking", 1, session.Allow)
+	expect.OK(t, err)
+	_, err = b.Client.DeleteDeadLetters(b.Ctx, "dead")
+	expect.OK(t, err)
+	expect.OK(t, b.Client.Erase(b.Ctx, "stopped"))
+	wantList(b, admin.StateAttention, "cancelled", "paused")
+	b.Sweep()
+	left := b.Redis.ZRange(b.Ctx, rediskey.Attention, 0, -1).Val()
+	slices.Sort(left)
+	expect.List(t, "the index", left, "cancelled", "paused")
+	if b.IsIn(rediskey.Names, "stopped") {
+		t.Error("an erased session is in the order of keys")
+	}
+}
+
+// fillSessions lists n sessions without keys, in groups with the same time of activity.
+func fillSessions(b *actors.Bench, n, group int) {
+	b.Helper()
+	for from := 0; from < n; from += 10_000 {
+		var known, names []redis.Z
+		for i := from; i < min(from+10_000, n); i++ {
+			key := fmt.Sprintf("s%06d", i)
+			known, names = append(known, redis.Z{Score: float64(1000 + i/group), Member: key}), append(names, redis.Z{Member: key})
+		}
+		expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, known...).Err())
+		expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Names, names...).Err())
+		expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Attention, known...).Err())
+	}
+}
+
+// Pages together have each session once, also if many have the same time, and if the last of a page
+// moves to the front before the next.
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const n = 700
+	fillSessions(b, n, 300)
+	for _, prefix := range []string{"", "s"} {
+		keys, pages := listed(b, admin.ListQuery{Limit: 90, Prefix: prefix})
+		expect.Equal(t, "sessions", len(keys), n)
+		expect.Equal(t, "pages", pages, 8)
+		expect.Equal(t, "in order", slices.IsSortedFunc(keys, func(a, c string) int {
+			if prefix == "" {
+				a, c = c, a
+			}
+			return strings.Compare(a, c)
+		}), true)
+	}
+	keys, _ := listed(b, admin.ListQuery{Prefix: "s00001"})
+	expect.Equal(t, "with a prefix", len(keys), 10)
+
+	seen, q := map[string]int{}, admin.ListQuery{Limit: 90}
+	for i := 0; ; i++ {
+		page, err := b.Client.List(b.Ctx, q)
+		expect.OK(t, err)
+		for _, s := range page.Sessions {
+			seen[s.Session]++
+		}
+		if page.Next == "" {
+			break
+		}
+		q.Cursor = page.Next
+		last := page.Sessions[len(page.Sessions)-1].Session
+		expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: float64(5000 + i), Member: last}).Err())
+	}
+	expect.Equal(t, "sessions seen while some move", len(seen), n)
+}
+
+func TestListRefusesWhatIsInvalid(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	fillSessions(b, 3, 1)
+	page, err := b.Client.List(b.Ctx, admin.ListQuery{Limit: 1})
+	expect.OK(t, err)
+	for _, q := range []admin.ListQuery{
+		{Limit: -1}, {Limit: admin.ListMost + 1}, {State: "odd"}, {Prefix: "a b"}, {Prefix: "*"}, {Cursor: "x"}, {Cursor: "!"},
+		{Cursor: page.Next, State: admin.StateAttention}, {Cursor: page.Next, Prefix: "s"},
+	} {
+		if _, err := b.Client.List(b.Ctx, q); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// A call looks at no more than 1,000 sessions of 100,000, and a page that matches at once reads only
+// that many.
+func TestListLooksAtFew(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := actors.NewBench(t)
+	fillSessions(b, 100_000, 50_000)
+	commands := 0
+	counting := b.BareRedis()
+	counting.AddHook(actors.Hook(func(cmds []redis.Cmder, send func() error) error {
+		commands += len(cmds)
+		return send()
+	}))
+	client := admin.NewClient(counting)
+	perSession := 10 // commands that read one session and its state
+	page := func(q admin.ListQuery, most int) admin.List {
+		t.Helper()
+		commands = 0
+		list, err := client.List(b.Ctx, q)
+		expect.OK(t, err)
+		if commands > most*perSession+100 {
+			t.Errorf("%+v: %d commands for %d sessions", q, commands, most)
+		}
+		return list
+	}
+	first := page(admin.ListQuery{Limit: 100}, 100)
+	expect.Equal(t, "sessions of the first page", len(first.Sessions), 100)
+	expect.Equal(t, "the newest", first.Sessions[0].Session, "s099999")
+	deep := page(admin.ListQuery{Limit: 100, Prefix: "s05"}, 100)
+	expect.Equal(t, "the first of the prefix", deep.Sessions[0].Session, "s050000")
+	second := page(admin.ListQuery{Limit: 100, Cursor: first.Next}, 100)
+	expect.Equal(t, "behind the first page", second.Sessions[0].Session, "s099899")
+	none := page(admin.ListQuery{State: admin.StateAttention}, 1000)
+	expect.Equal(t, "sessions that need attention", len(none.Sessions), 0)
+	if none.Next == "" {
+		t.Error("a short page has no next")
+	}
+}

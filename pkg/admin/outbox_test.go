@@ -1,0 +1,126 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// outbox is a session's outbox, a line for each record.
+func outbox(b *actors.Bench) (lines []string) {
+	b.Helper()
+	for d, err := range b.Client.Outbox(b.Ctx, actors.Key) {
+		expect.OK(b, err)
+		line := fmt.Sprint(d.Destination, " ", d.Type, " ", strings.Join(d.Messages, ","))
+		if d.Attempts > 0 {
+			line += fmt.Sprint(" tried ", d.Attempts)
+		}
+		if d.Error != "" {
+			line += " " + d.Error
+		}
+		if d.Undelivered {
+			line += " undelivered"
+		}
+		actors.Recent(b.T, "stored", d.At)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	say := func(id, to string) {
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.ReplyTo(session.Route{To: to}))
+		expect.OK(t, err)
+	}
+	for i := range 30 {
+		say(fmt.Sprintf("a%02d", i), "one")
+	}
+	say("b", "two")
+	b.Drain()
+	known := []protocol.Line{{Destination: "one", MaxAge: time.Hour}, {Destination: "two", MaxAge: time.Hour}}
+	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	expect.OK(t, err)
+	for _, d := range taken.Deliveries {
+		switch {
+		case d.Destination == "two":
+			_, _, err = protocol.Ack{Delivery: d, Verdict: protocol.Again, Wait: time.Hour, Why: "HTTP status 503"}.Do(b.Ctx, b.Redis)
+		case d.Sequence == taken.Deliveries[0].Sequence:
+			_, _, err = protocol.Ack{Delivery: d, Verdict: protocol.GiveUp, Why: "HTTP status 422"}.Do(b.Ctx, b.Redis)
+		}
+		expect.OK(t, err)
+	}
+	lines := outbox(b)
+	expect.Equal(t, "records", len(lines), 31)
+	expect.Equal(t, "the first", lines[0], "one message.done a01")
+	expect.Equal(t, "another line's", lines[29], "two message.done b tried 1 HTTP status 503")
+	expect.Equal(t, "given up", lines[30], "one message.done a00 HTTP status 422 undelivered")
+
+	say("c", "two")
+	owing, err := b.Client.Owing(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "owing", owing, admin.Owing{Owed: 1, Stored: 30, Undelivered: 1})
+	if _, err := b.Client.Owing(b.Ctx, "a/b"); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("a wrong key: %v", err)
+	}
+
+	n, err := b.Client.Redrive(b.Ctx, actors.Key, "two")
+	expect.OK(t, err)
+	expect.Equal(t, "redriven of another destination", n, 0)
+	n, err = b.Client.Redrive(b.Ctx, actors.Key, "one")
+	expect.OK(t, err)
+	expect.Equal(t, "redriven", n, 1)
+	expect.Equal(t, "behind the others", outbox(b)[29], "one message.done a00")
+	for key, err := range b.Client.SessionsWithDeliveries(b.Ctx) {
+		expect.OK(t, err)
+		expect.Equal(t, "session", key, actors.Key)
+	}
+}
+
+// A session is not erased while an answer is owed or not delivered, unless that is asked for.
+func TestEraseKeepsDeliveries(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	b.SayAll("a", "b")
+	b.Finish(b.Start())
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	b.Die()
+	before := b.Dump()
+	err = b.Client.Erase(b.Ctx, actors.Key)
+	var undelivered *admin.UndeliveredError
+	if !errors.As(err, &undelivered) || undelivered.Owed != 1 || undelivered.Undelivered != 1 {
+		t.Errorf("erase: %v", err)
+	}
+	actors.Same(t, "refused", before, b.Dump())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key, admin.EraseUndelivered()))
+	expect.Equal(t, "left", b.Dump(), "")
+}
+
+func TestDestinationStates(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	paused := session.DestinationState{Paused: true, Why: "HTTP status 401", At: 5}
+	expect.OK(t, b.Client.SetDestination(b.Ctx, "hook", paused))
+	states, err := b.Client.Destinations(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "paused", states["hook"], paused)
+	expect.OK(t, b.Client.SetDestination(b.Ctx, "hook", session.DestinationState{}))
+	states, err = b.Client.Destinations(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "enabled", len(states), 0)
+	if err := b.Client.SetDestination(b.Ctx, "Not a name", paused); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("a wrong name: %v", err)
+	}
+}

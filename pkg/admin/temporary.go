@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// temporaryBatch is how many temporary sessions one call of EraseTemporary looks at.
+const temporaryBatch = 100
+
+// MakeTemporary has EraseTemporary erase a session some time after its last turn. Call it before the
+// session's first message is submitted: if this program dies then, another one erases the session.
+func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return err
+	}
+	// Score 0: the first look only sets the time of the next one, by Redis' clock.
+	if err := a.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Err(); err != nil {
+		return fmt.Errorf("make %s temporary: %w", sessionKey, err)
+	}
+	return nil
+}
+
+// EraseTemporary erases temporary sessions whose last turn ended at least after ago. One that has
+// messages, or whose outcomes are owed to a destination or not delivered, is looked at again when
+// after has passed. Outcomes that were given up count as not delivered until the session's record
+// expires. more says that other sessions are to be looked at now. An error about one session does not
+// keep the others. Any number of programs may call it.
+func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
+	now, _, keys, scores, err := protocol.ReadDue(ctx, a.rdb, rediskey.Temporary, temporaryBatch)
+	if err != nil {
+		return 0, false, fmt.Errorf("read temporary sessions: %w", err)
+	}
+	to := map[string]string{}
+	var problems []error
+	for _, key := range keys {
+		again := now + after.Milliseconds()
+		if scores[key] != "0" {
+			gone, at, err := a.eraseTemporary(ctx, key, now, after)
+			switch {
+			case err != nil:
+				problems = append(problems, err)
+			case gone:
+				erased++
+				continue // it has no place in to, so it leaves the index
+			case at > 0:
+				again = at
+			}
+		}
+		to[key] = strconv.FormatInt(again, 10)
+	}
+	if err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, keys, scores, to); err != nil {
+		problems = append(problems, fmt.Errorf("reschedule temporary sessions: %w", err))
+	}
+	return erased, len(keys) == temporaryBatch, errors.Join(problems...)
+}
+
+// eraseTemporary erases a session that is no longer used. at is when to look again, 0 if unknown.
+func (a *Client) eraseTemporary(ctx context.Context, key string, now int64, after time.Duration) (gone bool, at int64, err error) {
+	info, err := a.Session(ctx, key)
+	if err != nil || info.Phase != session.PhaseIdle || info.Pending+info.Scheduled > 0 {
+		return false, 0, err
+	}
+	ended, err := a.rdb.HGet(ctx, rediskey.For(key).Run(), "ended_at").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, 0, fmt.Errorf("read %s: %w", key, err)
+	}
+	if at = ended + after.Milliseconds(); at > now {
+		return false, at, nil
+	}
+	// Without a scan of all keys: each chat has a session. Transcripts of earlier session ids, which a
+	// temporary session hardly has, expire by themselves.
+	k := rediskey.For(key)
+	day := time.UnixMilli(now).UTC().AddDate(0, 0, -1).Format(":2006-01-02")
+	known := []string{k.Processed() + day, k.Failed() + day}
+	if info.SessionID != "" {
+		known = append(known, k.Transcript(info.SessionID))
+	}
+	err = a.erase(ctx, key, true, func() ([]string, error) { return known, nil })
+	var undelivered *UndeliveredError
+	if errors.Is(err, session.ErrBusy) || errors.As(err, &undelivered) {
+		return false, 0, nil
+	}
+	return err == nil, 0, err
+}

@@ -1,0 +1,318 @@
+package examples
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/program"
+	"turnstile/test/redistest"
+)
+
+// ann is a user, whose chat with the bot has the same number.
+const ann = 1001
+
+// relay passes requests on to a server that may change.
+type relay struct {
+	*httptest.Server
+	target atomic.Pointer[url.URL]
+
+	// onResponse sees each 2xx to a POST before it is passed on, and may end the connection by an error.
+	onResponse atomic.Pointer[func() error]
+
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func newRelay(t *testing.T) *relay {
+	r := &relay{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(r.target.Load()) },
+		FlushInterval: -1,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		ModifyResponse: func(resp *http.Response) error {
+			if do := r.onResponse.Load(); do != nil && resp.StatusCode/100 == 2 && resp.Request.Method == http.MethodPost {
+				return (*do)()
+			}
+			return nil
+		},
+	}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mu.Lock()
+		r.seen = append(r.seen, req.Clone(req.Context()))
+		r.mu.Unlock()
+		proxy.ServeHTTP(w, req)
+	}))
+	t.Cleanup(r.Close)
+	t.Cleanup(r.CloseClientConnections)
+	return r
+}
+
+func (r *relay) to(t *testing.T, address string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	expect.OK(t, err)
+	r.target.Store(u)
+}
+
+// headers returns the values of a header of the requests to paths with that end, without empty ones.
+func (r *relay) headers(end, name string) (list []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, req := range r.seen {
+		if value := req.Header.Get(name); value != "" && strings.HasSuffix(req.URL.Path, end) {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+// A reply that streams for about 5 s.
+const (
+	streaming = "stream=12 tick=400ms one two three four five six seven"
+	streamed  = "echo: one two three four five six seven"
+)
+
+// telegramRig is a bot between Telegram, a gateway and a deliverer.
+type telegramRig struct {
+	*telegramAPI
+	gateway, deliveries *relay
+	bot                 *program.Process
+	db                  string
+}
+
+// newTelegramRig starts all but the bot.
+func newTelegramRig(t *testing.T) *telegramRig {
+	t.Helper()
+	needPython(t)
+	rig := &telegramRig{telegramAPI: newTelegramAPI(t), gateway: newRelay(t), deliveries: newRelay(t), db: filepath.Join(t.TempDir(), "telegram.db")}
+	rig.deliveries.to(t, "http://127.0.0.1:1") // nobody listens there
+	tokens, destinations := filepath.Join(t.TempDir(), "tokens.json"), filepath.Join(t.TempDir(), "destinations.json")
+	expect.OK(t, os.WriteFile(tokens, fmt.Appendf(nil,
+		`[{"name": "telegram", "sha256": "%x", "sessions": ["telegram:*"], "may": ["send", "read", "control"]}]`, sha256.Sum256([]byte("foo"))), 0o600))
+	expect.OK(t, os.WriteFile(destinations, fmt.Appendf(nil,
+		`[{"name": "telegram", "url": %q, "secrets": [%q], "sessions": ["telegram:*"], "private": true}]`, rig.deliveries.URL, webhookSecret), 0o600))
+	redis := "REDIS_URL=" + redistest.URL(t)
+	worker := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+		redis, "TURNSTILE_AGENT=echo", "TURNSTILE_DELIVER=true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + destinations,
+	}))
+	gateway := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
+		redis, "TURNSTILE_GATEWAY_ADDR=127.0.0.1:0", "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens, "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + destinations,
+	}))
+	worker.Output.Await(t, "delivering")
+	served, _, _ := strings.Cut(gateway.Output.Await(t, "serving HTTP"), "\n")
+	_, served, _ = strings.Cut(served, "addr=")
+	rig.gateway.to(t, "http://"+strings.Fields(served)[0])
+	return rig
+}
+
+// starts starts the bot.
+func (rig *telegramRig) starts() {
+	rig.Helper()
+	rig.bot = program.Start(rig, program.Command(rig, "python3", []string{
+		"TELEGRAM_API=" + rig.url, "TELEGRAM_TOKEN=" + telegramToken, "TELEGRAM_CHATS=1001,1002", "TURNSTILE_URL=" + rig.gateway.URL,
+		"TURNSTILE_TOKEN=foo", "WEBHOOK_SECRET=" + webhookSecret, "WEBHOOK_ADDR=127.0.0.1:0", "BOT_DB=" + rig.db, "PYTHONDONTWRITEBYTECODE=1",
+	}, example(rig.T, "telegram-bot", "bot.py")))
+	port, _, _ := strings.Cut(rig.bot.Output.Await(rig, "listening on "), "\n")
+	rig.deliveries.to(rig.T, "http://127.0.0.1:"+port)
+}
+
+// diesAt kills the bot when a relay has the next response to a POST, which the bot or the deliverer
+// does not get.
+func (rig *telegramRig) diesAt(r *relay) {
+	died := func() error {
+		r.onResponse.Store(nil)
+		rig.bot.Kill()
+		return errors.New("the bot is dead")
+	}
+	r.onResponse.Store(&died)
+}
+
+// polling waits until the bot has taken every update and waits for others.
+func (rig *telegramRig) polling() {
+	rig.Helper()
+	expect.Soon(rig, "the bot to wait for updates", func() bool {
+		rig.mu.Lock()
+		defer rig.mu.Unlock()
+		return rig.polls > 0 && len(rig.updates) == 0
+	})
+}
+
+func TestTelegramBot(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	id := rig.says(ann, "<b>bold</b> *not* &amp; \x1b[31m")
+	reply := rig.await(ann, 1, "echo")
+	expect.Equal(t, "the reply", reply.Text, "echo: <b>bold</b> *not* &amp; \x1b[31m")
+	expect.Equal(t, "the message that it replies to", reply.ReplyTo, id)
+
+	// A text with a slash is data, unless it is one of three commands.
+	rig.says(ann, "/undo")
+	rig.await(ann, 2, "echo: /undo")
+	rig.says(ann, "/new@turnstile_bot")
+	rig.await(ann, 3, "The next message begins a new conversation.")
+	rig.says(ann, "/new@other_bot")
+	rig.says(ann, "/status")
+	rig.await(ann, 4, "Idle: nothing runs, nothing waits.")
+
+	// /stop ends the running turn and what waits behind it.
+	rig.says(ann, "sleep=1m long")
+	rig.says(ann, "waits")
+	rig.polling()
+	rig.says(ann, "/stop")
+	expect.Soon(t, "the end of two messages", func() bool {
+		return len(slices.DeleteFunc(rig.texts(ann), func(text string) bool { return text != "Stopped." })) == 2
+	})
+
+	rig.says(666, "let me in")
+	rig.await(666, 1, "This bot does not serve this chat. Its id is 666.")
+	if keys := rig.gateway.headers("telegram:dm:666/messages", "Idempotency-Key"); len(keys) > 0 {
+		t.Errorf("the gateway got messages of another chat: %q", keys)
+	}
+	if out := rig.bot.Output.String(); strings.Contains(out, telegramToken) || strings.Contains(out, "Traceback") {
+		t.Errorf("the bot printed %s", out)
+	}
+}
+
+// The bot verifies deliveries, and drops one that is late.
+func TestTelegramBotVerifies(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	b, now := bot{rig.bot, rig.deliveries.target.Load().String()}, time.Now()
+	expect.Equal(t, "a delivery", b.post(t, webhookSecret, now, 7, "first"), 204)
+	expect.Equal(t, "another's signature", b.post(t, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", now, 8, "forged"), 401)
+	expect.Equal(t, "an old one", b.post(t, webhookSecret, now.Add(-6*time.Minute), 8, "replayed"), 401)
+	expect.Equal(t, "a late one", b.post(t, webhookSecret, now, 6, "late"), 204)
+	expect.Equal(t, "the next one", b.post(t, webhookSecret, now, 8, "second"), 204)
+	expect.List(t, "messages", rig.texts(ann), "first", "second")
+}
+
+// A long reply comes in several messages, and waits when Telegram asks for it.
+func TestTelegramBotSplits(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	rig.polling()
+	rig.change(func() { rig.limited = []int{1, 3, 5} })
+	long := strings.Repeat(strings.Repeat("😀", 99)+"\n", 60)
+	rig.says(ann, long)
+	expect.Soon(t, "the whole reply", func() bool {
+		return strings.Join(rig.texts(ann), "\n") == "echo: "+strings.TrimSpace(long)
+	})
+	rig.await(ann, 3, "😀")
+	expect.Equal(t, "messages", len(rig.in(ann)), 3)
+	expect.Equal(t, "deliveries that have an id of their own", len(slices.Compact(rig.deliveries.headers("", "webhook-id"))), 1)
+	if n := len(rig.deliveries.headers("", "webhook-id")); n < 3 {
+		t.Errorf("%d attempts, though Telegram refused three messages", n)
+	}
+	// A chat that blocks the bot stops no other one.
+	rig.change(func() { rig.refused[ann] = true })
+	rig.says(ann, "blocked")
+	rig.says(1002, "hello")
+	rig.await(1002, 1, "echo: hello")
+}
+
+// The reply appears in one message, which is edited at most once a second, also when the stream
+// breaks.
+func TestTelegramBotStreams(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	id := rig.says(ann, streaming)
+	expect.Soon(t, "a preview", func() bool { return len(rig.in(ann)) > 0 && len(rig.in(ann)[0].Texts) > 1 })
+	rig.gateway.CloseClientConnections()
+	m := rig.await(ann, 1, streamed)
+	expect.Equal(t, "messages", len(rig.in(ann)), 1)
+	expect.Equal(t, "the message that it replies to", m.ReplyTo, id)
+	if len(rig.gateway.headers("/events", "Last-Event-ID")) == 0 {
+		t.Error("the bot did not go on behind an event")
+	}
+	if len(m.Texts) < 4 {
+		t.Errorf("the preview had only the texts %q", m.Texts)
+	}
+	for i, text := range m.Texts {
+		if !strings.HasPrefix(streamed, text) {
+			t.Errorf("a preview is %q", text)
+		}
+		// The last edit is the delivery.
+		if i > 0 && i < len(m.Texts)-1 && m.At[i].Sub(m.At[i-1]).Seconds() < 0.9 {
+			t.Errorf("an edit comes %s behind the one before", m.At[i].Sub(m.At[i-1]))
+		}
+	}
+}
+
+// A turn with several messages has one reply. One of a message that the bot did not send comes, too.
+func TestTelegramBotRepliesOnce(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	client := actors.NewClient(redistest.New(t))
+	expect.OK(t, client.Configure(t.Context(), "telegram:dm:1001", session.QueueSettings{Mode: session.ModeSteer}))
+	rig.starts()
+	first := rig.says(ann, "tool=search:3s one")
+	expect.Soon(t, "the turn", func() bool {
+		s, err := client.Session(t.Context(), "telegram:dm:1001")
+		return err == nil && s.Turn != ""
+	})
+	rig.says(ann, "two")
+	reply := rig.await(ann, 1, "echo: one\n\nsteered: two")
+	expect.Equal(t, "the message that it replies to", reply.ReplyTo, first)
+	_, err := client.Submit(t.Context(), "telegram:dm:1001", session.Message{Text: "a reminder"}, turnstile.ReplyTo(session.Route{To: "telegram"}))
+	expect.OK(t, err)
+	rig.await(ann, 2, "echo: a reminder")
+	expect.Equal(t, "deliveries", len(rig.deliveries.headers("", "webhook-id")), 3)
+	expect.Equal(t, "messages", len(rig.in(ann)), 2)
+}
+
+func TestTelegramBotAsks(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	for i, c := range []struct{ label, said, end string }{
+		{"approve", "Approved by Ann", "echo: go on"},
+		{"deny", "Denied by Ann", "echo: go on"},
+	} {
+		rig.says(ann, "ask=rm_"+c.label+" go on")
+		question := rig.await(ann, 2*i+1, "May I do this? rm_"+c.label)
+		expect.Equal(t, "buttons", len(question.Buttons), 2)
+		button := question.Buttons[i]
+		if !strings.HasPrefix(button, c.label+" ") {
+			t.Errorf("the button has the data %q", button)
+		}
+		expect.Equal(t, "what another user is told", rig.presses(1002, question, button), "Only the sender of the message may decide.")
+		expect.Equal(t, "what the user is told", rig.presses(ann, question, button), c.said)
+		rig.await(ann, 2*i+2, c.end)
+		decided := rig.in(ann)[2*i]
+		if !strings.HasSuffix(decided.Text, "\n\n"+c.said+".") || decided.Buttons != nil {
+			t.Errorf("the question is now %q with the buttons %q", decided.Text, decided.Buttons)
+		}
+		expect.Equal(t, "what is told of a button that is pressed again", rig.presses(ann, question, button), "Not open any more")
+	}
+
+	// A question that ends by itself loses its buttons.
+	rig.says(ann, "ask=last go on")
+	rig.await(ann, 5, "May I do this? last")
+	rig.says(ann, "/stop")
+	expect.Soon(t, "the question to close", func() bool {
+		m := rig.in(ann)[4]
+		return strings.HasSuffix(m.Text, "Not open any more.") && m.Buttons == nil
+	})
+}

@@ -1,0 +1,131 @@
+package examples
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"turnstile"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/program"
+	"turnstile/test/redistest"
+)
+
+const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// bot is the Python example of a receiver.
+type bot struct {
+	*program.Process
+	url string
+}
+
+// startBot starts it on a free port. db remembers what it has handled.
+func startBot(t *testing.T, db string) bot {
+	t.Helper()
+	needPython(t)
+	p := program.Start(t, program.Command(t, "python3", []string{"WEBHOOK_SECRET=" + webhookSecret, "BOT_DB=" + db}, example(t, "webhook-bot", "bot.py"), "0"))
+	port, _, _ := strings.Cut(p.Output.Await(t, "listening on "), "\n")
+	return bot{p, "http://127.0.0.1:" + port}
+}
+
+// post sends the bot a delivery and returns the status.
+func (b bot) post(t *testing.T, secret string, at time.Time, sequence int, reply string) int {
+	t.Helper()
+	return b.send(t, secret, at, sequence, fmt.Appendf(nil, `{"type":"message.done","data":{"session":"telegram:dm:1001","messages":["m"],"outcome":{"reply":%q}}}`, reply))
+}
+
+// send sends the bot a body.
+func (b bot) send(t *testing.T, secret string, at time.Time, sequence int, body []byte) int {
+	t.Helper()
+	id := fmt.Sprint("id", sequence)
+	hook, err := standardwebhooks.NewWebhook(secret)
+	expect.OK(t, err)
+	signature, err := hook.Sign(id, at, body)
+	expect.OK(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url, bytes.NewReader(body))
+	expect.OK(t, err)
+	req.Header.Set("webhook-id", id)
+	req.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	req.Header.Set("webhook-signature", "v1,b3RoZXI= "+signature)
+	req.Header.Set("Turnstile-Sequence", strconv.Itoa(sequence))
+	resp, err := http.DefaultClient.Do(req)
+	expect.OK(t, err)
+	expect.OK(t, resp.Body.Close())
+	return resp.StatusCode
+}
+
+// A worker delivers to the bot, in order.
+func TestWebhookBot(t *testing.T) {
+	t.Parallel()
+	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"))
+	file := filepath.Join(t.TempDir(), "destinations.json")
+	expect.OK(t, os.WriteFile(file, fmt.Appendf(nil, `[{"name": "bot", "url": %q, "secrets": [%q], "private": true}]`, b.url, webhookSecret), 0o600))
+	client := actors.NewClient(redistest.New(t))
+	worker := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_DELIVER=true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + file,
+	}))
+	worker.Output.Await(t, "delivering")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, text := range []string{"one", "two", "three"} {
+		_, err := client.Submit(ctx, "demo", session.Message{Text: text},
+			turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat": "room 7"}`)}))
+		expect.OK(t, err)
+	}
+	b.Output.Await(t, "three")
+	var told []string
+	for line := range strings.Lines(b.Output.String()) {
+		var event [4]string
+		if json.Unmarshal([]byte(line), &event) == nil {
+			told = append(told, strings.Join(event[:3], " "))
+		}
+	}
+	expect.List(t, "what the bot printed", told, "message.done demo room 7", "message.done demo room 7", "message.done demo room 7")
+}
+
+// The bot refuses what is not signed, and handles nothing twice: also after its end.
+func TestWebhookBotVerifies(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "bot.db")
+	b := startBot(t, db)
+	now := time.Now()
+	expect.Equal(t, "a delivery", b.post(t, webhookSecret, now, 7, "first"), 204)
+	expect.Equal(t, "another's signature", b.post(t, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", now, 8, "forged"), 401)
+	expect.Equal(t, "an old one", b.post(t, webhookSecret, now.Add(-6*time.Minute), 8, "replayed"), 401)
+	expect.Equal(t, "a repetition", b.post(t, webhookSecret, now, 7, "repeated"), 204)
+	expect.Equal(t, "a ping", b.send(t, webhookSecret, now, 0, []byte(`{"type":"ping","data":{}}`)), 204)
+	expect.Equal(t, "a late one", b.post(t, webhookSecret, now, 6, "late"), 204)
+	b.Kill()
+	b = startBot(t, db)
+	expect.Equal(t, "a repetition to the next bot", b.post(t, webhookSecret, now, 7, "repeated"), 204)
+	expect.Equal(t, "the next one", b.post(t, webhookSecret, now, 8, "second"), 204)
+	b.Output.Await(t, `"second"`)
+	if out := b.Output.String(); strings.Count(out, "message.done") != 1 {
+		t.Errorf("the bot printed %s", out)
+	}
+}
+
+func needPython(t *testing.T) {
+	t.Helper()
+	if _, err := osexec.LookPath("python3"); err != nil {
+		const reason = "the python example cannot be run: no python3 on PATH"
+		if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
+			t.Fatal(reason)
+		}
+		fmt.Fprintf(os.Stderr, "%s: SKIPPED %s\n", reason, t.Name())
+		t.Skip(reason)
+	}
+}

@@ -1,0 +1,60 @@
+package expect
+
+import (
+	"flag"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Patience is how long an event may take before the test fails. It is long: only a test
+// that fails waits for it.
+const Patience = time.Minute
+
+// Proof reports whether tests try all of their cases, as `make cases` and `make proof` ask them to
+// with TURNSTILE_PROOF=true. Otherwise they try some of each kind.
+func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
+
+// Sampled reports whether a test tries its case with this number: one in every, spread over all of
+// them, or all for Proof.
+func Sampled(number, every int) bool { return Proof() || number%every == 0 }
+
+// Unraced skips a test under the race detector, which makes it several times slower and cannot find
+// more in it: it computes much in one goroutine, or repeats other tests. `make cases` runs it.
+func Unraced(t testing.TB) {
+	t.Helper()
+	if raced() {
+		t.Skip("runs without -race, in make cases")
+	}
+}
+
+// raced reports whether the test binary was built with -race.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}
+
+// AtOnce lets n tests of a package run in parallel, unless -parallel says otherwise. Without it as
+// many run as there are cores, and tests that wait for others leave the cores idle. Call it in
+// TestMain.
+func AtOnce(n int) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}
