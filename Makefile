@@ -10,11 +10,14 @@ NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-c
 LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
+# How many lives `make simulate` lives, and the seed of the first.
+SEEDS    ?= 300
+SEED     ?= 1
 # How long `make fuzz` looks, for each of its targets.
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +61,12 @@ real-agents: ## installs agents of the npm registry into AGENTS and runs them, t
 
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
 	FUZZTIME=$(FUZZTIME) .ci/fuzz.sh $(FUZZ)
+
+simulate: ## whole workers in simulated time, under faults from SEEDS (300) seeds from SEED (1) on
+	go test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./test/simulate -seeds $(SEEDS) -seed $(SEED)
+
+simulate-defects: ## defects put into copies of the code, each of which 300 seeds must find
+	go test -count=1 -timeout 60m -v -run '^TestDefects$$' ./test/simulate -defects -seed $(SEED)
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...

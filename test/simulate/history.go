@@ -1,0 +1,140 @@
+package simulate
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/session"
+)
+
+// sent is a message and what its sender was told.
+type sent struct {
+	session, id string
+	mode        session.Mode
+	routed      bool
+	accepted    bool
+	outcome     *session.Outcome // nil: it has not ended
+}
+
+// turn is a run of an agent.
+type turn struct {
+	session, worker string
+	fence           int64
+	messages        []string
+}
+
+// post is what the receiver got.
+type post struct {
+	session, id, kind, body string
+	sequence                int64
+	messages                []string
+	accepted                bool // the receiver returned 2xx
+}
+
+// history is what happened in a life.
+type history struct {
+	mu       sync.Mutex
+	began    time.Time
+	lines    []string
+	sent     []*sent
+	turns    []turn
+	posts    []post
+	faults   map[string]int
+	running  map[string]string // session -> worker
+	findings []string
+}
+
+func newHistory() *history {
+	return &history{began: time.Now(), faults: map[string]int{}, running: map[string]string{}}
+}
+
+// log adds a line. The caller holds mu.
+func (h *history) log(format string, args ...any) {
+	h.lines = append(h.lines, fmt.Sprintf("%12.6f  ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// found adds a finding. The caller holds mu.
+func (h *history) found(rule, format string, args ...any) {
+	what := rule + ": " + fmt.Sprintf(format, args...)
+	h.log("FOUND %s", what)
+	h.findings = append(h.findings, what)
+}
+
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log(format, args...)
+}
+
+func (h *history) fault(kind, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults[kind]++
+	h.log("FAULT "+kind+" "+format, args...)
+}
+
+// told records what a sender was told of its message.
+func (h *history) told(m *sent, r turnstile.Receipt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log("%s is told of %s: %s %s", m.session, m.id, r.Status, r.Reason)
+	h.sent = append(h.sent, m)
+}
+
+// ended records what a wait returned.
+func (h *history) ended(m *sent, o session.Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log("%s of %s has ended: %s", m.id, m.session, o.Status)
+	m.outcome = &o
+}
+
+// begins records the start of an agent. Two agents of a session are a finding, and so is a fence that
+// does not rise.
+func (h *history) begins(t turn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log("%s begins turn %d of %s with %v", t.worker, t.fence, t.session, t.messages)
+	if other, busy := h.running[t.session]; busy {
+		h.found("overlap", "%s runs an agent of %s while %s runs one", t.worker, t.session, other)
+	}
+	h.running[t.session] = t.worker
+	for _, before := range h.turns {
+		if before.session == t.session && before.fence >= t.fence {
+			h.found("fence", "%d of %s comes after %d", t.fence, t.session, before.fence)
+		}
+	}
+	h.turns = append(h.turns, t)
+}
+
+func (h *history) ends(t turn, how string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log("%s ends turn %d of %s: %s", t.worker, t.fence, t.session, how)
+	delete(h.running, t.session)
+}
+
+func (h *history) got(p post) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log("receiver gets %s %d of %s for %v: %v", p.kind, p.sequence, p.session, p.messages, p.accepted)
+	h.posts = append(h.posts, p)
+}
+
+// summary is what is told of the life.
+func (h *history) summary(seed uint64) Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text := strings.Join(h.lines, "\n")
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(text))
+	return Summary{
+		Seed: seed, Print: f.Sum64(), Simulated: time.Since(h.began), Faults: h.faults,
+		Messages: len(h.sent), Turns: len(h.turns), Posts: len(h.posts),
+		Findings: h.findings, History: text,
+	}
+}

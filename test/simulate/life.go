@@ -1,0 +1,139 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+)
+
+const (
+	workers = 2
+
+	// eventful is how long there are messages and faults.
+	eventful = 45 * time.Second
+
+	// quiet is how long everything may take to end when nothing fails any more: sentinels, sweeps, the
+	// longest pause of a delivery, and long lines.
+	quiet = 10 * time.Minute
+)
+
+// life is one simulated life.
+type life struct {
+	seed       uint64
+	rng        *random
+	ctx        context.Context // ends with the life
+	history    *history
+	server     *server
+	receiver   *receiver
+	slots      []*slot
+	chats      []*chat
+	background sync.WaitGroup // what ends by itself
+	mu         sync.Mutex
+}
+
+// Summary is what happened in a life.
+type Summary struct {
+	Seed                   uint64
+	Print                  uint64 // of the history: two lives with the same one went the same way
+	Simulated              time.Duration
+	Faults                 map[string]int
+	Messages, Turns, Posts int
+	Findings               []string
+	History                string
+}
+
+// Run lives the life of a seed. Call it in a bubble of its own, with fixed random bytes.
+func Run(seed uint64) Summary {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory()}
+	var err error
+	if l.server, err = startServer(seed); err != nil {
+		panic(err)
+	}
+	if l.receiver, err = newReceiver(l); err != nil {
+		panic(err)
+	}
+	var running sync.WaitGroup // until the end
+	running.Go(func() { _ = l.receiver.server.Serve(l.receiver) })
+	for i := range workers {
+		s := newSlot(l, fmt.Sprint("worker", i+1))
+		l.slots = append(l.slots, s)
+		running.Go(func() { l.keep(s) })
+	}
+	rdb := open(l.server.link("senders"))
+	client := turnstile.NewClient(rdb)
+	for i, wild := range []bool{false, false, true} {
+		key := fmt.Sprint("chat", i+1)
+		l.chats = append(l.chats, &chat{life: l, key: key, wild: wild, rng: newRandom(seed, key), client: client})
+	}
+	running.Go(l.chats[0].follow)
+	running.Go(l.collect)
+
+	l.events(rdb)
+	l.check(rdb)
+	summary := l.history.summary(seed)
+
+	end()
+	_ = l.receiver.server.Close()
+	running.Wait()
+	l.background.Wait()
+	_ = rdb.Close()
+	l.server.redis.Close()
+	time.Sleep(time.Minute) // go-redis' goroutines end; one that did not would be a deadlock of the bubble
+	return summary
+}
+
+// events sends messages and makes faults. It returns when everything has ended, or should have.
+func (l *life) events(rdb redis.UniversalClient) {
+	ctx, over := context.WithTimeout(l.ctx, eventful)
+	defer over()
+	ended := make(chan struct{})
+	var chats sync.WaitGroup
+	for _, c := range l.chats {
+		chats.Go(func() { c.run(ctx) })
+	}
+	go func() {
+		chats.Wait()
+		close(ended)
+	}()
+	l.makeFaults(ctx)
+	l.receiver.fair.Store(true)
+	l.history.note("the faults are over")
+	late := time.After(quiet)
+	select {
+	case <-ended:
+	case <-late:
+		l.history.unfinished()
+		return
+	}
+	for len(l.history.undelivered()) > 0 || len(l.leftovers(rdb)) > 0 {
+		select {
+		case <-time.After(time.Second):
+		case <-late:
+			return
+		}
+	}
+}
+
+// collect collects garbage while everybody waits. When the lives must repeat there is no other collection,
+// because one that runs beside them changes who runs next.
+func (l *life) collect() {
+	for l.ctx.Err() == nil {
+		sleep(l.ctx, 3*time.Second+time.Nanosecond)
+		runtime.GC()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

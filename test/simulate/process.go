@@ -1,0 +1,98 @@
+package simulate
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/outbox"
+	"turnstile/internal/protocol"
+)
+
+// process is a worker's process: a worker with its maintenance jobs, and a deliverer.
+type process struct {
+	life *life
+	name string
+	dead chan struct{} // closed when it is killed
+
+	redis, hook *link // its ways to Redis and to the receiver
+	rdb         redis.UniversalClient
+	worker      *engine.Worker
+	deliverer   *outbox.Deliverer
+}
+
+// startProcess starts a process. It returns nil if Redis is away: such a process exits.
+func startProcess(l *life, name string) *process {
+	p := &process{
+		life: l, name: name, dead: make(chan struct{}),
+		redis: l.server.link(name), hook: newLink(l.seed, "hook of "+name, l.receiver.serve),
+	}
+	p.rdb = open(p.redis)
+	log := slog.New(l.history.logger(name))
+	var err error
+	p.worker, err = engine.New(p.rdb, recorder{l, p}, engine.Options{
+		ID: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Maintenance: true, Logger: log,
+		// A short stream costs the embedded server less, and followers see gaps.
+		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40},
+	})
+	if err != nil {
+		panic(err)
+	}
+	p.deliverer, err = outbox.New(p.rdb, outbox.Options{
+		Destinations: func() *outbox.Destinations { return l.receiver.destinations }, Logger: log,
+		Dial: func(context.Context, string, string) (net.Conn, error) { return p.hook.dial() },
+	})
+	if err != nil {
+		panic(err)
+	}
+	start, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := p.worker.Start(start); err != nil {
+		l.history.note("%s does not start: %v", name, err)
+		p.kill(false)
+		return nil
+	}
+	p.deliverer.Start(start)
+	return p
+}
+
+func (p *process) isDead() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill is kill -9: the process reaches nothing any more, and its agents end. lost: so does what it has
+// just sent. Its goroutines cannot be killed. They notice that Redis is away, in the background.
+func (p *process) kill(lost bool) {
+	close(p.dead)
+	for _, l := range []*link{p.redis, p.hook} {
+		l.release()
+		l.setDown(true)
+		l.cut(lost)
+	}
+	p.life.server.unlink(p.redis)
+	p.life.background.Go(func() { p.end(engine.ReasonShutdown) })
+}
+
+// end is the end of a process at a SIGTERM or a SIGHUP. After 30 s a second signal cuts the drain.
+func (p *process) end(reason engine.Reason) {
+	cut, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if p.isDead() {
+		cancel()
+	}
+	p.worker.Drain(cut, reason)
+	p.deliverer.Stop(cut)
+	_ = p.rdb.Close()
+	p.redis.release()
+	p.hook.release()
+	p.life.server.unlink(p.redis)
+}

@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"turnstile/internal/outbox"
+)
+
+// hook is the name of the only destination.
+const hook = "hook"
+
+// receiver is a receiver of webhooks, an HTTP server on connections in memory. It fails at random until
+// it is told to be fair.
+type receiver struct {
+	life         *life
+	rng          *random
+	destinations *outbox.Destinations
+	server       *http.Server
+	fair         atomic.Bool
+
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newReceiver(l *life) (*receiver, error) {
+	file := `[{"name":"hook","url":"http://hook.example/","secrets":["whsec_` + strings.Repeat("c2VjcmV0", 6) + `"],"private":true}]`
+	d, err := outbox.ParseDestinations([]byte(file))
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, conns: make(chan net.Conn), closed: make(chan struct{})}
+	r.close = sync.OnceFunc(func() { close(r.closed) })
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	return r, nil
+}
+
+// serve hands a connection to the HTTP server.
+func (r *receiver) serve(c net.Conn) {
+	go func() {
+		select {
+		case r.conns <- c:
+		case <-r.closed:
+			_ = c.Close()
+		}
+	}()
+}
+
+func (r *receiver) Accept() (net.Conn, error) {
+	select {
+	case c := <-r.conns:
+		return c, nil
+	case <-r.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is called by the HTTP server, sometimes twice.
+func (r *receiver) Close() error {
+	r.close()
+	return nil
+}
+
+func (r *receiver) Addr() net.Addr { return address{} }
+
+// ServeHTTP takes a delivery, or fails to.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	var d struct {
+		Type string `json:"type"`
+		Data struct {
+			Session  string   `json:"session"`
+			Messages []string `json:"messages"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &d); err != nil {
+		panic(err)
+	}
+	sequence, _ := strconv.ParseInt(req.Header.Get(outbox.HeaderSequence), 10, 64)
+	p := post{session: d.Data.Session, id: req.Header.Get("webhook-id"), kind: d.Type, body: string(body), sequence: sequence, messages: d.Data.Messages}
+	if !r.fair.Load() && r.rng.chance(4) {
+		r.fail(w, p)
+		return
+	}
+	p.accepted = true
+	r.life.history.got(p)
+	fmt.Fprint(w, "ok")
+}
+
+// fail fails in one of the ways of real receivers.
+func (r *receiver) fail(w http.ResponseWriter, p post) {
+	switch r.rng.below(4) {
+	case 0: // too slow: the deliverer does not wait for it
+		sleep(r.life.ctx, 20*time.Second)
+		r.life.history.got(p)
+	case 1: // its response is lost
+		r.life.history.got(p)
+		panic(http.ErrAbortHandler)
+	default:
+		r.life.history.got(p)
+		w.WriteHeader(pick(r.rng, 500, 503, 429))
+	}
+}

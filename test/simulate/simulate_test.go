@@ -1,0 +1,55 @@
+package simulate_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/test/simulate"
+)
+
+// The flags of `make simulate`.
+var (
+	first = flag.Uint64("seed", 1, "the first seed")
+	seeds = flag.Int("seeds", 0, "how many lives TestSeeds lives; 0: it is skipped")
+	keep  = flag.String("keep", os.TempDir(), "where the histories of findings are kept")
+)
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	redis.SetLogger(silent{}) // its lines go to standard error, and each write may change who runs next
+	os.Exit(m.Run())
+}
+
+func live(t *testing.T, seed uint64) (s simulate.Summary) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, func(*testing.T) { s = simulate.Run(seed) })
+	return s
+}
+
+// A few lives, with the race detector in `make test`. With -v it prints their histories.
+func TestLives(t *testing.T) {
+	for seed := *first; seed < *first+2; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := live(t, seed)
+			t.Log("\n" + s.History)
+			for _, f := range s.Findings {
+				t.Error(f)
+			}
+			if s.Messages == 0 || s.Turns == 0 {
+				t.Error("nothing has happened")
+			}
+		})
+	}
+}
