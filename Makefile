@@ -10,6 +10,10 @@ NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-c
 LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
+# How long `make chaos` sends messages and makes faults, and how long it pauses between two faults. CHAOS_SEED repeats a run's
+# choices.
+CHAOS     ?= 2m
+CHAOS_GAP ?= 1s
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
@@ -17,7 +21,7 @@ SEED     ?= 1
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +37,7 @@ cases: ## all cases of the tests that try a sample in make test, and those that 
 lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
 	go vet ./...
 	cd bench && go vet ./...
+	cd chaos && GOOS=linux go vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
 	$(TOOL) golangci-lint run ./...
@@ -62,6 +67,12 @@ real-agents: ## installs agents of the npm registry into AGENTS and runs them, t
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
 	FUZZTIME=$(FUZZTIME) .ci/fuzz.sh $(FUZZ)
 
+chaos: ## the real programs under faults for CHAOS (2m), and a check of what happened (Linux; CHAOS_SEED, CHAOS_GAP)
+	cd chaos && go test ./... && go run . -for $(CHAOS) -gap $(CHAOS_GAP) $(if $(CHAOS_SEED),-seed $(CHAOS_SEED))
+
+chaos-defects: ## defects put into copies of the programs, each of which make chaos must find
+	cd chaos && go run . -defects defects
+
 simulate: ## whole workers in simulated time, under faults from SEEDS (300) seeds from SEED (1) on
 	go test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./test/simulate -seeds $(SEEDS) -seed $(SEED)
 
@@ -87,7 +98,7 @@ pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w *.go bench cmd docs examples internal pkg test
+	$(TOOL) goimports -local turnstile -w *.go bench chaos cmd docs examples internal pkg test
 
 clean: ## remove what build made
 	rm -rf bin

@@ -1,0 +1,179 @@
+package agents
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"turnstile/chaos/internal/history"
+)
+
+// exitRetry is the exit code after which a turn is retried.
+const exitRetry = 75
+
+type object = map[string]any
+
+func encode(v object) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func say(v object) { _, _ = os.Stdout.Write(append(encode(v), '\n')) }
+
+// given is the turn object of docs/events.md, as far as the agent looks at it.
+type given struct {
+	Session   string `json:"session"`
+	SessionID string `json:"session_id"`
+	Turn      string `json:"turn"`
+	Fence     int64  `json:"fence"`
+	Attempt   int    `json:"attempt"`
+	Messages  []struct{ ID, Text string }
+	History   []struct {
+		Role    string `json:"role"`
+		Message string `json:"message"`
+	}
+}
+
+// line is a later line on stdin: a steer or a decision.
+type line struct {
+	Type    string
+	ID      string
+	Message struct{ ID, Text string }
+}
+
+// Exec is a command of exec with TURNSTILE_AGENT_FORMAT=jsonl. It returns its exit code.
+func Exec(dir string) int {
+	started := time.Now().UnixNano()
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	text, err := in.ReadBytes('\n')
+	var g given
+	if err == nil {
+		err = json.Unmarshal(text, &g)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "read the turn:", err)
+		return 1
+	}
+	rec := history.Record{Session: g.Session, SID: g.SessionID, Turn: g.Turn, Fence: g.Fence, Attempt: g.Attempt, Since: started}
+	var plans []Plan
+	for _, m := range g.Messages {
+		rec.IDs = append(rec.IDs, m.ID)
+		plans = append(plans, Plans(m.Text)...)
+	}
+	for _, e := range g.History {
+		if e.Role == "user" {
+			rec.Seen = append(rec.Seen, e.Message)
+		}
+	}
+	r, err := newRecorder(dir, "exec")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	t, err := r.begin(rec)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	a := execAgent{t: t, g: g, ids: rec.IDs, lines: make(chan line, 64)}
+	go a.read(in)
+	return a.run(plans)
+}
+
+type execAgent struct {
+	t     *turn
+	g     given
+	ids   []string
+	lines chan line
+}
+
+func (a *execAgent) read(in *bufio.Reader) {
+	for {
+		text, err := in.ReadBytes('\n')
+		var l line
+		if err != nil || json.Unmarshal(text, &l) != nil {
+			return
+		}
+		a.lines <- l
+	}
+}
+
+func (a *execAgent) run(plans []Plan) int {
+	say(object{"type": "ready", "steers": true})
+	var last Plan
+	for _, p := range plans {
+		last = p
+		a.work(p)
+	}
+	status := last.End
+	switch {
+	case last.End == EndDie:
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case last.End == EndPoison:
+		a.t.poison()
+	case last.End == EndRetry && a.g.Attempt == 1:
+		a.t.end(status)
+		return exitRetry
+	case last.End == EndFail:
+		say(object{"type": "error", "message": "told to fail"})
+		a.t.end(status)
+		return 0
+	case last.End == EndAsk:
+		a.ask()
+	}
+	a.steers()
+	say(object{"type": "text", "text": reply(a.ids)})
+	a.t.end(EndOK)
+	return 0
+}
+
+// pieces is how many pieces of text a plan's work has. Steers are taken between them.
+const pieces = 4
+
+func (a *execAgent) work(p Plan) {
+	for i := range p.Tools {
+		call := fmt.Sprintf("%s-%d", p.ID, i)
+		say(object{"type": "tool_start", "name": "tool", "call_id": call})
+		say(object{"type": "tool_end", "call_id": call, "output": "ok"})
+	}
+	for range pieces {
+		say(object{"type": "text", "text": "working on " + p.ID + ". "})
+		time.Sleep(p.Work / pieces)
+		a.steers()
+	}
+}
+
+func (a *execAgent) steers() {
+	for {
+		select {
+		case l := <-a.lines:
+			if l.Type == "steer" {
+				a.t.steered(l.Message.ID)
+				say(object{"type": "steered", "id": l.Message.ID})
+				a.ids = append(a.ids, l.Message.ID)
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (a *execAgent) ask() {
+	say(object{"type": "ask", "id": "q1", "name": "go on"})
+	for l := range a.lines {
+		switch l.Type {
+		case "steer":
+			a.t.steered(l.Message.ID)
+			say(object{"type": "steered", "id": l.Message.ID})
+			a.ids = append(a.ids, l.Message.ID)
+		case "answer":
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// Package agents are the recording agents: a command of exec, an ACP agent and a model's server.
+// Each takes a kernel lock of its session while it runs and writes what it saw to the history.
+package agents
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Plan is what a message's text tells the agent to do. The text names the message, so that every
+// agent knows what it was given, whatever its protocol passes on.
+type Plan struct {
+	Session, ID string
+	Work        time.Duration // how long it works
+	Tools       int           // how many tools it uses
+	End         string        // End...
+}
+
+// How an agent ends.
+const (
+	EndOK    = "ok"
+	EndRetry = "retry" // fails at its first attempt in a way that is retried (exec only)
+	EndFail  = "fail"  // fails for good
+	EndDie   = "die"   // kills itself
+	EndAsk   = "ask"   // asks for a permission first (exec only)
+
+	// EndPoison kills the worker. A model's server cannot, and ends well.
+	EndPoison = "poison"
+)
+
+// Text is the plan as a message's text.
+func (p Plan) Text() string {
+	return fmt.Sprintf("chaos s=%s id=%s ms=%d tools=%d end=%s;", p.Session, p.ID, p.Work.Milliseconds(), p.Tools, p.End)
+}
+
+var planText = regexp.MustCompile(`chaos s=(\S+) id=(\S+) ms=(\d+) tools=(\d+) end=([a-z]+);`)
+
+// Plans finds all plans in a text, in their order.
+func Plans(text string) (all []Plan) {
+	for _, m := range planText.FindAllStringSubmatch(text, -1) {
+		ms, _ := strconv.Atoi(m[3])
+		tools, _ := strconv.Atoi(m[4])
+		all = append(all, Plan{Session: m[1], ID: m[2], Work: time.Duration(ms) * time.Millisecond, Tools: tools, End: m[5]})
+	}
+	return all
+}
+
+// reply is the text of a turn that ended well. It names the messages that the agent was given.
+func reply(ids []string) string { return "saw " + strings.Join(ids, ",") + "." }
+
+// Names reports whether a reply names a message.
+func Names(reply, id string) bool {
+	for _, part := range strings.Split(reply, "saw ")[1:] {
+		list, _, _ := strings.Cut(part, ".")
+		for named := range strings.SplitSeq(list, ",") {
+			if named == id {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,312 @@
+package checker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/chaos/internal/agents"
+	"turnstile/chaos/internal/checker"
+	"turnstile/chaos/internal/history"
+)
+
+var limits = checker.Limits{TTL: 3 * time.Second, Grace: 500 * time.Millisecond, Drain: time.Second, StuckLimit: 3}
+
+// ms is a time of a history, in ms.
+func ms(n int64) int64 { return n * int64(time.Millisecond) }
+
+const session = "plain:1"
+
+// ordinary is a history of two messages, one after the other, in which every promise holds.
+func ordinary() []history.Record {
+	return slices.Concat(
+		sent("m1", 1), turn("m1", 10, 20, 1), sent("m2", 5), turn("m2", 21, 30, 2, "m1"),
+		[]history.Record{
+			{At: ms(40), Kind: history.Wait, Session: session, ID: "m1", Via: "client", Status: "done", Reply: "saw m1."},
+			post("d1", 35, "m1"),
+			{At: ms(50), Kind: history.Stream, Session: session, IDs: []string{"1-0.0", "2-0.0"}},
+			{At: ms(60), Kind: history.Drained, Status: "ok"},
+			final("m1"), final("m2"), entry("m1", 0), entry("m2", 2),
+			{At: ms(70), Kind: history.Event, Session: session, ID: "1-0.0"},
+			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.0"},
+		},
+	)
+}
+
+func sent(id string, at int64) []history.Record {
+	r := history.Record{At: ms(at), Kind: history.Send, Session: session, ID: id, Via: "client", Mode: "queue", Plan: "ok"}
+	if id == "m1" {
+		r.Route = "hook"
+	}
+	told := r
+	told.Kind, told.At, told.Status = history.Told, ms(at+1), history.Accepted
+	return []history.Record{r, told}
+}
+
+func turn(id string, from, to, fence int64, seen ...string) []history.Record {
+	r := history.Record{At: ms(from), Since: ms(from) - 1, Kind: history.Turn, Session: session, SID: "s", IDs: []string{id}, Via: "exec", Turn: "t" + id, Fence: fence, PID: int(fence), Seen: seen}
+	end := r
+	end.Kind, end.At, end.Status = history.Ended, ms(to), "ok"
+	return []history.Record{r, end}
+}
+
+func post(delivery string, at int64, id string) history.Record {
+	return history.Record{
+		At: ms(at), Kind: history.Post, Session: session, ID: delivery, IDs: []string{id}, Name: "message.done", N: at, Status: "done",
+		Reply: "saw " + id + ".", Sum: "s", Code: 204, Valid: true,
+	}
+}
+
+func final(id string) history.Record {
+	return history.Record{At: ms(65), Kind: history.Final, Session: session, ID: id, Status: "done", Reply: "saw " + id + ".", Turn: "t" + id}
+}
+
+func entry(id string, n int64) history.Record {
+	return history.Record{At: ms(66), Kind: history.Entry, Session: session, SID: "s", N: n, Role: "user", ID: id, Turn: "t" + id}
+}
+
+func TestOrdinaryHistoryHasNoFindings(t *testing.T) {
+	t.Parallel()
+	for _, f := range checker.Check(ordinary(), limits).Findings {
+		t.Error(f)
+	}
+}
+
+// Each rule finds what breaks it, and nothing else is found.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	change := func(kind, id string, change func(*history.Record)) func([]history.Record) []history.Record {
+		return func(all []history.Record) []history.Record {
+			for i := range all {
+				if all[i].Kind == kind && (id == "" || all[i].ID == id || slices.Contains(all[i].IDs, id)) {
+					change(&all[i])
+				}
+			}
+			return all
+		}
+	}
+	add := func(records ...history.Record) func([]history.Record) []history.Record {
+		return func(all []history.Record) []history.Record { return append(all, records...) }
+	}
+	drop := func(kind, id string) func([]history.Record) []history.Record {
+		return func(all []history.Record) []history.Record {
+			return slices.DeleteFunc(all, func(r history.Record) bool { return r.Kind == kind && r.ID == id })
+		}
+	}
+	for name, c := range map[string]struct {
+		rule   string
+		damage func([]history.Record) []history.Record
+	}{
+		"an overlap":                 {checker.Exclusive, change(history.Turn, "m2", func(r *history.Record) { r.Overlap = true })},
+		"two agents at once":         {checker.Fenced, change(history.Ended, "m1", func(r *history.Record) { r.At = ms(5000) })},
+		"a fencing token that falls": {checker.Fenced, change(history.Turn, "m2", func(r *history.Record) { r.Fence = 1 })},
+		"entries out of order":       {checker.InOrder, change(history.Entry, "m1", func(r *history.Record) { r.N = 5 })},
+		"turns out of order":         {checker.InOrder, change(history.Turn, "m1", func(r *history.Record) { r.At, r.Since = ms(35), ms(35)-1 })},
+		"a message that is nowhere": {checker.Lost, change(history.Final, "m2", func(r *history.Record) {
+			*r = history.Record{At: r.At, Kind: r.Kind, Session: session, ID: r.ID, Reason: "unknown"}
+		})},
+		"a message that waits": {checker.Lost, change(history.Final, "m2", func(r *history.Record) {
+			*r = history.Record{At: r.At, Kind: r.Kind, Session: session, ID: r.ID, Reason: "pending"}
+		})},
+		"no entry":                    {checker.Lost, drop(history.Entry, "m2")},
+		"two entries":                 {checker.Once, add(entry("m2", 4))},
+		"a failure without a reason":  {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Status, r.Error = "failed", "who knows" })},
+		"a reply to another message":  {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
+		"a history without the first": {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
+		"no delivery":                 {checker.Delivered, drop(history.Post, "d1")},
+		"a delivery that failed":      {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code = 500 })},
+		"a forged delivery":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
+		"a silent repetition":         {checker.Delivered, add(post("d1", 36, "m1"))},
+		"a delivery without a route":  {checker.Delivered, add(post("d2", 41, "m2"))},
+		"deliveries out of order":     {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
+		"another outcome for a wait":  {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},
+		"a wait that fails":           {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
+		"an event too few":            {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = r.IDs[:1] })},
+		"an event twice":              {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = append(r.IDs, r.IDs[1]) })},
+		"an end that does not come":   {checker.Live, change(history.Drained, "", func(r *history.Record) { r.Status = "after 2m: a key is left" })},
+		"a key that is left":          {checker.Leftover, add(history.Record{At: ms(80), Kind: history.Left, Name: "key"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := checker.Check(c.damage(ordinary()), limits).Findings
+			if !slices.ContainsFunc(found, func(f checker.Finding) bool { return f.Rule == c.rule }) {
+				t.Errorf("found %v, want something of %q", found, c.rule)
+			}
+		})
+	}
+}
+
+// A message runs again only after a fault.
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+	again := append(ordinary(), turn("m2", 20_000, 20_010, 3, "m1")...)
+	bounded := func(records []history.Record) bool {
+		return slices.ContainsFunc(checker.Check(records, limits).Findings, func(f checker.Finding) bool { return f.Rule == checker.Bounded })
+	}
+	if !bounded(again) {
+		t.Error("a message ran again without a reason, and that is not found")
+	}
+	if bounded(append(again, history.Record{At: ms(900), Since: ms(800), Kind: history.Fault, Name: "worker killed"})) {
+		t.Error("a message ran again after a worker was killed, and that is found")
+	}
+	if bounded(append(again, history.Record{At: ms(900), Since: ms(100), Kind: history.Stall})) {
+		t.Error("a message ran again on a machine without time, and that is found")
+	}
+}
+
+// A message that kills its worker is given up after the allowed deaths, and one more that may not
+// have counted. Runs of a model do not count: its server kills nobody.
+func TestPoisonIsGivenUp(t *testing.T) {
+	t.Parallel()
+	killed := func(deaths int64, via string) []history.Record {
+		records := ordinary()
+		for i := range records {
+			if records[i].ID == "m2" {
+				records[i].Plan = agents.EndPoison
+			}
+		}
+		for n := range deaths {
+			run := turn("m2", 100+n, 101+n, 3+n, "m1")
+			run[0].Via, run[1].Via = via, via
+			records = append(records, run...)
+			records = append(records, history.Record{At: ms(100 + n), Since: ms(100 + n), Kind: history.Fault, Name: agents.WorkerKilled})
+		}
+		return records
+	}
+	poisoned := func(records []history.Record) bool {
+		return slices.ContainsFunc(checker.Check(records, limits).Findings, func(f checker.Finding) bool {
+			return f.Rule == checker.Bounded && strings.Contains(f.Text, "killed its worker")
+		})
+	}
+	if poisoned(killed(3, "exec")) {
+		t.Error("the allowed deaths are found")
+	}
+	if !poisoned(killed(4, "exec")) {
+		t.Error("a death too many is not found")
+	}
+	if poisoned(killed(4, "openai")) {
+		t.Error("runs of a model count as deaths")
+	}
+}
+
+// An agent that was killed before it wrote anything may have failed its message, if it was killed
+// while the message waited.
+func TestAgentKilledBeforeItsFirstRecord(t *testing.T) {
+	t.Parallel()
+	for killed, allowed := range map[int64]bool{20: true, 200: false} {
+		records := slices.DeleteFunc(ordinary(), func(r history.Record) bool {
+			return (r.Kind == history.Turn || r.Kind == history.Ended) && r.IDs[0] == "m2" || r.Kind == history.Entry && r.ID == "m2"
+		})
+		for i := range records {
+			if records[i].Kind == history.Final && records[i].ID == "m2" {
+				records[i].Status, records[i].Error = "failed", "killed by signal: killed"
+			}
+		}
+		records = append(records,
+			history.Record{At: ms(40), Kind: history.Wait, Session: session, ID: "m2", Via: "client", Status: "failed", Reply: "saw m2."},
+			history.Record{At: ms(killed), Since: ms(killed), Kind: history.Fault, Name: "agent killed"})
+		if found := checker.Check(records, limits).Findings; len(found) == 0 != allowed {
+			t.Errorf("killed after %d ms: %v", killed, found)
+		}
+	}
+}
+
+// An agent may be given what an interrupted turn had taken in that its message shared with others,
+// and nothing else.
+func TestHistoryOfAnInterruptedTurn(t *testing.T) {
+	t.Parallel()
+	for mode, allowed := range map[string]bool{"collect": true, "queue": false} {
+		records := ordinary()
+		for i := range records {
+			switch r := &records[i]; {
+			case r.Kind == history.Turn && r.IDs[0] == "m1":
+				r.Seen = []string{"m2"}
+			case r.ID == "m2":
+				r.Mode = mode
+			}
+		}
+		records = append(records, history.Record{At: ms(9), Since: ms(7), Kind: history.Fault, Name: "worker drained"})
+		if found := checker.Check(records, limits).Findings; len(found) == 0 != allowed {
+			t.Errorf("mode %s: %v", mode, found)
+		}
+	}
+}
+
+// A model's record names one message of a turn, and mentions the others: all were given to it.
+func TestOrderOfMentionedMessages(t *testing.T) {
+	t.Parallel()
+	records := ordinary()
+	early := turn("m2", 8, 9, 0, "m1")
+	for i := range early {
+		early[i].Via, early[i].Turn = "openai", ""
+	}
+	records = append(records, early...)
+	records = append(records, history.Record{At: ms(9), Since: ms(8), Kind: history.Fault, Name: "worker killed"})
+	for _, f := range checker.Check(records, limits).Findings {
+		t.Error(f)
+	}
+}
+
+// Only a cap drops messages, and only a command sets one.
+func TestDroppedMessages(t *testing.T) {
+	t.Parallel()
+	for command, allowed := range map[string]bool{"/queue cap:2 drop:old": true, "/queue steer": false} {
+		records := ordinary()
+		for i := range records {
+			if records[i].Kind == history.Final && records[i].ID == "m2" {
+				records[i].Status, records[i].Error = "dropped", "dropped: more than 2 messages were waiting"
+			}
+		}
+		records = append(records, history.Record{At: ms(4), Kind: history.Command, Session: session, Name: command})
+		if found := checker.Check(records, limits).Findings; len(found) == 0 != allowed {
+			t.Errorf("after %s: %v", command, found)
+		}
+	}
+}
+
+// The totals of two runs are those of both, with percentiles of all delays.
+func TestTotal(t *testing.T) {
+	t.Parallel()
+	fault := history.Record{At: ms(9), Since: ms(8), Kind: history.Fault, Name: "worker killed"}
+	one, other := checker.Check(ordinary(), limits), checker.Check(append(ordinary(), fault), limits)
+	var out strings.Builder
+	checker.Total([]checker.Report{one, other}).Print(&out)
+	for _, want := range []string{
+		"messages: accepted 4, in 2 sessions\n", "outcomes: done 4\n", "turns: exec 4; overlaps 0\n",
+		"| none | 0 | 2 | 24ms | 24ms |\n", "| worker killed | 1 | 2 | 24ms | 24ms |\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}
+
+// Redis' clock jumps ahead, and the sentinel ends under a live owner.
+func TestOverlapIsExcusedByTheClock(t *testing.T) {
+	t.Parallel()
+	records := ordinary()
+	for i := range records {
+		if records[i].Kind == history.Turn && records[i].IDs[0] == "m2" {
+			records[i].Overlap = true
+		}
+	}
+	records = append(records, history.Record{At: ms(9), Since: ms(8), Kind: history.Fault, Name: "Redis' clock ahead"})
+	for _, f := range checker.Check(records, limits).Findings {
+		t.Error(f)
+	}
+}
+
+// A message that was accepted just before its primary was killed is counted as lost, and is no
+// finding. One that was accepted long before is.
+func TestLossesOfAKilledPrimary(t *testing.T) {
+	t.Parallel()
+	for after, loss := range map[int64]bool{50: true, 60_000: false} {
+		records := slices.DeleteFunc(ordinary(), func(r history.Record) bool { return r.Kind == history.Entry && r.ID == "m2" })
+		records = append(records, history.Record{At: ms(after), Since: ms(after), Kind: history.Fault, Name: "primary killed"})
+		report := checker.Check(records, limits)
+		if len(report.Losses) == 1 != loss || len(report.Findings) == 1 == loss {
+			t.Errorf("after %d ms: losses %v, findings %v", after, report.Losses, report.Findings)
+		}
+	}
+}

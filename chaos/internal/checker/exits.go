@@ -1,0 +1,120 @@
+package checker
+
+import (
+	"slices"
+
+	"turnstile/chaos/internal/history"
+	"turnstile/chaos/internal/traffic"
+)
+
+// deliveries: the outcome of a message with a route reached its receiver, signed, in order, and what
+// came twice says so.
+func (r *run) deliveries() {
+	type line struct {
+		id       string
+		sequence int64
+	}
+	last := map[string]line{}
+	first := map[string]history.Record{}   // by delivery: its first arrival
+	handled := map[string]history.Record{} // by delivery: the first arrival that may have been handled
+	for _, p := range r.records {
+		if p.Kind != history.Post {
+			continue
+		}
+		if !p.Valid {
+			r.find(Delivered, p.Session, p.ID, "its signature is wrong")
+		}
+		if one, ok := first[p.ID]; !ok {
+			if l := last[p.Session]; p.N <= l.sequence {
+				r.find(Delivered, p.Session, p.ID, "it came first at %s with the sequence %d, behind %s with %d", at(p.At), p.N, l.id, l.sequence)
+			}
+			first[p.ID], last[p.Session] = p, line{p.ID, p.N}
+		} else if one.Sum != p.Sum {
+			r.find(Delivered, p.Session, p.ID, "its bytes differ between two attempts")
+		}
+		if one, ok := handled[p.ID]; ok && !p.Again {
+			r.find(Delivered, p.Session, p.ID, "the attempt at %s does not say that an earlier one, at %s, may have been handled", at(p.At), at(one.At))
+		}
+		if _, ok := handled[p.ID]; !ok && (p.Code == 0 || p.Code == 204) {
+			handled[p.ID] = p
+		}
+	}
+	for _, m := range r.sorted {
+		done := slices.ContainsFunc(m.posts, func(p history.Record) bool { return p.Code == 204 })
+		switch {
+		case m.accepted != 0 && m.first.Route != "" && !done:
+			r.find(Delivered, m.session, m.id, "its outcome did not reach its destination")
+		case m.first.At != 0 && m.first.Route == "" && len(m.posts) > 0:
+			r.find(Delivered, m.session, m.id, "it was delivered, and has no destination")
+		}
+		if m.strict() && m.final != nil && m.final.Status == "done" {
+			for _, p := range m.posts {
+				if p.Name != "message.done" || p.Reply != m.final.Reply {
+					r.find(Delivered, m.session, m.id, "it is done with %q, and %s with %q was delivered", m.final.Reply, p.Name, p.Reply)
+				}
+			}
+		}
+	}
+}
+
+// waits: who waited was told what is stored.
+func (r *run) waits() {
+	for _, rec := range r.records {
+		if rec.Kind != history.Wait && rec.Kind != history.Response {
+			continue
+		}
+		m := r.message(rec.Session, rec.ID)
+		if !m.strict() || m.final == nil {
+			continue
+		}
+		switch {
+		case rec.Kind == history.Response:
+			r.response(m, rec)
+		case rec.Error != "":
+			r.find(Exits, m.session, m.id, "a wait (%s) from %s to %s ended with: %s", rec.Via, at(rec.Since), at(rec.At), rec.Error)
+		case rec.Status != m.final.Status || rec.Reply != m.final.Reply:
+			r.find(Exits, m.session, m.id, "a wait (%s) was told %s %q, and %s %q is stored", rec.Via, rec.Status, rec.Reply, m.final.Status, m.final.Reply)
+		}
+	}
+}
+
+// response: what OpenAI's API streamed is what is stored.
+func (r *run) response(m *message, rec history.Record) {
+	want := map[string]string{"done": "completed", "failed": "failed"}[m.final.Status] // nothing else happens to its session
+	switch {
+	case rec.Error != "":
+		r.find(Exits, m.session, m.id, "its response: %s", rec.Error)
+	case rec.Status != want:
+		r.find(Exits, m.session, m.id, "its response is %s, and it is %s", rec.Status, m.final.Status)
+	case want == "completed" && rec.Reply != m.final.Reply:
+		r.find(Exits, m.session, m.id, "its response has the text %q, and the stored reply is %q", rec.Reply, m.final.Reply)
+	case want == "completed" && rec.Via != "chat" && rec.Text != m.final.Reply:
+		r.find(Exits, m.session, m.id, "the pieces of its response are %q, and the stored reply is %q", rec.Text, m.final.Reply)
+	}
+}
+
+// streams: a follower saw each stored event once, in order.
+func (r *run) streams() {
+	for _, rec := range r.records {
+		if rec.Kind != history.Stream {
+			continue
+		}
+		stored := r.events[rec.Session]
+		for i, id := range rec.IDs {
+			if i >= len(stored) || id != stored[i] {
+				want := "nothing"
+				if i < len(stored) {
+					want = stored[i]
+				}
+				r.find(Exits, rec.Session, "", "a follower's event %d is %s, and the stream has %s", i, id, want)
+				break
+			}
+		}
+		if rec.Reason != "" {
+			r.find(Exits, rec.Session, "", "a follower was told: %s", rec.Reason)
+		}
+		if len(rec.IDs) < len(stored) && traffic.KindOf(rec.Session) != "" {
+			r.find(Exits, rec.Session, "", "a follower saw %d of %d events", len(rec.IDs), len(stored))
+		}
+	}
+}

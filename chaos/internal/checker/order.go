@@ -1,0 +1,107 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+
+	"turnstile/chaos/internal/history"
+	"turnstile/chaos/internal/traffic"
+)
+
+// ordered reports whether a message has a place in its session's line: it waits for nothing but the
+// messages before it, and nobody puts it back.
+func (m *message) ordered() bool {
+	line := m.first.Mode == "queue" || m.first.Mode == "collect" && m.kind == traffic.Bursts
+	return m.strict() && m.accepted != 0 && m.first.Delay == 0 && line
+}
+
+// order: of two messages, of which one was accepted before the other was first sent, the first runs
+// first, and its entry stands first.
+func (r *run) order() {
+	bySession := map[string][]*message{}
+	for _, m := range r.sorted {
+		if m.ordered() {
+			bySession[m.session] = append(bySession[m.session], m)
+		}
+	}
+	for _, all := range bySession {
+		r.inOrder(all, "an agent saw", func(m *message) int64 {
+			switch {
+			case len(m.sights) == 0:
+				return m.mentioned
+			case m.mentioned == 0:
+				return m.sights[0].at
+			}
+			return min(m.mentioned, m.sights[0].at)
+		})
+		bySID := map[string][]*message{}
+		for _, m := range all {
+			if len(m.entries) == 1 {
+				bySID[m.entries[0].SID] = append(bySID[m.entries[0].SID], m)
+			}
+		}
+		for _, same := range bySID {
+			r.inOrder(same, "the transcript has", func(m *message) int64 { return m.entries[0].N + 1 })
+		}
+	}
+}
+
+// inOrder compares a session's messages, sorted by their first attempts, at their places. Place 0 is
+// none.
+func (r *run) inOrder(all []*message, what string, place func(*message) int64) {
+	byAccepted := slices.SortedFunc(slices.Values(all), func(a, b *message) int { return cmp.Compare(a.accepted, b.accepted) })
+	var last *message // the one with the highest place of those that were accepted before
+	next := 0
+	for _, m := range all {
+		for ; next < len(byAccepted) && byAccepted[next].accepted < m.first.At; next++ {
+			if p := place(byAccepted[next]); p != 0 && (last == nil || p > place(last)) {
+				last = byAccepted[next]
+			}
+		}
+		if p := place(m); p != 0 && last != nil && last != m && p < place(last) {
+			r.find(InOrder, m.session, m.id, "%s it before %s, which was accepted at %s, before it was sent at %s", what, last.id, at(last.accepted), at(m.first.At))
+		}
+	}
+}
+
+// interrupted reports whether messages that an agent was given behind the transcript may be of an
+// interrupted turn that its own messages shared with them: the agent is told what that turn had done.
+func (r *run) interrupted(t *history.Record, others []string) bool {
+	for _, id := range others {
+		m := r.message(t.Session, id)
+		if m.first.Mode != "collect" || m.accepted == 0 || m.first.At > t.At || !r.faultIn(m.first.At-int64(r.TTL), t.At) {
+			return false
+		}
+	}
+	return true
+}
+
+// history: an agent of exec is given the whole transcript before its turn. A turn that was interrupted
+// may have left entries of the turn's own messages.
+func (r *run) history() {
+	for session, entries := range r.entries {
+		if kind := traffic.KindOf(session); kind != traffic.Plain && kind != traffic.Bursts {
+			continue
+		}
+		before := map[string][]string{} // by turn: the messages before its first entry
+		ids := map[string][]string{}    // by transcript
+		for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b history.Record) int { return cmp.Compare(a.N, b.N) }) {
+			if _, ok := before[e.Turn]; !ok {
+				before[e.Turn] = slices.Clone(ids[e.SID])
+			}
+			if e.Role == "user" {
+				ids[e.SID] = append(ids[e.SID], e.ID)
+			}
+		}
+		for _, t := range r.turns[session] {
+			want, ok := before[t.Turn]
+			if t.Kind != history.Turn || t.Via != "exec" || !ok {
+				continue
+			}
+			seen := slices.DeleteFunc(slices.Clone(t.Seen), func(id string) bool { return slices.Contains(t.IDs, id) })
+			if n := min(len(want), len(seen)); !slices.Equal(seen[:n], want) || !r.interrupted(t, seen[n:]) {
+				r.find(History, session, t.IDs[0], "the agent of turn %s was given the messages %v, and the transcript has %v before it", t.Turn, seen, want)
+			}
+		}
+	}
+}

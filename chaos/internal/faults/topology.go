@@ -1,0 +1,64 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+
+	"turnstile/chaos/internal/world"
+)
+
+// failovers are for a primary and a replica that change roles without a loss.
+var failovers = []Kind{
+	{"coordinated failover", 8, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
+		err := w.FailOver(ctx)
+		return "to " + w.Primary().Name, err
+	}},
+}
+
+// kills are for a primary that takes what it had not sent with it.
+var kills = []Kind{
+	{"primary killed", 8, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
+		err := w.KillPrimary(ctx)
+		return "to " + w.Primary().Name, err
+	}},
+}
+
+// crashes are for a server that syncs its file once a second. They stand for "Redis killed".
+var crashes = []Kind{
+	{"Redis killed under everysec", 2, redisKilled},
+	{"power lost under everysec", 4, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
+		lost, err := w.LosePower(ctx)
+		return fmt.Sprintf("%d bytes were not on the disk", lost), err
+	}},
+}
+
+// migrations are for a Cluster.
+var migrations = []Kind{
+	{"slots migrated", 6, func(ctx context.Context, w *world.World, rng *rand.Rand) (string, error) {
+		all := w.Servers()
+		from := rng.IntN(len(all))
+		to := (from + 1 + rng.IntN(len(all)-1)) % len(all)
+		n := 50 + rng.IntN(400)
+		ids := make([]string, len(all))
+		for i, s := range all {
+			rdb := s.Client()
+			id, err := rdb.Do(ctx, "CLUSTER", "MYID").Text()
+			_ = rdb.Close()
+			if err != nil {
+				return "", err
+			}
+			ids[i] = id
+		}
+		target := fmt.Sprintf("%d slots from %s to %s", n, all[from].Name, all[to].Name)
+		out, err := exec.CommandContext(ctx, "redis-cli", "--cluster", "reshard", all[0].Addr, "--cluster-from", ids[from], "--cluster-to", ids[to],
+			"--cluster-slots", fmt.Sprint(n), "--cluster-yes").CombinedOutput()
+		if err != nil {
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			err = fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+		}
+		return target, err
+	}},
+}

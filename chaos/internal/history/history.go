@@ -1,0 +1,163 @@
+// Package history is what happened in a run: one JSON object a line, written by the harness and by
+// the recording agents, each line with one write to a file that is only appended to. A process that
+// is killed leaves whole lines.
+package history
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The kinds of a Record. The comments say who writes it.
+const (
+	Send     = "send"     // a sender, before an attempt
+	Told     = "told"     // a sender, after it: Status
+	Command  = "command"  // a sender of a slash command, after it
+	Operator = "operator" // an operator's call, after it: Name, ID
+	Turn     = "turn"     // an agent that begins: IDs, Seen, Overlap
+	Steered  = "steered"  // an agent that takes a message in
+	Ended    = "ended"    // an agent that ends by itself: Status
+	Wait     = "wait"     // a receiver: the outcome of a wait
+	Stream   = "stream"   // a follower of a session: the ids of what it saw
+	Response = "response" // a client of OpenAI's API
+	Post     = "post"     // a webhook's receiver: what came, and its response
+	Fault    = "fault"    // the harness, after a fault has ended
+	Stall    = "stall"    // the harness, after the machine had no time for it for a while
+	Healed   = "healed"   // the harness: the last fault has ended
+	Drained  = "drained"  // the harness: nothing is left to run, or it gave up (Status)
+	Final    = "final"    // the harness, of each message at the end
+	Entry    = "entry"    // the harness, of each transcript's entry at the end
+	Event    = "event"    // the harness, of each stored event at the end
+	Left     = "left"     // the harness: a key, a process or a panic that should not be there
+)
+
+// The statuses of Told.
+const (
+	Accepted = "accepted" // stored, now or before
+	Refused  = "refused"  // not stored
+	Conflict = "conflict" // another message has the id
+	Unknown  = "unknown"  // no response
+)
+
+// Record is one thing that happened. Which fields it has depends on its Kind.
+type Record struct {
+	At   int64  `json:"at"` // ns since 1970, by the machine's clock
+	Kind string `json:"kind"`
+
+	Session string `json:"session,omitempty"`
+	ID      string `json:"id,omitempty"` // a message's; of a post, the delivery's
+
+	Since int64 `json:"since,omitempty"` // when what the record is about began, as At
+
+	Via    string `json:"via,omitempty"`    // which entrance, exit or agent
+	Mode   string `json:"mode,omitempty"`   // of a message
+	Plan   string `json:"plan,omitempty"`   // how a message's agent is to end
+	Work   int64  `json:"work,omitempty"`   // how long the agent is to take, ns
+	Delay  int64  `json:"delay,omitempty"`  // of a delayed message, ns
+	Route  string `json:"route,omitempty"`  // where its outcome is to go
+	Status string `json:"status,omitempty"` // see the kinds
+	Reason string `json:"reason,omitempty"`
+
+	Turn    string   `json:"turn,omitempty"`
+	Fence   int64    `json:"fence,omitempty"`
+	SID     string   `json:"sid,omitempty"`     // the transcript's id
+	IDs     []string `json:"ids,omitempty"`     // messages, or events
+	Seen    []string `json:"seen,omitempty"`    // the messages of the history that the agent was given
+	Attempt int      `json:"attempt,omitempty"` // of a turn or a delivery
+	PID     int      `json:"pid,omitempty"`
+	Overlap bool     `json:"overlap,omitempty"` // another agent had the session's lock
+
+	Name   string `json:"name,omitempty"` // of a fault, a command, an event's or delivery's type, a leftover
+	Target string `json:"target,omitempty"`
+	N      int64  `json:"n,omitempty"` // the entry's place; a delivery's sequence
+	Role   string `json:"role,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Reply  string `json:"reply,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Sum    string `json:"sum,omitempty"`   // a body's hash
+	Code   int    `json:"code,omitempty"`  // an HTTP status; 0: the connection was cut
+	Valid  bool   `json:"valid,omitempty"` // the signature was
+	Again  bool   `json:"again,omitempty"` // the delivery says that it may be a repetition
+}
+
+// Log writes records to one file. It is safe for concurrent use, also by several processes.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error
+}
+
+// Open opens a log in a directory.
+func Open(dir, name string) (*Log, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name+".jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{file: f}, nil
+}
+
+// Add writes one record with one write. It fills in At. The error stays for Close.
+func (l *Log) Add(r Record) {
+	if r.At == 0 {
+		r.At = time.Now().UnixNano()
+	}
+	line, err := json.Marshal(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
+	}
+	l.err = cmp.Or(l.err, err)
+}
+
+// Close closes the file and returns the first error of an Add.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return cmp.Or(l.err, l.file.Close())
+}
+
+// Load reads all logs of a directory, in the order of time.
+func Load(dir string) (all []Record, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		records, err := read(name)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		all = append(all, records...)
+	}
+	slices.SortStableFunc(all, func(a, b Record) int { return cmp.Compare(a.At, b.At) })
+	return all, nil
+}
+
+func read(name string) (all []Record, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewReaderSize(f, 1<<20)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if len(line) == 0 && err == io.EOF {
+			return all, nil
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		all = append(all, r)
+	}
+}

@@ -1,0 +1,139 @@
+package world
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// clockVariable names a process's Clock for it.
+const clockVariable = "CHAOS_CLOCK"
+
+//go:embed shim/clock.c
+var clockSource []byte
+
+// buildShim compiles the library by which Redis' clock is moved. libfaketime would do, but keeps
+// redis-server from starting.
+func buildShim(ctx context.Context, dir string) (library string, err error) {
+	source := filepath.Join(dir, "clock.c")
+	library = filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(source, clockSource, 0o644); err != nil {
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the clock's library: %w\n%s", err, out)
+	}
+	return library, nil
+}
+
+// Clock is how far a process's wall clock is moved: a file that the process has mapped.
+type Clock struct{ file string }
+
+func newClock(dir, name string) (Clock, error) {
+	c := Clock{filepath.Join(dir, name+".clock")}
+	return c, os.WriteFile(c.file, make([]byte, 8), 0o644)
+}
+
+// Move sets how far the clock is ahead of the machine's.
+func (c Clock) Move(d time.Duration) error {
+	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(d)), 0) // one write: never half an offset
+	return err
+}
+
+// Now is how far the clock is ahead.
+func (c Clock) Now() (time.Duration, error) {
+	data, err := os.ReadFile(c.file)
+	if err != nil || len(data) != 8 {
+		return 0, fmt.Errorf("read %s: %d bytes, %w", c.file, len(data), err)
+	}
+	return time.Duration(binary.LittleEndian.Uint64(data)), nil
+}
+
+// environ is what a process needs to have the clock.
+func (c Clock) environ() string { return clockVariable + "=" + c.file }
+
+// The package time of a worker, with a wall clock that can be moved. Only Now reads the wall clock;
+// timers, deadlines and leases have the monotonic one.
+const (
+	nowIs = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+
+	nowBecomes = nowIs + `	if chaosOffset != nil {
+		sec, nsec = chaosMoved(sec, nsec, *chaosOffset)
+	}
+`
+	nowAdds = `package time
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+var chaosOffset = chaosMap()
+
+func chaosMap() *int64 {
+	name, ok := syscall.Getenv("` + clockVariable + `")
+	if !ok {
+		return nil
+	}
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer syscall.Close(fd)
+	page, err := syscall.Mmap(fd, 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil
+	}
+	return (*int64)(unsafe.Pointer(&page[0]))
+}
+
+func chaosMoved(sec int64, nsec int32, by int64) (int64, int32) {
+	ns := int64(nsec) + by
+	sec += ns / 1e9
+	if ns %= 1e9; ns < 0 {
+		sec, ns = sec-1, ns+1e9
+	}
+	return sec, int32(ns)
+}
+`
+)
+
+// movableTime adds to an overlay of go build a package time whose clock can be moved.
+func movableTime(ctx context.Context, dir string, overlay map[string]string) error {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return err
+	}
+	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
+	source, err := os.ReadFile(original)
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(string(source), nowIs); n != 1 {
+		return fmt.Errorf("the beginning of time.Now is %d times in %s, want once: adapt clock.go to this Go", n, original)
+	}
+	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "time_chaos.go")
+	overlay[original] = changed
+	overlay[filepath.Join(filepath.Dir(original), "chaos.go")] = added
+	return errors.Join(keep(changed, strings.Replace(string(source), nowIs, nowBecomes, 1)), keep(added, nowAdds))
+}
+
+// keep writes a file unless it is there: another run may be building with it.
+func keep(name, text string) error {
+	if was, err := os.ReadFile(name); err == nil && string(was) == text {
+		return nil
+	}
+	return os.WriteFile(name, []byte(text), 0o644)
+}
