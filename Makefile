@@ -21,7 +21,7 @@ SEED     ?= 1
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench explore walk neighbours real-agents fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,7 @@ cases: ## all cases of the tests that try a sample in make test, and those that 
 lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
 	go vet ./...
 	cd bench && go vet ./...
+	cd bench-peers && go vet ./...
 	cd chaos && GOOS=linux go vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
@@ -50,6 +51,11 @@ build: ## worker and enqueue into BIN (bin)
 
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
+
+bench-peers: ## Turnstile beside other queues, about 10 minutes; PEERS=-write rewrites docs/benchmarks.md (BENCH_QUICK=1)
+	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \
+		npm ci --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
+	cd bench-peers && go test ./... && go run . $(PEERS)
 
 neighbours: ## earlier versions (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
@@ -98,7 +104,7 @@ pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w *.go bench chaos cmd docs examples internal pkg test
+	$(TOOL) goimports -local turnstile -w *.go bench bench-peers chaos cmd docs examples internal pkg test
 
 clean: ## remove what build made
 	rm -rf bin

@@ -58,6 +58,7 @@ func dropWord(words string) *regexp.Regexp {
 var texts = []struct{ from, kind string }{
 	{"docs", ".md"},
 	{"bench/README.md", ".md"},
+	{"bench-peers/README.md", ".md"},
 	{"README.md", ".md"},
 	{"CONTRIBUTING.md", ".md"},
 	{"*.go", ".go"},
@@ -94,6 +95,7 @@ var texts = []struct{ from, kind string }{
 	{"internal/workspace", ".go"},
 	{"bench", ".go"},
 	{"bench", ".lua"},
+	{"bench-peers", ".go"},
 	{"cmd", ".go"},
 	{"examples", ".go"},
 	{"examples", ".md"},
