@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	if !s.single {
 		s.send(ctx, []*acceptance{m})
 	} else if err := s.gate.Do(ctx, m); err != nil {
-		return Accepted{}, Unchanged(err, true)
+		return Accepted{}, Unchanged(err, !errors.Is(err, script.ErrPanicked))
 	}
 	if err := m.call.Err; err != nil {
 		return Accepted{}, Unchanged(err, false)

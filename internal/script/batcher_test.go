@@ -53,6 +53,7 @@ func TestCallsShareCommands(t *testing.T) {
 		"some":                   {"", numbered(32), 1},
 		"many":                   {"", numbered(33), 2},
 		"large":                  {"", []string{strings.Repeat("x", 200<<10), strings.Repeat("y", 200<<10), "z"}, 2},
+		"large, encoded":         {"encoded", []string{strings.Repeat("x", 200<<10), strings.Repeat("y", 200<<10), "z"}, 2},
 		"refused together":       {"alone", numbered(3), 4},
 		"refused alone":          {"alone", numbered(1), 1},
 		"one of them is refused": {"", []string{"a", "wrong", "c"}, 4},
@@ -66,6 +67,11 @@ func TestCallsShareCommands(t *testing.T) {
 			for round, known := range []bool{false, true} {
 				faults.ResetCounts()
 				all := calls(shared, test.shared, test.args...)
+				if test.shared == "encoded" {
+					for _, call := range all {
+						call.Args[0] = []byte(call.Args[0].(string))
+					}
+				}
 				c.DoAll(t.Context(), all)
 				for i, call := range all {
 					want := fmt.Sprintf("key%d %s", i, test.args[i])

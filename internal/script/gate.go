@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 )
@@ -19,6 +20,9 @@ type Gate[T any] struct {
 	waiting  []*waiter[T]
 }
 
+// ErrPanicked is the error of items whose fate is unknown, because the caller that sent them has panicked.
+var ErrPanicked = errors.New("the call that sent this with its own has panicked")
+
 // mostTogether bounds the items that go together. More save little.
 const mostTogether = 256
 
@@ -29,6 +33,7 @@ type waiter[T any] struct {
 	// sent receives nil once the item was sent, or the batch that this caller must send, which
 	// begins with its own item.
 	sent chan []*waiter[T]
+	err  error // may be read once sent has received nil
 }
 
 // NewGate makes a gate. send sends items together. It has the context of the only item, or one that
@@ -39,7 +44,8 @@ func NewGate[T any](most int, send func(ctx context.Context, items []T)) *Gate[T
 }
 
 // Do sends an item, perhaps with others. If ctx ends while the item waits, it is not sent, and Do
-// returns the context's error. An item in flight is always waited for.
+// returns the context's error. An item in flight is always waited for; the error is ErrPanicked if what
+// became of it is unknown.
 func (g *Gate[T]) Do(ctx context.Context, item T) error {
 	w := g.enter(ctx, item)
 	if w == nil {
@@ -60,7 +66,7 @@ func (g *Gate[T]) Do(ctx context.Context, item T) error {
 		defer g.end()
 		g.sendBatch(batch)
 	}
-	return nil
+	return w.err
 }
 
 // enter takes a free request, or returns the item's place among those that wait.
@@ -103,21 +109,22 @@ func (g *Gate[T]) end() {
 }
 
 func (g *Gate[T]) sendBatch(batch []*waiter[T]) {
-	ctx := batch[0].ctx
-	if len(batch) > 1 {
-		// The first caller's context must not end the others' items.
-		ctx = context.WithoutCancel(ctx)
-		defer func() {
-			for _, w := range batch[1:] {
-				w.sent <- nil
-			}
-		}()
-	}
-	items := make([]T, len(batch))
+	ctx, items := batch[0].ctx, make([]T, len(batch))
 	for i, w := range batch {
 		items[i] = w.item
 	}
+	if len(batch) > 1 {
+		ctx = context.WithoutCancel(ctx) // the first caller's context must not end the others' items
+	}
+	err := ErrPanicked // a server may recover from it
+	defer func() {
+		for _, w := range batch[1:] {
+			w.err = err
+			w.sent <- nil
+		}
+	}()
 	g.send(ctx, items)
+	err = nil
 }
 
 // Waiting returns how many items wait for a request to end.

@@ -66,3 +66,43 @@ func TestWaitingCallsShareARoundTrip(t *testing.T) {
 		t.Errorf("%d commands, want 14 at most", got)
 	}
 }
+
+// Whoever sends others' items and panics must not make them believe that their items were sent.
+func TestGateTellsOfAPanic(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	g := script.NewGate(1, func(_ context.Context, items []int) {
+		if items[0] == 0 {
+			close(began)
+			<-release
+			return
+		}
+		panic("a hook of the client")
+	})
+	var all sync.WaitGroup
+	do := func(item int) (err error) {
+		defer func() {
+			if recover() != nil {
+				err = errors.New("recovered")
+			}
+		}()
+		return g.Do(t.Context(), item)
+	}
+	errs := make([]error, 4)
+	all.Go(func() { errs[0] = do(0) })
+	<-began
+	for i := 1; i < 4; i++ {
+		all.Go(func() { errs[i] = do(i) })
+		for g.Waiting() < i {
+			runtime.Gosched()
+		}
+	}
+	close(release)
+	all.Wait()
+	if errs[0] != nil || errs[1] == nil || !errors.Is(errs[2], script.ErrPanicked) || !errors.Is(errs[3], script.ErrPanicked) {
+		t.Errorf("the errors are %v", errs)
+	}
+	if err := do(0); err == nil { // began is closed twice: the request is free again
+		t.Error("no panic")
+	}
+}
