@@ -106,32 +106,19 @@ func tenth(l lab.Load) lab.Load {
 
 // compare drains a load with both, alternately.
 func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Load) error {
-	var theirs, ours, floors []measure
-	var s sample
+	ways := both(ctx, srv, l)
 	if *least {
-		var err error
-		if s, err = takeSample(ctx, srv); err != nil {
-			return err
-		}
-	}
-	for range lab.Quick(*rounds, 1) {
-		m, err := drainAsynq(ctx, srv, l.Messages(), *slots)
+		s, err := takeSample(ctx, srv)
 		if err != nil {
 			return err
 		}
-		theirs = append(theirs, m)
-		if m, err = drainTurnstile(ctx, srv, l, *slots); err != nil {
-			return err
-		}
-		ours = append(ours, m)
-		if *least {
-			if m, err = drainFloor(ctx, srv, l, *slots, s); err != nil {
-				return err
-			}
-			floors = append(floors, m)
-		}
+		ways = append(ways, func() (measure, error) { return drainFloor(ctx, srv, l, *slots, s) })
 	}
-	a, t := median(theirs), median(ours)
+	medians, err := alternate(ways)
+	if err != nil {
+		return err
+	}
+	a, t := medians[0], medians[1]
 	lab.Progress("%s drained", l)
 	name := l.String()
 	report.Reach(name+": messages/s", t.rate >= reach(l)*a.rate, fmt.Sprintf(">= %.1f x asynq", reach(l)),
@@ -145,10 +132,37 @@ func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Loa
 	}
 	wholes(report, name+", without persistence", l, lab.None, a, t)
 	if *least {
-		f := median(floors)
+		f := medians[2]
 		report.Add(name+": Redis time of a message's bare writes", "%.1f us: %.2f x", f.usec, f.usec/a.usec)
 	}
 	return nil
+}
+
+// both drain a load with asynq and with Turnstile.
+func both(ctx context.Context, srv *lab.Server, l lab.Load) []func() (measure, error) {
+	return []func() (measure, error){
+		func() (measure, error) { return drainAsynq(ctx, srv, l.Messages(), *slots) },
+		func() (measure, error) { return drainTurnstile(ctx, srv, l, *slots) },
+	}
+}
+
+// alternate measures each way in turn, in several rounds, and returns the median of each.
+func alternate(ways []func() (measure, error)) ([]measure, error) {
+	all := make([][]measure, len(ways))
+	for range lab.Quick(*rounds, 1) {
+		for i, way := range ways {
+			m, err := way()
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], m)
+		}
+	}
+	medians := make([]measure, len(ways))
+	for i := range all {
+		medians[i] = median(all[i])
+	}
+	return medians, nil
 }
 
 // persisted compares both on a redis-server with an append-only file.
@@ -160,20 +174,12 @@ func persisted(ctx context.Context, report *lab.Report, p lab.Persistence, loads
 	defer srv.Stop()
 	for _, l := range loads {
 		l = lab.Quick(l, tenth(l))
-		var theirs, ours []measure
-		for range lab.Quick(*rounds, 1) {
-			m, err := drainAsynq(ctx, srv, l.Messages(), *slots)
-			if err != nil {
-				return err
-			}
-			theirs = append(theirs, m)
-			if m, err = drainTurnstile(ctx, srv, l, *slots); err != nil {
-				return err
-			}
-			ours = append(ours, m)
+		medians, err := alternate(both(ctx, srv, l))
+		if err != nil {
+			return err
 		}
 		lab.Progress("%s drained, appendfsync %s", l, p)
-		wholes(report, fmt.Sprintf("%s, appendfsync %s", l, p), l, p, median(theirs), median(ours))
+		wholes(report, fmt.Sprintf("%s, appendfsync %s", l, p), l, p, medians[0], medians[1])
 	}
 	return nil
 }
