@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-var fieldsCall = regexp.MustCompile(`\bfields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
+var fieldsCall = regexp.MustCompile(`^fields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
 
 // readers replaces each call of fields by a function for its list of names, which returns a table
 // with these names.
@@ -14,8 +14,13 @@ func (p *parts) readers() error {
 	var out strings.Builder
 	known := map[string]string{}
 	err := p.each(func(code string) (string, error) {
-		return fieldsCall.ReplaceAllStringFunc(code, func(m string) string {
-			sub := fieldsCall.FindStringSubmatch(m)
+		var changed strings.Builder
+		from := 0
+		for i := range literals(code, "fields(") {
+			sub := fieldsCall.FindStringSubmatch(code[i:])
+			if sub == nil || i < from || i > 0 && word(code[i-1]) {
+				continue
+			}
 			list := sub[2]
 			if known[list] == "" {
 				known[list] = fmt.Sprintf("fields_%d", len(known)+1)
@@ -26,14 +31,17 @@ func (p *parts) readers() error {
 				fmt.Fprintf(&out, "local function %s(key)\n  local v = call('HMGET', key, %s)\n  return {%s}\nend\n",
 					known[list], list, strings.Join(table, ", "))
 			}
-			return known[list] + "(" + sub[1] + ")"
-		}), nil
+			changed.WriteString(code[from:i] + known[list] + "(" + sub[1] + ")")
+			from = i + len(sub[0])
+		}
+		changed.WriteString(code[from:])
+		return changed.String(), nil
 	})
 	p.read = out.String()
 	return err
 }
 
-var readOnce = regexp.MustCompile(`(?m)^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
+var readOnce = regexp.MustCompile(`^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
 
 // scalars replaces the table of a hash by locals, which cost less, if the code uses only the
 // table's fields. It does so in functions that read one hash, and for run and record of a move.
@@ -48,12 +56,16 @@ func (p *parts) scalars() error {
 }
 
 func scalars(code string, chosen func(indent, name string) bool) string {
-	for _, m := range readOnce.FindAllStringSubmatch(code, -1) {
-		indent, name, key, list := m[1], m[2], m[3], m[4]
-		alone := regexp.MustCompile(`(^|[^.\w])` + name + `([^.\w]|$)`)
-		if !chosen(indent, name) || alone.MatchString(bare(strings.Replace(code, m[0], "", 1))) {
+	for line := range strings.Lines(code) {
+		if !strings.Contains(line, " = fields(") {
 			continue
 		}
+		line = strings.TrimSuffix(line, "\n")
+		m := readOnce.FindStringSubmatch(line)
+		if m == nil || !chosen(m[1], m[2]) || alone(bare(strings.Replace(code, line, "", 1)), m[2]) {
+			continue
+		}
+		indent, name, key, list := m[1], m[2], m[3], m[4]
 		var locals, values []string
 		for i, field := range strings.Split(list, ", ") {
 			locals = append(locals, name+"_"+strings.Trim(field, "'"))
@@ -61,7 +73,18 @@ func scalars(code string, chosen func(indent, name string) bool) string {
 		}
 		read := fmt.Sprintf("%slocal v = call('HMGET', %s, %s)\n%slocal %s = %s", indent, key, list,
 			indent, strings.Join(locals, ", "), strings.Join(values, ", "))
-		code = regexp.MustCompile(`(^|[^.\w])`+name+`\.([a-z_]+)`).ReplaceAllString(strings.Replace(code, m[0], read, 1), "${1}"+name+"_$2")
+		code = flat(strings.Replace(code, line, read, 1), name)
 	}
 	return code
+}
+
+// alone reports whether code uses a table other than for its fields.
+func alone(code, table string) bool {
+	for i := range literals(code, table) {
+		end := i + len(table)
+		if begins(code, i) && (end == len(code) || code[end] != '.' && !word(code[end])) {
+			return true
+		}
+	}
+	return false
 }

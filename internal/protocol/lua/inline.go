@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // expression is a function that only returns an expression, in which each parameter but the session
@@ -87,11 +88,11 @@ func parseExpression(params, text string) (e expression, ok bool) {
 // a name that the expression uses.
 func inlined(code string, known map[string]expression) string {
 	var out strings.Builder
-	from, hiding := 0, locals(code)
+	from, hiding := 0, sync.OnceValue(func() map[string]bool { return locals(code) })
 	for start, name := range identifiers(code) {
 		e, ok := known[name]
 		open := start + len(name)
-		if !ok || start < from || open >= len(code) || code[open] != '(' || strings.HasSuffix(code[:start], "function ") || e.usesAny(hiding) {
+		if !ok || start < from || open >= len(code) || code[open] != '(' || strings.HasSuffix(code[:start], "function ") || e.usesAny(hiding()) {
 			continue
 		}
 		end := open + parenthesized(code[open:])

@@ -16,6 +16,7 @@ import (
 type library struct {
 	files   fs.FS
 	defined map[string]definition
+	uses    map[string][]string // by definition: the names in it
 }
 
 func load(files fs.FS) (*library, error) {
@@ -23,7 +24,7 @@ func load(files fs.FS) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &library{files, map[string]definition{}}
+	l := &library{files, map[string]definition{}, map[string][]string{}}
 	texts := []string{script.Prelude()}
 	for _, part := range parts {
 		text, err := fs.ReadFile(files, part)
@@ -41,7 +42,7 @@ func load(files fs.FS) (*library, error) {
 			if _, twice := l.defined[d.name]; twice {
 				return nil, fmt.Errorf("%s is defined twice", d.name)
 			}
-			l.defined[d.name] = d
+			l.defined[d.name], l.uses[d.name] = d, slices.Sorted(maps.Keys(names(d.text)))
 		}
 	}
 	return l, nil
@@ -58,7 +59,7 @@ func (l *library) used(code string) (list []definition) {
 			return
 		}
 		done[name] = true
-		for _, used := range slices.Sorted(maps.Keys(names(d.text))) {
+		for _, used := range l.uses[name] {
 			need(used)
 		}
 		list = append(list, d)

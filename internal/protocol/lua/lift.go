@@ -3,14 +3,8 @@ package lua
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-)
-
-var (
-	sessionField = regexp.MustCompile(`(^|[^.\w])s\.([a-z_]+)`)
-	sessionCall  = regexp.MustCompile(`\b([a-z_]+)\(s(, |\))`)
 )
 
 // lift replaces the session's table by locals, which cost nothing. A function that takes the
@@ -19,11 +13,11 @@ func (p *parts) lift() error {
 	needs, calls := map[string]map[string]bool{}, map[string][]string{}
 	for _, f := range p.functions {
 		need := map[string]bool{}
-		for _, m := range sessionField.FindAllStringSubmatch(f.text, -1) {
-			need[m[2]] = true
+		for _, field := range fieldsOf(f.text, "s") {
+			need[field] = true
 		}
-		for _, m := range sessionCall.FindAllStringSubmatch(f.text, -1) {
-			calls[f.name] = append(calls[f.name], m[1])
+		for _, called := range sessionCalls(f.text) {
+			calls[f.name] = append(calls[f.name], called)
 		}
 		needs[f.name] = need
 	}
@@ -38,24 +32,24 @@ func (p *parts) lift() error {
 		}
 	}
 	return p.each(func(code string) (string, error) {
-		var unknown error
-		code = sessionCall.ReplaceAllStringFunc(code, func(m string) string {
-			sub := sessionCall.FindStringSubmatch(m)
-			need, ours := needs[sub[1]]
+		var out strings.Builder
+		from := 0
+		for at, called := range sessionCalls(code) {
+			need, ours := needs[called]
 			if !ours {
-				unknown = fmt.Errorf("%s gets the session and is no function of the library", sub[1])
-				return m
+				return "", fmt.Errorf("%s gets the session and is no function of the library", called)
 			}
 			given := make([]string, 0, len(need))
 			for _, field := range slices.Sorted(maps.Keys(need)) {
 				given = append(given, "s_"+field)
 			}
-			end := sub[2]
-			if len(given) == 0 && end == ", " {
-				end = ""
+			out.WriteString(code[from:at[0]])
+			out.WriteString(called + "(" + strings.Join(given, ", "))
+			if from = at[1]; len(given) == 0 && code[from] == ',' {
+				from += len(", ")
 			}
-			return sub[1] + "(" + strings.Join(given, ", ") + end
-		})
-		return sessionField.ReplaceAllString(code, "${1}s_$2"), unknown
+		}
+		out.WriteString(code[from:])
+		return flat(out.String(), "s"), nil
 	})
 }

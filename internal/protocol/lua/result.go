@@ -3,7 +3,6 @@ package lua
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -12,17 +11,11 @@ func (p *parts) construct() error { return p.each(p.header.construct) }
 
 func (h Header) construct(code string) (string, error) {
 	var out strings.Builder
-	for {
-		m := constructed.FindStringSubmatchIndex(code)
-		if m == nil {
-			out.WriteString(code)
-			return out.String(), nil
-		}
-		name, open := code[m[4]:m[5]], m[5]
-		result, ours := h.Results[name]
-		if !ours {
-			out.WriteString(code[:open+1])
-			code = code[open+1:]
+	from := 0
+	for open := range literals(code, "{") {
+		start, ok := nameUntil(code, open)
+		result, ours := h.Results[code[start:open]]
+		if open < from || !ok || !ours || !begins(code, start) {
 			continue
 		}
 		list, end, err := elements(code, open)
@@ -36,17 +29,14 @@ func (h Header) construct(code string) (string, error) {
 		}
 		text, err := result.table(list)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
+			return "", fmt.Errorf("%s: %w", code[start:open], err)
 		}
-		out.WriteString(code[:m[4]] + text)
-		code = code[end:]
+		out.WriteString(code[from:start] + text)
+		from = end
 	}
+	out.WriteString(code[from:])
+	return out.String(), nil
 }
-
-var (
-	constructed = regexp.MustCompile(`(^|[^.\w])([a-z_]+)\{`)
-	fieldName   = regexp.MustCompile(`^[a-z_]+$`)
-)
 
 // elements returns the name = value pairs of the table that opens at code[open], and where it ends.
 func elements(code string, open int) (list map[string]string, end int, err error) {
@@ -59,7 +49,7 @@ func elements(code string, open int) (list map[string]string, end int, err error
 		}
 		name, value, ok := strings.Cut(text, "=")
 		name = strings.TrimSpace(name)
-		if !ok || !fieldName.MatchString(name) || strings.HasPrefix(value, "=") {
+		if !ok || name == "" || nameFrom(name, 0) < len(name) || strings.HasPrefix(value, "=") {
 			return fmt.Errorf("no name = value: %q", text)
 		}
 		list[name] = strings.TrimSpace(value)
