@@ -54,7 +54,7 @@ bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUIC
 
 bench-peers: ## Turnstile beside other queues, about 10 minutes; PEERS=-write rewrites docs/benchmarks.md (BENCH_QUICK=1)
 	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \
-		npm ci --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
+		npm install --no-save --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
 	cd bench-peers && go test ./... && go run . $(PEERS)
 
 neighbours: ## earlier versions (.ci/previous) beside this one, as during a deploy
