@@ -105,7 +105,9 @@ func (r *run) totals() Totals {
 				t.Overlaps++
 			}
 		case history.Fault:
-			t.Faults[rec.Name]++
+			if rec.Error == "" { // it was made
+				t.Faults[rec.Name]++
+			}
 		case history.Post:
 			t.Posts++
 		case history.Stream:

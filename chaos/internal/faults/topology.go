@@ -2,10 +2,13 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	"turnstile/chaos/internal/world"
 )
@@ -53,12 +56,21 @@ var migrations = []Kind{
 			ids[i] = id
 		}
 		target := fmt.Sprintf("%d slots from %s to %s", n, all[from].Name, all[to].Name)
-		out, err := exec.CommandContext(ctx, "redis-cli", "--cluster", "reshard", all[0].Addr, "--cluster-from", ids[from], "--cluster-to", ids[to],
-			"--cluster-slots", fmt.Sprint(n), "--cluster-yes").CombinedOutput()
+		err := clusterTool(ctx, "reshard", all[0].Addr, "--cluster-from", ids[from], "--cluster-to", ids[to], "--cluster-slots", fmt.Sprint(n), "--cluster-yes")
 		if err != nil {
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			err = fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+			// A slot that is left half-way keeps its sessions waiting until an operator does this.
+			err = errors.Join(err, world.Await(ctx, time.Minute, func() error { return clusterTool(ctx, "fix", all[0].Addr, "--cluster-yes") }))
 		}
 		return target, err
 	}},
+}
+
+// clusterTool runs a command of redis-cli --cluster. Its error has what that said last.
+func clusterTool(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"--cluster"}, args...)...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	lines := slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return len(strings.TrimSpace(line)) < 8 })
+	return fmt.Errorf("%s: %w: %s", args[0], err, strings.Join(lines[max(0, len(lines)-3):], "; "))
 }
