@@ -52,7 +52,7 @@ build: ## worker and enqueue into BIN (bin)
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
 
-bench-peers: ## Turnstile beside other queues, about 10 minutes; PEERS=-write rewrites docs/benchmarks.md (BENCH_QUICK=1)
+bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write rewrites docs/benchmarks.md (BENCH_QUICK=1)
 	@cd bench-peers && [ node_modules/.package-lock.json -nt package-lock.json ] || \
 		npm install --no-save --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
 	cd bench-peers && go test ./... && go run . $(PEERS)
