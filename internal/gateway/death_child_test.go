@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,19 +36,6 @@ type job struct {
 	Nth    int    // of the steps of that name, from 1
 	Moment string // of the step: before, half (of a write), after
 	Signal syscall.Signal
-}
-
-func runChild(text string) {
-	var j job
-	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
-		err = j.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		syscall.Exit(1)
-	}
-	syscall.Exit(0)
 }
 
 // run serves until stdin ends. It drains at a line of stdin.

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,19 +24,6 @@ type requestJob struct {
 	URL    string // of Redis
 	Step   string // empty: it is not killed
 	Before bool
-}
-
-func runRequestChild(text string) {
-	var j requestJob
-	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
-		err = j.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		syscall.Exit(1)
-	}
-	syscall.Exit(0)
 }
 
 // run serves until the parent closes its end, and then prints the steps.

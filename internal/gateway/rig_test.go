@@ -25,16 +25,17 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
 // The test binary is also the gateway that is killed.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childVariable); text != "" {
-		runChild(text)
+		program.RunJob(text, job.run)
 	}
 	if text := os.Getenv(requestChildVariable); text != "" {
-		runRequestChild(text)
+		program.RunJob(text, requestJob.run)
 	}
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m, redistest.Dialing())

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,19 +31,6 @@ type job struct {
 	Steps        string // a file that gets each step's name
 	Step         int    // 0: it does not die
 	Before       bool
-}
-
-func runChild(text string) {
-	var j job
-	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
-		err = j.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		syscall.Exit(1)
-	}
-	syscall.Exit(0)
 }
 
 func (j job) run() error {

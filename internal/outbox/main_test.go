@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"turnstile/test/actors"
+	"turnstile/test/program"
 )
 
 // The test binary is also the deliverer that is killed.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childVariable); text != "" {
-		runChild(text)
+		program.RunJob(text, job.run)
 	}
 	actors.Main(m)
 }

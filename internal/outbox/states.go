@@ -40,9 +40,9 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 	defer func() { <-s.reading }()
 	now := time.Now()
 	s.mu.Lock()
-	known := !s.at.Before(since)
+	fresh := !s.at.Before(since)
 	s.mu.Unlock()
-	if known {
+	if fresh {
 		return
 	}
 	read, err := protocol.Destinations(ctx, s.rdb)
