@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -154,14 +155,34 @@ func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, sc
 
 // IndexOutbox has deliverers look at sessions no later than at, in ms.
 func IndexOutbox(ctx context.Context, rdb redis.Cmdable, at int64, sessions ...string) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	return rdb.ZAddLT(ctx, rediskey.Outbox, outboxEntries(at, sessions)...).Err()
+}
+
+// CheckOutboxes has deliverers look at sessions that store records, or only owe some: at once if the index
+// does not know them, and within recheck if it has a later time for those that store some. now is in ms.
+func CheckOutboxes(ctx context.Context, rdb redis.Cmdable, now int64, recheck time.Duration, storing, owing []string) error {
+	if len(storing)+len(owing) == 0 {
+		return nil
+	}
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZAddNX(ctx, rediskey.Outbox, outboxEntries(now, slices.Concat(storing, owing))...)
+		if len(storing) > 0 {
+			p.ZAddLT(ctx, rediskey.Outbox, outboxEntries(now+recheck.Milliseconds(), storing)...)
+		}
+		return nil
+	})
+	return err
+}
+
+func outboxEntries(at int64, sessions []string) []redis.Z {
 	entries := make([]redis.Z, len(sessions))
 	for i, s := range sessions {
 		entries[i] = redis.Z{Score: float64(at), Member: s}
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	return rdb.ZAddLT(ctx, rediskey.Outbox, entries...).Err()
+	return entries
 }
 
 // OutboxSignals calls receive with each session that has a new record, until ctx ends. A signal may get

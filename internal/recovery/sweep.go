@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near)
 		}
-		n, sweepErr := r.sweep(ctx, now.UnixMilli(), near, max(r.burst()-found, 0))
+		n, sweepErr := r.sweep(ctx, now.UnixMilli(), interval, near, max(r.burst()-found, 0))
 		found += n
 		err = errors.Join(err, sweepErr)
 		failed = errors.Join(failed, err) // a broken session must not hide the others
@@ -56,11 +57,11 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 }
 
 // sweep wakes up to budget of the sessions, also if it cannot index their outboxes.
-func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
+func (r *Recovery) sweep(ctx context.Context, now int64, interval time.Duration, sessions []string, budget int) (found int, err error) {
 	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, deliveries)...); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
-	unindexed := r.indexOutbox(ctx, now, sessions)
+	unindexed := r.indexOutbox(ctx, now, interval, sessions)
 	found, err = r.wake(ctx, now, sessions, budget)
 	return found, errors.Join(unindexed, err)
 }
@@ -110,14 +111,31 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 	return found, errors.Join(err, failed)
 }
 
-// indexOutbox has deliverers look at the sessions that owe or store an outcome: the notice of a record
-// may be lost, and a promise may be of a message that an operator has deleted.
-func (r *Recovery) indexOutbox(ctx context.Context, now int64, sessions []string) error {
-	owing, err := r.WithTasks(ctx, sessions, deliveries...)
-	if err != nil || len(owing) == 0 {
+// outboxRecheck is how often sweeps have deliverers look at a session in vain: one whose lines wait for
+// their receivers, or that only owes something.
+const outboxRecheck = time.Minute
+
+// indexOutbox has deliverers look at sessions that store a record, whose notice may have been lost. In
+// each sweep it adds some of those that only owe an outcome: to a message that waits or runs, as a rule,
+// but an operator may have deleted it.
+func (r *Recovery) indexOutbox(ctx context.Context, now int64, interval time.Duration, sessions []string) error {
+	sessions, err := r.WithTasks(ctx, sessions, deliveries...)
+	if err != nil || len(sessions) == 0 {
 		return err
 	}
-	return protocol.IndexOutbox(ctx, r.rdb, now, owing...)
+	storing, err := r.WithTasks(ctx, sessions, rediskey.Session.Outbox)
+	if err != nil {
+		return err
+	}
+	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !turnOf(s, now, interval) })
+	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
+}
+
+// turnOf returns whether it is a session's turn in this sweep: each has one in outboxRecheck.
+func turnOf(session string, now int64, interval time.Duration) bool {
+	interval = max(interval, time.Millisecond)
+	sweeps := int64(max(outboxRecheck/interval, 1)) // in that time
+	return (int64(crc32.ChecksumIEEE([]byte(session)))+now/interval.Milliseconds())%sweeps == 0
 }
 
 // unwatched returns the sessions that neither a worker nor Reap will find.

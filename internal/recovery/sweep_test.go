@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,22 +90,77 @@ func TestSweepWithoutAnIndexOfOutboxes(t *testing.T) {
 }
 
 // A session that only owes or stores an outcome has neither a message nor anything that needs attention.
+// What waits for its receiver or its turn is not looked at in each sweep.
 func TestSweepIndexesOutboxes(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]func(rediskey.Session) string{"owes": rediskey.Session.Owed, "stores": rediskey.Session.Outbox} {
+	hour, soon, minute := time.Hour.Milliseconds(), int64(1000), time.Minute.Milliseconds()
+	for name, c := range map[string]struct {
+		owes        bool
+		known, want int64 // ms from now; known 0: the index does not know the session
+	}{
+		"stores":                       {want: 0},
+		"stores, is due soon":          {known: soon, want: soon},
+		"stores, is due in an hour":    {known: hour, want: minute},
+		"only owes":                    {owes: true, want: 0},
+		"only owes, is due soon":       {owes: true, known: soon, want: soon},
+		"only owes, is due in an hour": {owes: true, known: hour, want: hour},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
 			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
-			if k := key(rediskey.For(actors.Key)); name == "owes" {
-				b.Redis.HSet(b.Ctx, k, "id", "hook")
-			} else {
-				b.Redis.ZAdd(b.Ctx, k, redis.Z{Score: 1, Member: "hook 1"})
+			owe(b, actors.Key, c.owes)
+			before := b.Redis.Time(b.Ctx).Val().UnixMilli()
+			if c.known > 0 {
+				b.Redis.ZAdd(b.Ctx, rediskey.Outbox, redis.Z{Score: float64(before + c.known), Member: actors.Key})
 			}
 			_, _, err := b.Worker.Sweep(b.Ctx, time.Minute)
 			expect.OK(t, err)
-			expect.Equal(t, "index of outboxes", b.Redis.ZCard(b.Ctx, rediskey.Outbox).Val(), 1)
+			took := b.Redis.Time(b.Ctx).Val().UnixMilli() - before
+			score, err := b.Redis.ZScore(b.Ctx, rediskey.Outbox, actors.Key).Result()
+			expect.OK(t, err)
+			if at := int64(score) - before; at < c.want || at > c.want+took {
+				t.Errorf("the session is due in %d ms, want %d; the sweep took %d ms", at, c.want, took)
+			}
 		})
+	}
+}
+
+// Where 60 sweeps are made in a minute, one takes about a 60th of the sessions that only owe an outcome,
+// and all that store one.
+func TestSweepIndexesSomeThatOwe(t *testing.T) {
+	t.Parallel()
+	const each = 600
+	b := actors.NewBench(t)
+	for i := range each {
+		for _, owes := range []bool{true, false} {
+			s := fmt.Sprintf("%t-%d", owes, i)
+			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: s})
+			owe(b, s, owes)
+		}
+	}
+	_, _, err := b.Worker.Sweep(b.Ctx, time.Second)
+	expect.OK(t, err)
+	var owing, storing int
+	for _, s := range b.Redis.ZRange(b.Ctx, rediskey.Outbox, 0, -1).Val() {
+		if strings.HasPrefix(s, "true") {
+			owing++
+		} else {
+			storing++
+		}
+	}
+	expect.Equal(t, "that store", storing, each)
+	if owing == 0 || owing > each/20 {
+		t.Errorf("%d of %d that owe are looked at", owing, each)
+	}
+}
+
+// owe gives a session a promise, or a record.
+func owe(b *actors.Bench, session string, promise bool) {
+	if k := rediskey.For(session); promise {
+		b.Redis.HSet(b.Ctx, k.Owed(), "id", "hook")
+	} else {
+		b.Redis.ZAdd(b.Ctx, k.Outbox(), redis.Z{Score: 1, Member: "hook 1"})
 	}
 }
 

@@ -225,10 +225,18 @@ func (s *Session) DueOutbox(hidden int64) bool {
 	return due
 }
 
-// indexOutbox makes deliverers look at a session that owes or stores an answer.
+// outboxRecheck is how often a sweep has deliverers look at records for which they have another time.
+const outboxRecheck = 60 * second
+
+// indexOutbox makes deliverers look at a session that stores or owes an answer: at once, if they do not
+// know of it. Sweeps as far apart as outboxRecheck leave out none that only owe something.
 func (s *Session) indexOutbox() {
-	if x := &s.Index; s.owes() && (x.Outbox == 0 || s.Now < x.Outbox) {
+	x := &s.Index
+	if s.owes() && x.Outbox == 0 {
 		x.Outbox = s.Now
+	}
+	if len(s.Stored) > 0 {
+		x.Outbox = min(x.Outbox, s.Now+outboxRecheck)
 	}
 }
 

@@ -52,7 +52,8 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 		return nil, err
 	}
 	args := append(redisserver.Args(dir, addr.Port),
-		"--save", "", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
+		"--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning",
+		"--stream-node-max-bytes", "1024", "--hash-max-listpack-value", "1024", "--hash-max-listpack-entries", "64")
 	if p != None {
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(p))
 	}
