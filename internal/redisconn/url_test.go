@@ -165,6 +165,9 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		if strings.Contains(raw, "***") {
+			return // it may be a host, which must not be replaced below
+		}
 		// The redacted URL leads to the same servers.
 		shown := strings.ReplaceAll(Redacted(raw), "***", "x")
 		again, err := parse(shown)

@@ -12,7 +12,8 @@ import (
 //
 // accepted is when the message was accepted, and N counts the events that one stored event becomes.
 // So the numbers do not depend on what the stream has lost, nor on who reads it. They are below 2^53,
-// which is exact in JavaScript. Events later than 49 days after the acceptance count on from there.
+// which is exact in JavaScript. Events later than 49 days after the acceptance count on from there. Events before
+// it, which Redis' clock can make when it is set back, count on from its millisecond.
 const (
 	perEvent = 5
 	perEntry = perEvent + 4
@@ -34,12 +35,15 @@ func numberOf(id string, accepted time.Time) int64 {
 	if err != nil {
 		return 0
 	}
-	n, _ := strconv.ParseInt(seq, 10, 64)
-	i, _ := strconv.ParseInt(index, 10, 64)
-	since := max(at-accepted.UnixMilli(), 0) + 1
-	if since >= 1<<(53-perMS) {
+	since := at - accepted.UnixMilli() + 1
+	switch {
+	case since <= 0:
+		return 1 << perMS
+	case since >= 1<<(53-perMS):
 		return lastNumber - 1<<perMS
 	}
+	n, _ := strconv.ParseInt(seq, 10, 64)
+	i, _ := strconv.ParseInt(index, 10, 64)
 	return since<<perMS + min(n, 1<<(perMS-perEntry)-1)<<perEntry + min(i, 15)<<perEvent
 }
 

@@ -88,7 +88,8 @@ func (s *stderrTail) last() string {
 	return strings.Join(lines, "\n")
 }
 
-var colors = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+// colors matches each ESC, also one without the rest of a code: what is left must not become one.
+var colors = regexp.MustCompile("\x1b(\\[[0-9;]*[A-Za-z]?)?")
 
 // Uncolored removes the color codes of a terminal.
 func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
