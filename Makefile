@@ -8,6 +8,8 @@ AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
 # The packages whose tests take longest begin first.
 LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
+# How many packages are tested at once: tests often wait for a lease to end, so more than there are cores.
+PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 # How long `make chaos` sends messages and makes faults, and how long it pauses between two faults. CHAOS_SEED repeats a run's
@@ -17,8 +19,9 @@ CHAOS_GAP ?= 1s
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
-# How long `make fuzz` looks, for each of its targets.
-FUZZTIME ?= 60s
+# How long `make fuzz` looks, for each of its targets. FUZZPLAIN=yes: without coverage, for which all packages are compiled anew.
+FUZZTIME  ?= 60s
+FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
 .PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
@@ -29,7 +32,7 @@ help: ## this list
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
-	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -timeout 20m $(LONG) ./...
+	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -p $(PACKAGES) -timeout 20m $(LONG) ./...
 
 cases: ## all cases of the tests that try a sample in make test, and those that it leaves out
 	.ci/cases.sh
@@ -71,7 +74,7 @@ real-agents: ## installs agents of the npm registry into AGENTS and runs them, t
 	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli
 
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
-	FUZZTIME=$(FUZZTIME) .ci/fuzz.sh $(FUZZ)
+	FUZZTIME=$(FUZZTIME) FUZZPLAIN=$(FUZZPLAIN) .ci/fuzz.sh $(FUZZ)
 
 chaos: ## the real programs under faults for CHAOS (2m), and a check of what happened (Linux; CHAOS_SEED, CHAOS_GAP)
 	cd chaos && go test ./... && go run . -for $(CHAOS) -gap $(CHAOS_GAP) $(if $(CHAOS_SEED),-seed $(CHAOS_SEED))
