@@ -8,7 +8,7 @@ AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
 # The packages whose tests take longest begin first.
 LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
-# How many packages are tested at once: tests often wait for a lease to end, so more than there are cores.
+# How many packages are tested at once. More than there are cores, because tests often wait, for a lease to end for example.
 PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
@@ -19,7 +19,7 @@ CHAOS_GAP ?= 1s
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
-# How long `make fuzz` looks, for each of its targets. FUZZPLAIN=yes: without coverage, for which all packages are compiled anew.
+# How long `make fuzz` looks, for each of its targets. FUZZPLAIN=yes: not guided by coverage, so packages need not be compiled anew.
 FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 

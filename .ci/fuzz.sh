@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every fuzz target of the repository, each for FUZZTIME (60s): .ci/fuzz.sh [NAME-PATTERN].
-# With FUZZPLAIN=yes inputs are changed at random, not guided by which code they reach: for that all
-# packages are compiled anew, which takes minutes.
+# Coverage guides how inputs are changed. Without caches that takes minutes, because all packages are
+# compiled anew for it; with FUZZPLAIN=yes inputs are changed at random instead.
 # It finds the targets by itself, prints each with its package, and fails if one of them finds
 # something; the input is then in the package's testdata/fuzz and is a test from then on. As many
 # targets run at once as there are processors, one process each.

@@ -111,8 +111,8 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 	return found, errors.Join(err, failed)
 }
 
-// outboxRecheck is how often sweeps have deliverers look at a session in vain: one whose lines wait for
-// their receivers, or that only owes something.
+// outboxRecheck is how often sweeps have deliverers look at a session that has most likely nothing to
+// deliver: its lines wait for their receivers, or it only owes something.
 const outboxRecheck = time.Minute
 
 // indexOutbox has deliverers look at sessions that store a record, whose notice may have been lost. In
@@ -127,12 +127,13 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, interval time.Dur
 	if err != nil {
 		return err
 	}
-	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !turnOf(s, now, interval) })
+	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, interval) })
 	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 
-// turnOf returns whether it is a session's turn in this sweep: each has one in outboxRecheck.
-func turnOf(session string, now int64, interval time.Duration) bool {
+// dueInSweep returns whether this sweep is the one in outboxRecheck that looks at a session which only
+// owes something.
+func dueInSweep(session string, now int64, interval time.Duration) bool {
 	interval = max(interval, time.Millisecond)
 	sweeps := int64(max(outboxRecheck/interval, 1)) // in that time
 	return (int64(crc32.ChecksumIEEE([]byte(session)))+now/interval.Milliseconds())%sweeps == 0

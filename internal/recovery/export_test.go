@@ -1,0 +1,3 @@
+package recovery
+
+var DueInSweep = dueInSweep
