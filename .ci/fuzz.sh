@@ -29,20 +29,26 @@ while read -r dir; do
 	done
 done < <(git ls-files --cached --others --exclude-standard '*_test.go' | xargs grep -lE '^func Fuzz' | xargs -n 1 dirname | sort -u)
 
+# only_its_end LOG: whether a target failed because its time was over. Go 1.26 reports that as a failure
+# now and then (golang/go#75804, mended in 1.27); a finding has more lines.
+only_its_end() {
+	[[ $(grep -vE '^(warning|fuzz): ' "$1") == '--- FAIL: '*$'s)\n    context deadline exceeded\nFAIL' ]]
+}
+
 # one DIR BINARY NAME: runs a target and prints its last line of figures, or all that it says if it fails.
 one() {
 	local log=$work/$3.log status=0
 	cd "$root/$1"
 	"$2" -test.run '^$' -test.fuzz "^$3\$" -test.fuzztime "$time" -test.fuzzminimizetime 1x -test.parallel 1 \
 		-test.fuzzcachedir "$cache/$1" -test.timeout 0 >"$log" 2>&1 || status=$?
-	if [[ $status -ne 0 ]]; then
+	if [[ $status -ne 0 ]] && ! only_its_end "$log"; then
 		printf 'FAILED  %s %s\n' "$1" "$3"
 		cat "$log"
 		return 1
 	fi
 	printf 'ok      %s %s: %s\n' "$1" "$3" "$(grep -oE 'execs: .*' "$log" | tail -1)"
 }
-export -f one
+export -f one only_its_end
 export root work time cache
 
 count=$(wc -l <"$work/targets")
