@@ -102,7 +102,7 @@ type run struct {
 	stalls   []history.Record
 	commands map[string][]history.Record // of commands and operators, by session
 	shared   map[string][]*message       // by the turn that ended them
-	events   map[string][]string
+	events   map[string][]*history.Record
 	entries  map[string][]history.Record
 	findings []Finding
 	losses   []Finding
@@ -112,7 +112,7 @@ type run struct {
 func Check(records []history.Record, limits Limits) Report {
 	r := &run{
 		Limits: limits, records: records, messages: map[key]*message{}, turns: map[string][]*history.Record{},
-		commands: map[string][]history.Record{}, shared: map[string][]*message{}, events: map[string][]string{}, entries: map[string][]history.Record{},
+		commands: map[string][]history.Record{}, shared: map[string][]*message{}, events: map[string][]*history.Record{}, entries: map[string][]history.Record{},
 	}
 	for i := range records {
 		r.index(&records[i])
@@ -124,7 +124,7 @@ func Check(records []history.Record, limits Limits) Report {
 		return cmp.Or(cmp.Compare(a.first.At, b.first.At), cmp.Compare(a.id, b.id))
 	})
 	for _, rule := range []func(){
-		r.exclusive, r.fenced, r.order, r.outcomes, r.history, r.deliveries, r.waits, r.streams, r.live, r.bounded, r.poison, r.leftovers,
+		r.exclusive, r.fenced, r.order, r.outcomes, r.history, r.deliveries, r.waits, r.streams, r.texts, r.live, r.bounded, r.poison, r.leftovers,
 	} {
 		rule()
 	}
@@ -223,7 +223,7 @@ func (r *run) index(rec *history.Record) {
 			m.entries = append(m.entries, *rec)
 		}
 	case history.Event:
-		r.events[rec.Session] = append(r.events[rec.Session], rec.ID)
+		r.events[rec.Session] = append(r.events[rec.Session], rec)
 	case history.Post:
 		for _, id := range rec.IDs {
 			m := r.message(rec.Session, id)

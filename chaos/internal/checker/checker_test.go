@@ -25,11 +25,12 @@ func ordinary() []history.Record {
 		[]history.Record{
 			{At: ms(40), Kind: history.Wait, Session: session, ID: "m1", Via: "client", Status: "done", Reply: "saw m1."},
 			post("d1", 35, "m1"),
-			{At: ms(50), Kind: history.Stream, Session: session, IDs: []string{"1-0.0", "2-0.0"}},
+			{At: ms(50), Kind: history.Stream, Session: session, IDs: []string{"1-0.0", "2-0.0", "2-0.1"}},
 			{At: ms(60), Kind: history.Drained, Status: "ok"},
 			final("m1"), final("m2"), entry("m1", 0), entry("m2", 2),
-			{At: ms(70), Kind: history.Event, Session: session, ID: "1-0.0"},
-			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.0"},
+			{At: ms(70), Kind: history.Event, Session: session, ID: "1-0.0", Text: `{"type":"turn_started","turn":"tm1"}`},
+			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.0", Text: `{"type":"text","turn":"tm1","text":"saw "}`},
+			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.1", Text: `{"type":"turn_ended","turn":"tm1","status":"done","reply":"saw m1."}`},
 		},
 	)
 }
@@ -124,8 +125,11 @@ func TestRules(t *testing.T) {
 		"a wait that fails":           {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
 		"an event too few":            {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = r.IDs[:1] })},
 		"an event twice":              {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = append(r.IDs, r.IDs[1]) })},
-		"an end that does not come":   {checker.Live, change(history.Drained, "", func(r *history.Record) { r.Status = "after 2m: a key is left" })},
-		"a key that is left":          {checker.Leftover, add(history.Record{At: ms(80), Kind: history.Left, Name: "key"})},
+		"a text twice": {checker.Exits, change(history.Event, "2-0.0", func(r *history.Record) {
+			r.Text = strings.Replace(r.Text, "saw ", "saw saw ", 1)
+		})},
+		"an end that does not come": {checker.Live, change(history.Drained, "", func(r *history.Record) { r.Status = "after 2m: a key is left" })},
+		"a key that is left":        {checker.Leftover, add(history.Record{At: ms(80), Kind: history.Left, Name: "key"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,10 @@
 package checker
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 
 	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/traffic"
@@ -101,10 +104,10 @@ func (r *run) streams() {
 		}
 		stored := r.events[rec.Session]
 		for i, id := range rec.IDs {
-			if i >= len(stored) || id != stored[i] {
+			if i >= len(stored) || id != stored[i].ID {
 				want := "nothing"
 				if i < len(stored) {
-					want = stored[i]
+					want = stored[i].ID
 				}
 				r.find(Exits, rec.Session, "", "a follower's event %d is %s, and the stream has %s", i, id, want)
 				break
@@ -115,6 +118,29 @@ func (r *run) streams() {
 		}
 		if len(rec.IDs) < len(stored) && traffic.KindOf(rec.Session) != "" {
 			r.find(Exits, rec.Session, "", "a follower saw %d of %d events", len(rec.IDs), len(stored))
+		}
+	}
+}
+
+// texts: the reply of a turn that is done begins with the text of its stored events. (The last piece
+// may be in the reply only.)
+func (r *run) texts() {
+	for _, session := range slices.Sorted(maps.Keys(r.events)) {
+		texts := map[string]string{} // by turn whose start is stored: since its last tool or steer
+		for _, rec := range r.events[session] {
+			var e struct{ Type, Turn, Text, Status, Reply string }
+			if json.Unmarshal([]byte(rec.Text), &e) != nil {
+				continue
+			}
+			text, whole := texts[e.Turn]
+			switch {
+			case e.Type == "turn_started" || whole && (e.Type == "tool_end" || e.Type == "steered" || e.Type == "turn_retry"):
+				texts[e.Turn] = ""
+			case e.Type == "text" && whole:
+				texts[e.Turn] = text + e.Text
+			case e.Type == "turn_ended" && e.Status == "done" && !strings.HasPrefix(e.Reply, text):
+				r.find(Exits, session, "", "the events of turn %s have the text %q, and its reply is %q", e.Turn, text, e.Reply)
+			}
 		}
 	}
 }
