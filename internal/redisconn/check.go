@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func Check(ctx context.Context, client redis.UniversalClient) (warnings []string
 	return warnings, err
 }
 
-// checkServer checks one server. name identifies it in texts; mode is the redis_mode that it must
+// checkServer checks one server. name identifies it in texts; mode is the mode that it must
 // report.
 func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) ([]string, error) {
 	server, err := info(ctx, client, "server")
@@ -70,7 +71,7 @@ func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) (
 	if major, _, _ := strings.Cut(version, "."); atoi(major) < minMajor {
 		return nil, fmt.Errorf("%w: %s has version %s, use %d.0 or newer", ErrTooOld, name, version, minMajor)
 	}
-	if is := server["redis_mode"]; is != "" && is != mode {
+	if is := cmp.Or(server["redis_mode"], server["server_mode"]); is != "" && is != mode { // server_mode: Valkey 8
 		return nil, fmt.Errorf("%w: %s says that it is a %s; use redis-%[3]s:// in REDIS_URL", ErrScheme, name, is)
 	}
 	replication, err := info(ctx, client, "replication")

@@ -115,10 +115,10 @@ func TestCheckPassword(t *testing.T) {
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "INFO") {
 		t.Errorf("without INFO: %q, %v", warnings, err)
 	}
-	if text := Explain(limited.Get(ctx, "k").Err()); !strings.Contains(text, "ACL") {
+	if text := Explain(limited.Get(ctx, "k").Err()); !strings.Contains(text, "docs/security.md") {
 		t.Errorf("NOPERM is explained as %q", text)
 	}
-	if text := Explain(limited.Eval(ctx, "return redis.call('GET', 'k')", nil).Err()); !strings.Contains(text, "ACL") {
+	if text := Explain(limited.Eval(ctx, "return redis.call('GET', 'k')", nil).Err()); !strings.Contains(text, "docs/security.md") {
 		t.Errorf("NOPERM in a script is explained as %q", text)
 	}
 	if err := client.Do(ctx, "ACL", "SETUSER", "limited", "+info", "-config").Err(); err != nil {
@@ -147,7 +147,19 @@ func TestCheckRefusesReplica(t *testing.T) {
 
 func TestCheckRefusesOldServer(t *testing.T) {
 	t.Parallel()
-	// There is no such server at hand: this one replies to PING and INFO as one would.
+	wantError(t, "redis://"+listenAs(t, "redis_version:6.2.14\r\nredis_mode:standalone\r\n"), "6.2.14, use 7.0 or newer", ErrTooOld)
+}
+
+// Valkey 8 has another name for its mode.
+func TestCheckReadsValkeysMode(t *testing.T) {
+	t.Parallel()
+	wantError(t, "redis://"+listenAs(t, "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\n"), "redis-cluster://", ErrScheme)
+}
+
+// listenAs returns the address of a server that is not at hand: it replies to PING and INFO as one
+// with this section would.
+func listenAs(t *testing.T, section string) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -159,13 +171,13 @@ func TestCheckRefusesOldServer(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go answerAsRedis62(conn)
+			go reply(conn, "# Server\r\n"+section)
 		}
 	}()
-	wantError(t, "redis://"+l.Addr().String(), "6.2.14, use 7.0 or newer", ErrTooOld)
+	return l.Addr().String()
 }
 
-func answerAsRedis62(conn net.Conn) {
+func reply(conn net.Conn, section string) {
 	defer conn.Close()
 	buf := make([]byte, 4096)
 	for {
@@ -178,8 +190,7 @@ func answerAsRedis62(conn net.Conn) {
 		case strings.Contains(request, "ping"):
 			reply = "+PONG\r\n"
 		case strings.Contains(request, "info"):
-			text := "# Server\r\nredis_version:6.2.14\r\nredis_mode:standalone\r\n"
-			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(section), section)
 		}
 		if _, err := io.WriteString(conn, reply); err != nil {
 			return
