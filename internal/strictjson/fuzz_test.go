@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 			if !errors.Is(err, session.ErrInvalid) {
 				t.Errorf("%v does not wrap ErrInvalid", err)
 			}
-			expect.Line(t, "the error", err.Error(), 3000)
+			expect.Line(t, "the error", err.Error(), expect.ErrorMost)
 		}
 		var unknown *strictjson.UnknownFieldsError
 		if errors.As(namedErr, &unknown) && (len(unknown.Names) == 0 || plainErr != nil && !json.Valid(data)) {

@@ -15,15 +15,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// errorMost is how long an error about input may be, however long the input is.
-const errorMost = 1000
-
 func refused(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("%s: %v does not wrap ErrInvalid", what, err)
 	}
-	expect.Line(t, "the error", err.Error(), errorMost)
+	expect.Line(t, "the error", err.Error(), expect.ErrorMost)
 }
 
 // A payload of any sender is refused with one line, or is a valid message, which this version sends on
@@ -103,11 +100,11 @@ func FuzzQueueSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, words string) {
 		s, err := session.ParseQueueSettings(words)
 		if err != nil {
-			if n := len(err.Error()); n > 20*errorMost {
+			if n := len(err.Error()); n > 20*expect.ErrorMost {
 				t.Errorf("the error has %d bytes", n)
 			}
 			for line := range strings.Lines(err.Error()) {
-				expect.Line(t, "a line of the error", strings.TrimSuffix(line, "\n"), errorMost)
+				expect.Line(t, "a line of the error", strings.TrimSuffix(line, "\n"), expect.ErrorMost)
 			}
 			return
 		}

@@ -70,6 +70,10 @@ func Received[T any](t testing.TB, what string, c <-chan T) (v T) {
 	return v
 }
 
+// ErrorMost is how many bytes an error about input may have, however long the input is: errors repeat
+// at most 500 characters of it, or twice 100 in quotes.
+const ErrorMost = 3000
+
 // Line fails the test unless a text is one line that a terminal shows as it is, of at most some
 // bytes: what an error or a log line has to be, whatever it is about.
 func Line(t testing.TB, what, text string, most int) {

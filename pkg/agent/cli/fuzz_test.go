@@ -48,7 +48,7 @@ func replay(t *testing.T, kind Kind, often, text string) (got story) {
 	err := command.Lines(strings.NewReader(text), s.logger, s.line)
 	if err != nil {
 		got.err = err.Error()
-		expect.Line(t, "the error", got.err, 2000)
+		expect.Line(t, "the error", got.err, expect.ErrorMost)
 	}
 	got.state, got.failure, got.noise, got.ended = s.state, s.failure, s.noise, s.ended
 	return got

@@ -52,7 +52,7 @@ func decodeLines(t *testing.T, r io.Reader) (d decoded) {
 			t.Errorf("%v is about no line", err)
 		}
 		d.bad = err.Error()
-		expect.Line(t, "the error", d.bad, 2000)
+		expect.Line(t, "the error", d.bad, expect.ErrorMost)
 	}
 	return d
 }
@@ -99,7 +99,7 @@ func FuzzSplitCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		words, err := SplitCommand(text)
 		if err != nil {
-			expect.Line(t, "the error", err.Error(), 1000)
+			expect.Line(t, "the error", err.Error(), expect.ErrorMost)
 			return
 		}
 		quoted := make([]string, len(words))
