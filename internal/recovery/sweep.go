@@ -33,35 +33,51 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		left, pttlErr := r.rdb.PTTL(ctx, rediskey.Timer("sweep")).Result()
 		return 0, max(left, timerFloor), errors.Join(err, pttlErr)
 	}
-	now, err := r.rdb.Time(ctx).Result()
+	now, since, err := r.sinceSweep(ctx)
 	if err != nil {
 		return 0, lease, err
 	}
+	since = max(since, interval)
 	var failed error
 	visit := func(sessions []string) error {
 		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, deliveries)...)
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near)
 		}
-		n, sweepErr := r.sweep(ctx, now.UnixMilli(), interval, near, max(r.burst()-found, 0))
+		n, sweepErr := r.sweep(ctx, now.UnixMilli(), since, near, max(r.burst()-found, 0))
 		found += n
 		err = errors.Join(err, sweepErr)
 		failed = errors.Join(failed, err) // a broken session must not hide the others
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
-	err = r.EverySession(ctx, visit)
+	if err = r.EverySession(ctx, visit); err == nil && failed == nil {
+		err = r.rdb.Set(ctx, rediskey.Timer("swept"), now.UnixMilli(), outboxRecheck).Err()
+	}
 	// Sweeps take at most half of the time, however slow they are.
 	took := time.Since(began)
 	pause = max(interval-took, took)
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))
 }
 
+// sinceSweep returns Redis' time, and how long ago the last complete sweep began: outboxRecheck if
+// that is not known.
+func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Duration, err error) {
+	if now, err = r.rdb.Time(ctx).Result(); err != nil {
+		return now, 0, err
+	}
+	last, err := r.rdb.Get(ctx, rediskey.Timer("swept")).Int64()
+	if errors.Is(err, redis.Nil) {
+		return now, outboxRecheck, nil
+	}
+	return now, now.Sub(time.UnixMilli(last)), err
+}
+
 // sweep wakes up to budget of the sessions, also if it cannot index their outboxes.
-func (r *Recovery) sweep(ctx context.Context, now int64, interval time.Duration, sessions []string, budget int) (found int, err error) {
+func (r *Recovery) sweep(ctx context.Context, now int64, since time.Duration, sessions []string, budget int) (found int, err error) {
 	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, deliveries)...); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
-	unindexed := r.indexOutbox(ctx, now, interval, sessions)
+	unindexed := r.indexOutbox(ctx, now, since, sessions)
 	found, err = r.wake(ctx, now, sessions, budget)
 	return found, errors.Join(unindexed, err)
 }
@@ -118,7 +134,7 @@ const outboxRecheck = time.Minute
 // indexOutbox has deliverers look at sessions that store a record, whose notice may have been lost. In
 // each sweep it adds some of those that only owe an outcome: to a message that waits or runs, as a rule,
 // but an operator may have deleted it.
-func (r *Recovery) indexOutbox(ctx context.Context, now int64, interval time.Duration, sessions []string) error {
+func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Duration, sessions []string) error {
 	sessions, err := r.WithTasks(ctx, sessions, deliveries...)
 	if err != nil || len(sessions) == 0 {
 		return err
@@ -127,16 +143,17 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, interval time.Dur
 	if err != nil {
 		return err
 	}
-	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, interval) })
+	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, since) })
 	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 
-// dueInSweep returns whether this sweep is the one in outboxRecheck that looks at a session which only
-// owes something.
-func dueInSweep(session string, now int64, interval time.Duration) bool {
-	interval = max(interval, time.Millisecond)
-	sweeps := int64(max(outboxRecheck/interval, 1)) // in that time
-	return (int64(crc32.ChecksumIEEE([]byte(session)))+now/interval.Milliseconds())%sweeps == 0
+// dueInSweep returns whether a sweep at now, since after the one before, is to look at a session that only
+// owes something. Each session has its moment in outboxRecheck, so that however punctual sweeps are,
+// one of them looks at it in that time.
+func dueInSweep(session string, now int64, since time.Duration) bool {
+	moment := int64(crc32.ChecksumIEEE([]byte(session)))
+	ago := (now - moment) % outboxRecheck.Milliseconds()
+	return ago < since.Milliseconds()
 }
 
 // unwatched returns the sessions that neither a worker nor Reap will find.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,8 @@ func TestSweepIndexesSomeThatOwe(t *testing.T) {
 			owe(b, s, owes)
 		}
 	}
+	now := b.Redis.Time(b.Ctx).Val()
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Timer("swept"), now.UnixMilli(), time.Minute).Err())
 	_, _, err := b.Worker.Sweep(b.Ctx, 5*time.Second)
 	expect.OK(t, err)
 	var owing, storing int
@@ -156,18 +159,23 @@ func TestSweepIndexesSomeThatOwe(t *testing.T) {
 	}
 }
 
-// One of the sweeps of a minute looks at a session that only owes something, whatever their interval.
+// One of the sweeps of a minute looks at a session that only owes something, however far apart they are.
 func TestEachSessionIsDueInOneSweep(t *testing.T) {
 	t.Parallel()
-	for _, interval := range []time.Duration{100 * time.Millisecond, 15 * time.Second, time.Minute, time.Hour} {
+	for name, gaps := range map[string][]time.Duration{
+		"at once":       {time.Minute},
+		"punctual":      slices.Repeat([]time.Duration{15 * time.Second}, 4),
+		"a little late": slices.Repeat([]time.Duration{201 * time.Millisecond, 399 * time.Millisecond}, 100),
+		"irregular":     {time.Millisecond, 40 * time.Second, 3 * time.Second, 16999 * time.Millisecond},
+	} {
 		for i := range 100 {
-			due := 0
-			for n := range max(time.Minute/interval, 1) {
-				if recovery.DueInSweep(fmt.Sprint("s", i), 1_795_425_838_434+int64(n)*interval.Milliseconds(), interval) {
+			now, due := int64(1_795_425_838_434), 0
+			for _, since := range gaps {
+				if now += since.Milliseconds(); recovery.DueInSweep(fmt.Sprint("s", i), now, since) {
 					due++
 				}
 			}
-			expect.Equal(t, fmt.Sprintf("s%d, %s", i, interval), due, 1)
+			expect.Equal(t, fmt.Sprintf("s%d, %s", i, name), due, 1)
 		}
 	}
 }
