@@ -57,7 +57,9 @@ func TestWaitDoesNotMissAWorker(t *testing.T) {
 		url, _ := newRedis(t)
 		enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "first")
 		finish := occupy(t, url, "a", hour)
-		time.AfterFunc(4*time.Second, finish)
+		finished := make(chan struct{})
+		defer func() { <-finished }()
+		time.AfterFunc(4*time.Second, func() { defer close(finished); finish() })
 		if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "first").want(t, exitOK); r.err != "" || r.out != "echo: first\n" {
 			t.Errorf("%+v", r)
 		}
