@@ -51,7 +51,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
 	if err = r.EverySession(ctx, visit); err == nil && failed == nil {
-		err = r.rdb.Set(ctx, rediskey.Timer("swept"), now.UnixMilli(), outboxRecheck).Err()
+		err = r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err()
 	}
 	// Sweeps take at most half of the time, however slow they are.
 	took := time.Since(began)
@@ -65,7 +65,7 @@ func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Du
 	if now, err = r.rdb.Time(ctx).Result(); err != nil {
 		return now, 0, err
 	}
-	last, err := r.rdb.Get(ctx, rediskey.Timer("swept")).Int64()
+	last, err := r.rdb.Get(ctx, rediskey.Swept).Int64()
 	if errors.Is(err, redis.Nil) {
 		return now, outboxRecheck, nil
 	}
@@ -147,9 +147,9 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Durati
 	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 
-// dueInSweep returns whether a sweep at now, since after the one before, is to look at a session that only
-// owes something. Each session has its moment in outboxRecheck, so that however punctual sweeps are,
-// one of them looks at it in that time.
+// dueInSweep reports whether a sweep looks at a session that only owes something. now is the sweep's time,
+// since is how long before it the previous one began. Each session has a moment in every outboxRecheck.
+// The first sweep after that moment looks at it, however late that sweep is.
 func dueInSweep(session string, now int64, since time.Duration) bool {
 	moment := int64(crc32.ChecksumIEEE([]byte(session)))
 	ago := (now - moment) % outboxRecheck.Milliseconds()

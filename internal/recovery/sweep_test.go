@@ -142,7 +142,7 @@ func TestSweepIndexesSomeThatOwe(t *testing.T) {
 		}
 	}
 	now := b.Redis.Time(b.Ctx).Val()
-	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Timer("swept"), now.UnixMilli(), time.Minute).Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Swept, now.UnixMilli(), time.Minute).Err())
 	_, _, err := b.Worker.Sweep(b.Ctx, 5*time.Second)
 	expect.OK(t, err)
 	var owing, storing int

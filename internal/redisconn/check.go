@@ -55,8 +55,8 @@ func Check(ctx context.Context, client redis.UniversalClient) (warnings []string
 	return warnings, err
 }
 
-// checkServer checks one server. name identifies it in texts; mode is the mode that it must
-// report.
+// checkServer checks one server. name identifies it in texts; mode is what it must report:
+// standalone or cluster.
 func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) ([]string, error) {
 	server, err := info(ctx, client, "server")
 	switch {

@@ -14,15 +14,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+const noPermission = "Redis does not permit this user a command or key that Turnstile needs: see docs/security.md for its ACL"
+
 // advice maps a word in an error of Redis to its meaning and what to do. The word may be anywhere
 // in the error's text, because asynq wraps Redis' errors in words of its own.
 var advice = []struct{ word, text string }{
 	{"WRONGPASS ", "Redis refuses the user or password: correct them in REDIS_URL"},
 	{"NOAUTH ", "Redis wants a password: put it into REDIS_URL as redis://:PASSWORD@HOST:PORT/DB"},
 	{"without any password configured", "Redis has no password set but REDIS_URL has one: leave it out"},
-	{"NOPERM ", "Redis does not permit this user a command or key that Turnstile needs: see docs/security.md for its ACL"},
-	{"The user executing the script can't", "Redis does not permit this user a command or key that Turnstile needs: see docs/security.md for its ACL"}, // in a script, 7.0
-	{"ACL failure in script", "Redis does not permit this user a command or key that Turnstile needs: see docs/security.md for its ACL"},               // 8.0
+	{"NOPERM ", noPermission},
+	{"The user executing the script can't", noPermission}, // in a script, 7.0
+	{"ACL failure in script", noPermission},               // in a script, 8.0
 	{"DENIED Redis is running in protected mode", "Redis is in protected mode and takes no remote clients: set a password or bind it"},
 	{"READONLY ", "Redis is a read-only replica: point REDIS_URL at the master, or use redis-sentinel://"},
 	{"OOM ", "Redis is out of memory (maxmemory) and stores nothing more: raise maxmemory or free some"},

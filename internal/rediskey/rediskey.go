@@ -47,6 +47,9 @@ const OutboxSignals = "outbox"
 // Ticket is what the ticket with this hash stands for.
 func Ticket(hash string) string { return ticketPrefix + hash }
 
+// Swept is when the last complete sweep began, in ms.
+const Swept = timerPrefix + "swept"
+
 // Timer is the short-lived key that lets one worker at a time run a periodic job.
 func Timer(job string) string { return timerPrefix + job }
 

@@ -126,17 +126,17 @@ func (r *run) streams() {
 // may be in the reply only.)
 func (r *run) texts() {
 	for _, session := range slices.Sorted(maps.Keys(r.events)) {
-		texts := map[string]string{} // by turn whose start is stored: since its last tool or steer
+		texts := map[string]string{} // of each turn whose start is stored, since its last tool or steer
 		for _, rec := range r.events[session] {
 			var e struct{ Type, Turn, Text, Status, Reply string }
 			if json.Unmarshal([]byte(rec.Text), &e) != nil {
 				continue
 			}
-			text, whole := texts[e.Turn]
+			text, started := texts[e.Turn]
 			switch {
-			case e.Type == "turn_started" || whole && (e.Type == "tool_end" || e.Type == "steered" || e.Type == "turn_retry"):
+			case e.Type == "turn_started" || started && (e.Type == "tool_end" || e.Type == "steered" || e.Type == "turn_retry"):
 				texts[e.Turn] = ""
-			case e.Type == "text" && whole:
+			case e.Type == "text" && started:
 				texts[e.Turn] = text + e.Text
 			case e.Type == "turn_ended" && e.Status == "done" && !strings.HasPrefix(e.Reply, text):
 				r.find(Exits, session, "", "the events of turn %s have the text %q, and its reply is %q", e.Turn, text, e.Reply)
