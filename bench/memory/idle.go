@@ -8,6 +8,7 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 )
 
 // nothing is what all idle sessions together may seem to take of the worker's memory: the heap is
@@ -88,13 +89,24 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 	if err := p.quiet(ctx); err != nil {
 		return g, err
 	}
-	// Names of queues without tasks are taken off asynq's list, as maintenance does from time to
-	// time.
+	// Maintenance takes queues without tasks off asynq's list, and looks at each once more later. Until
+	// then a note of each takes memory, too. Its own queue stays.
 	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return g, err
 	}
-	if _, err := maintenance.New(p.rdb, consumer).Unregister(ctx); err != nil {
+	m := maintenance.New(p.rdb, consumer)
+	if err := lab.Until(ctx, "the end of the list of queues", time.Second, func() (bool, error) {
+		if _, err := m.Unregister(ctx); err != nil {
+			return false, err
+		}
+		listed, err := p.rdb.SCard(ctx, rediskey.AllQueues).Result()
+		if err != nil {
+			return false, err
+		}
+		noted, err := p.rdb.Exists(ctx, rediskey.Unlisted).Result()
+		return listed <= 1 && noted == 0, err
+	}); err != nil {
 		return g, err
 	}
 	if g.after, err = p.afterGC(); err != nil {

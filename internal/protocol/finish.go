@@ -114,7 +114,7 @@ func shortResult(e session.Event, outcome string) (string, error) {
 func (c *Consumer) finishPairs() []any {
 	return append([]any{
 		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
-		"phase", c.phase(), "longest", TaskMost(c.cfg.Limits),
+		"phase", c.phase(), "longest", TaskMost(c.cfg.Limits), "warm", flag(c.cfg.Warm),
 	}, c.events...)
 }
 
@@ -127,7 +127,7 @@ func (c *Claim) finishRest(end End, w written) []any {
 	}
 	return []any{
 		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
-		"phase", consumer.phase(), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
+		"phase", consumer.phase(), "warm", flag(consumer.cfg.Warm), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
 		"sid", turn.SessionID, "noted", len(turn.Dropped) > 0, "told_ids", turn.told(end.Told), "omitted", turn.notes.omitted,
 		"short_outcome", w.result, "ending", taskIDs(ending), "untaken", taskIDs(untaken), "entries", w.entries,
 	}

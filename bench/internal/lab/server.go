@@ -53,7 +53,7 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 	}
 	args := append(redisserver.Args(dir, addr.Port),
 		"--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning",
-		"--stream-node-max-bytes", "640", "--hash-max-listpack-value", "1024", "--hash-max-listpack-entries", "64")
+		"--stream-node-max-bytes", "448", "--hash-max-listpack-value", "1024", "--hash-max-listpack-entries", "64")
 	if p != None {
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(p))
 	}

@@ -17,6 +17,7 @@
 --   transcript_ttl             ms
 --   phase                      of a next turn
 --   s.longest number           how many bytes a task's msg may have
+--   warm                       '1': the worker keeps agents warm
 -- ARGS full
 --   ttl                        the sentinel's, ms
 --   turn_limits                "messages bytes" that a turn has at most
@@ -123,8 +124,7 @@ if not next_id or done == '10' then
 end
 if not next_id then
   call('DEL', s.sentinel)
-  call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released',
-    'entries', total, 'done', '0', 'ended_at', now)
+  set_idle(s, warm, 'last', s.token .. ' ' .. s.fence .. ' released', 'entries', total, 'ended_at', now)
   return released{}
 end
 activate(s, next_id, seen, now)
@@ -290,8 +290,7 @@ end
 if not first then
   call('DEL', s.sentinel)
   if special and call('EXISTS', s.pending) == 0 then call('UNLINK', s.followups) end
-  call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released',
-    'sid', sid, 'entries', int(total), 'done', '0', 'ended_at', int(now))
+  set_idle(s, warm, 'last', s.token .. ' ' .. s.fence .. ' released', 'sid', sid, 'entries', int(total), 'ended_at', int(now))
   return released{at = next_at(s, run.hold, now) or 0, now = now}
 end
 

@@ -1,9 +1,12 @@
 -- How messages end.
 
 -- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
--- its result. Returns how many fields are new. Every such end goes through this function.
+-- its result. Returns how many fields are new. Every such end goes through this function. As in asynq,
+-- only tasks that wait have pending_since.
 local function end_message(s, id, state, outcome, msg)
-  return call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
+  local new = call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
+  call('HDEL', s.task .. id, 'pending_since')
+  return new
 end
 
 -- complete(s, id, msg, unique, outcome, retention, seconds) ends a message that was carried out.
@@ -25,7 +28,7 @@ local function archive(s, id, msg, unique, why, outcome, now)
   call('ZADD', s.archived, int(seconds), id)
   end_message(s, id, 'archived', outcome, with_error(msg, why, seconds))
   call('HSET', s.task .. id, 'arrived', seen or int(now))
-  call('HDEL', s.task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'quiet', 'first')
+  call('HDEL', s.task .. id, 'seen', 'redelivered', 'deaths', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end
 

@@ -9,6 +9,18 @@ local function begin_turn(s, fence, ids, at, ...)
   return call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
 end
 
+-- set_idle(s, warm, ...) writes the run record of a session whose owner has done all that waited. Most
+-- sessions are idle, so it keeps no field that only a turn needs. Senders tell the last owner of the
+-- next message if it keeps agents warm. The last arguments are further fields.
+local function set_idle(s, warm, ...)
+  call('HSET', s.run, 'phase', 'idle', ...)
+  if warm == '1' then
+    call('HDEL', s.run, 'token', 'started_at', 'done')
+  else
+    call('HDEL', s.run, 'token', 'started_at', 'done', 'worker')
+  end
+end
+
 -- owned(s, run) returns whether the turn still belongs to this token and fence. If not, nothing may
 -- be written.
 local function owned(s, run)
