@@ -120,12 +120,16 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 }
 
 // runs reports whether a worker runs any turn. One that it has claimed and not started does not
-// count: a worker that was stopped there has no turn to lose.
+// count, and neither does one of which it has not written yet, because it may not have read the claim's
+// reply: a worker that was stopped there has no turn to lose.
 func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := r.client.BusySessions(r.ctx)
 	expect.OK(r, err)
-	return slices.ContainsFunc(busy, func(s session.Info) bool { return s.Worker == p.id && s.Phase == session.PhaseRunning })
+	return slices.ContainsFunc(busy, func(s session.Info) bool {
+		written := r.rdb.HGet(r.ctx, rediskey.For(s.Session).Run(), "seq").Val()
+		return s.Worker == p.id && s.Phase == session.PhaseRunning && strings.HasPrefix(written, fmt.Sprint(s.Fence, " "))
+	})
 }
 
 // countDone counts the messages that are done.
