@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,10 +127,24 @@ func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := r.client.BusySessions(r.ctx)
 	expect.OK(r, err)
-	return slices.ContainsFunc(busy, func(s session.Info) bool {
-		written := r.rdb.HGet(r.ctx, rediskey.For(s.Session).Run(), "seq").Val()
-		return s.Worker == p.id && s.Phase == session.PhaseRunning && strings.HasPrefix(written, fmt.Sprint(s.Fence, " "))
+	written := map[int64]*redis.StringCmd{}
+	_, err = r.rdb.Pipelined(r.ctx, func(pipe redis.Pipeliner) error { // while the worker is stopped, its leases end
+		for _, s := range busy {
+			if s.Worker == p.id && s.Phase == session.PhaseRunning {
+				written[s.Fence] = pipe.HGet(r.ctx, rediskey.For(s.Session).Run(), "seq")
+			}
+		}
+		return nil
 	})
+	if !errors.Is(err, redis.Nil) {
+		expect.OK(r, err)
+	}
+	for fence, seq := range written {
+		if strings.HasPrefix(seq.Val(), fmt.Sprint(fence, " ")) {
+			return true
+		}
+	}
+	return false
 }
 
 // countDone counts the messages that are done.
