@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the explorer: the searches in two processes, because a search uses one core, the mutations and all
-# else in another. EXPLORE=long makes the searches deeper.
+# Runs the explorer: two processes for the searches, because a search uses one core, and one for the mutations and
+# all else. EXPLORE=long makes the searches deeper.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export EXPLORE=${EXPLORE:-ci}

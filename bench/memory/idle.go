@@ -89,8 +89,8 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 	if err := p.quiet(ctx); err != nil {
 		return g, err
 	}
-	// Maintenance takes queues without tasks off asynq's list, and looks at each once more later. Until
-	// then a note of each takes memory, too. Its own queue stays.
+	// Maintenance removes queues without tasks from asynq's list, and checks each once more 10 s later.
+	// Until then a note of each takes memory. Its own queue stays listed.
 	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return g, err

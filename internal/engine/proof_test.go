@@ -120,27 +120,26 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 	return &all
 }
 
-// runs reports whether a worker runs any turn. One that it has claimed and not started does not
-// count, and neither does one of which it has not written yet, because it may not have read the claim's
-// reply: a worker that was stopped there has no turn to lose.
+// runs reports whether a worker runs a turn that it has written of. If it has not, it may not have read
+// the claim's reply, and a worker that is stopped there has no turn to lose. The records are read in one
+// pipeline, because the worker is stopped and its leases go on.
 func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := r.client.BusySessions(r.ctx)
 	expect.OK(r, err)
-	written := map[int64]*redis.StringCmd{}
-	_, err = r.rdb.Pipelined(r.ctx, func(pipe redis.Pipeliner) error { // while the worker is stopped, its leases end
-		for _, s := range busy {
-			if s.Worker == p.id && s.Phase == session.PhaseRunning {
-				written[s.Fence] = pipe.HGet(r.ctx, rediskey.For(s.Session).Run(), "seq")
-			}
+	busy = slices.DeleteFunc(busy, func(s session.Info) bool { return s.Worker != p.id || s.Phase != session.PhaseRunning })
+	written := make([]*redis.StringCmd, len(busy))
+	_, err = r.rdb.Pipelined(r.ctx, func(pipe redis.Pipeliner) error {
+		for i, s := range busy {
+			written[i] = pipe.HGet(r.ctx, rediskey.For(s.Session).Run(), "seq")
 		}
 		return nil
 	})
 	if !errors.Is(err, redis.Nil) {
 		expect.OK(r, err)
 	}
-	for fence, seq := range written {
-		if strings.HasPrefix(seq.Val(), fmt.Sprint(fence, " ")) {
+	for i, s := range busy {
+		if strings.HasPrefix(written[i].Val(), fmt.Sprint(s.Fence, " ")) {
 			return true
 		}
 	}

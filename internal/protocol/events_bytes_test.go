@@ -151,8 +151,8 @@ func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 	}
 }
 
-// The fast path of finish has so many commands, its own call counted. A long reply costs
-// two more commands, and a third one when a generation is over.
+// A finish on the fast path costs 15 commands, its own call included. A long reply costs two more, and
+// a third one when a generation is over.
 func TestCommandsOfAFastFinish(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)

@@ -8,9 +8,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Most sessions are idle. Their run records have nothing that only a turn needs, whichever path ended
-// the turn, and neither have the tasks of their messages. Senders tell a worker that keeps agents warm
-// of the next message first, so its name stays.
+// Most sessions are idle, so finish deletes what only a turn needs, on both of its paths. A worker that
+// keeps agents warm stays named: senders notify it of the next message first.
 func TestIdleSessionKeepsLittle(t *testing.T) {
 	t.Parallel()
 	for name, warm := range map[string]bool{"cold": false, "warm": true} {

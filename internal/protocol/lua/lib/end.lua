@@ -1,8 +1,8 @@
 -- How messages end.
 
 -- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
--- its result. Returns how many fields are new. Every such end goes through this function. As in asynq,
--- only tasks that wait have pending_since.
+-- its result. Returns how many fields are new. Every such end goes through this function. It deletes
+-- pending_since, which asynq's dequeue deletes earlier: see leased.
 local function end_message(s, id, state, outcome, msg)
   local new = call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
   call('HDEL', s.task .. id, 'pending_since')

@@ -9,9 +9,9 @@ local function begin_turn(s, fence, ids, at, ...)
   return call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
 end
 
--- set_idle(s, warm, ...) writes the run record of a session whose owner has done all that waited. Most
--- sessions are idle, so it keeps no field that only a turn needs. Senders tell the last owner of the
--- next message if it keeps agents warm. The last arguments are further fields.
+-- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
+-- idle, so it deletes fields that only a turn needs. A worker that keeps agents warm stays named:
+-- senders notify it of the next message first. The last arguments are further fields.
 local function set_idle(s, warm, ...)
   call('HSET', s.run, 'phase', 'idle', ...)
   if warm == '1' then
