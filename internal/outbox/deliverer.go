@@ -12,6 +12,9 @@ import (
 	"turnstile/pkg/session"
 )
 
+// stopPatience is how long Stop waits for what it has cancelled.
+const stopPatience = 5 * time.Second
+
 // redisPause is the pause after a failure of Redis.
 const redisPause = time.Second
 
@@ -71,11 +74,12 @@ func (d *Deliverer) Start(ctx context.Context) {
 }
 
 // Stop takes nothing new, lets POSTs in progress finish, and returns the leases. When cut ends
-// first, it cancels them: their records are marked as possible duplicates.
+// first, it cancels them: their records are marked as possible duplicates. It returns 5 s later at
+// the latest, whatever hangs.
 func (d *Deliverer) Stop(cut context.Context) {
 	d.endIntake()
 	defer context.AfterFunc(cut, d.endWork)()
-	d.actors.Wait()
+	d.join()
 	if rest := d.noticed.rest(); len(rest) > 0 {
 		ctx := context.WithoutCancel(d.work)
 		if err := protocol.IndexOutbox(ctx, d.rdb, time.Now().UnixMilli(), rest...); err != nil {
@@ -84,6 +88,27 @@ func (d *Deliverer) Stop(cut context.Context) {
 	}
 	d.endWork()
 	d.poster.close()
+}
+
+// join returns when all has ended, or stopPatience after it was cancelled.
+func (d *Deliverer) join() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.actors.Wait()
+	}()
+	select {
+	case <-ended:
+		return
+	case <-d.work.Done():
+	}
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+		d.opts.Logger.Warn("deliveries hang and are left alone: other deliverers repeat them after their leases")
+	}
 }
 
 // listen notes the sessions with new records. The index has those whose notice is lost.

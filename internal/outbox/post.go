@@ -42,6 +42,13 @@ const pingAfter, pingTimeout = 5 * time.Second, 5 * time.Second
 // answerTime bounds the reading of an answer's body, once its status is known.
 const answerTime = 2 * time.Second
 
+// overdue is how long after its end an attempt is waited for. Then it is left alone.
+const overdue = time.Second
+
+// errSwitched is what a receiver gets that answers 101: its connection belongs to no HTTP client any
+// more, and no deadline would end the reading from it.
+var errSwitched = errors.New("it answered 101 and wants another protocol: no destination may")
+
 // answer is what came back from an attempt.
 type answer struct {
 	status     int           // 0: none came
@@ -92,8 +99,28 @@ func (p *poster) close() {
 	p.private.CloseIdleConnections()
 }
 
-// post sends an attempt and waits for its answer, until ctx ends.
+// post sends an attempt and waits for its answer, until ctx ends. The HTTP client is not trusted with
+// that: a slot is held no longer than overdue after the end.
 func (p *poster) post(ctx context.Context, d *Destination, r protocol.Delivery) answer {
+	got := make(chan answer, 1)
+	go func() { got <- p.send(ctx, d, r) }()
+	select {
+	case a := <-got:
+		return a
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(overdue)
+	defer patience.Stop()
+	select {
+	case a := <-got:
+		return a
+	case <-patience.C:
+		return answer{err: ctx.Err(), sent: true}
+	}
+}
+
+// send makes the attempt.
+func (p *poster) send(ctx context.Context, d *Destination, r protocol.Delivery) answer {
 	var sent atomic.Bool
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
@@ -116,6 +143,9 @@ func (p *poster) post(ctx context.Context, d *Destination, r protocol.Delivery) 
 		return answer{err: err, sent: sent.Load()}
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return answer{err: errSwitched, sent: true}
+	}
 	a := answer{status: resp.StatusCode, sent: true, retryAfter: retryAfter(resp.Header, p.clock())}
 	// The status decides. A body that ends soon leaves a connection for the next delivery.
 	defer time.AfterFunc(answerTime, cancel).Stop()

@@ -189,6 +189,36 @@ func TestHostileReceivers(t *testing.T) {
 			t.Errorf("%+v after %s", a, time.Since(began))
 		}
 	})
+	t.Run("answers 101 and holds the connection", func(t *testing.T) {
+		t.Parallel()
+		url := serve(t, switchProtocols(t))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got := make(chan answer, 1)
+		go func() { got <- aPoster(t).post(ctx, aDestination(t, url, true), aDelivery()) }()
+		a := expect.Received(t, "the end of the attempt", got)
+		if ctx.Err() != nil || a.status != 0 || !errors.Is(a.err, errSwitched) || classify(a) != failing || !unsure(a) || failure(a) != "network" {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("is not given up by the HTTP client", func(t *testing.T) {
+		t.Parallel()
+		held := make(chan struct{})
+		t.Cleanup(func() { close(held) })
+		p := aPoster(t)
+		p.private.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+			<-held
+			return nil, io.EOF
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		got := make(chan answer, 1)
+		go func() { got <- p.post(ctx, aDestination(t, "http://127.0.0.1:1", true), aDelivery()) }()
+		a := expect.Received(t, "the end of the attempt", got)
+		if a.why() != "no answer in time" || !unsure(a) || failure(a) != "timeout" {
+			t.Errorf("%+v", a)
+		}
+	})
 	t.Run("answers with 1 MiB of headers", func(t *testing.T) {
 		t.Parallel()
 		url := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) })
@@ -197,6 +227,25 @@ func TestHostileReceivers(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// switchProtocols answers 101 and then holds the connection until the test ends.
+func switchProtocols(t *testing.T) http.HandlerFunc {
+	t.Helper()
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	}
 }
 
 func TestRetryAfter(t *testing.T) {

@@ -75,6 +75,38 @@ func TestStopCutShort(t *testing.T) {
 	expect.Equal(t, "a possible duplicate", g.duplicate, true)
 }
 
+// A Stop that is cut short returns, whatever its deliveries wait for.
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(func(got) int { return 500 })
+	held := &holding{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	d := v.deliverer(func(o *outbox.Options) { o.Observer = held })
+	r.Cleanup(func() { close(held.release) }) // before the deliverer's end
+	r.answer(r.key(1), "bot", "one")
+	expect.Received(t, "a failure", held.entered)
+	stopped := make(chan bool, 1)
+	go func() {
+		d.Stop(ended())
+		stopped <- true
+	}()
+	expect.Received(t, "the end of Stop", stopped)
+}
+
+// holding is an observer that holds up a delivery.
+type holding struct {
+	counts
+	entered, release chan struct{}
+}
+
+func (h *holding) DeliveryFailed(string, string) {
+	select {
+	case h.entered <- struct{}{}:
+	default:
+	}
+	<-h.release
+}
+
 // Several deliverers share the work: each record comes once, in order.
 func TestSeveralDeliverers(t *testing.T) {
 	t.Parallel()

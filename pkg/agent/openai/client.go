@@ -91,6 +91,10 @@ func (a *Agent) post(ctx context.Context, trace string, body request) (io.ReadCl
 	if err != nil {
 		return nil, err
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols { // no context would end the reading from it
+		resp.Body.Close()
+		return nil, newStatusError(resp.StatusCode, resp.Header, nil)
+	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if resp.StatusCode < 300 && kind != "application/json" && kind != "text/html" {
 		return struct {

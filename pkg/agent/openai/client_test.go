@@ -112,6 +112,24 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
+// A server that answers 101 and holds the connection fails the turn: nothing would end the reading.
+func TestSwitchedProtocols(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	}))
+	t.Cleanup(s.Close)
+	r := newRig(t, Config{BaseURL: s.URL, Key: key})
+	r.says(r.run(turn("hello")), false, "does not stream Chat Completions")
+}
+
 // Only the beginning of an endless error is read.
 func TestErrorWithoutEnd(t *testing.T) {
 	t.Parallel()
