@@ -104,7 +104,7 @@ func TestGone(t *testing.T) {
 	r.answer(r.key(1), "bot", "one")
 	expect.Equal(t, "the attempt", v.next().message, "one")
 	state := func() session.DestinationState {
-		states, err := protocol.Destinations(r.ctx, r.rdb)
+		states, _, err := protocol.Destinations(r.ctx, r.rdb)
 		expect.OK(t, err)
 		return states["bot"]
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
 )
 
 // stopPatience is how long Stop waits for what it has cancelled.
@@ -55,7 +54,7 @@ func New(rdb redis.UniversalClient, o Options) (*Deliverer, error) {
 		noticed: newNoticed(),
 		targets: map[string]*target{},
 	}
-	d.states = states{rdb: rdb, failed: d.failed, reading: make(chan struct{}, 1), known: map[string]session.DestinationState{}}
+	d.states = states{rdb: rdb, failed: d.failed, reading: make(chan struct{}, 1), known: map[string]time.Time{}}
 	d.work, d.endWork = context.WithCancel(context.Background())
 	d.intake, d.endIntake = context.WithCancel(d.work)
 	return d, nil
@@ -82,7 +81,7 @@ func (d *Deliverer) Stop(cut context.Context) {
 	d.join()
 	if rest := d.noticed.rest(); len(rest) > 0 {
 		ctx := context.WithoutCancel(d.work)
-		if err := protocol.IndexOutbox(ctx, d.rdb, time.Now().UnixMilli(), rest...); err != nil {
+		if err := protocol.IndexOutboxNow(ctx, d.rdb, rest...); err != nil {
 			d.failed("index what was noticed", err)
 		}
 	}

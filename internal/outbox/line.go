@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
 )
 
 // ackPause is the pause before an answer is stored again that Redis did not take.
@@ -143,21 +142,21 @@ func (l *line) ack(a protocol.Ack) (ok, left bool) {
 
 // tell tells all deliverers, and the operator, what an answer says of the destination.
 func (l *line) tell(what change, until time.Time, c class, a answer) {
-	var state session.DestinationState
+	found := protocol.Finding{Destination: l.to.Name, Why: a.why()}
 	log := l.opts.Logger.With("destination", l.to.Name, "answer", a.why())
 	switch {
 	case c == gone:
-		state = session.DestinationState{Disabled: true, Why: a.why(), At: time.Now().UnixMilli()}
+		found.Disabled = true
 		log.Warn("a destination wants no more deliveries and is disabled: enable it when it does")
 	case what == opened || what == reopened:
-		state = session.DestinationState{Paused: true, Why: a.why(), At: until.UnixMilli()}
+		found.Pause = max(time.Until(until), time.Millisecond)
 		log.Warn("a destination fails for several sessions and is paused: a probe will tell when it works", "until", until)
 	case what == closed:
 		l.opts.Logger.Info("a paused destination works again", "destination", l.to.Name)
 	default:
 		return
 	}
-	if err := l.states.set(l.work, l.to.Name, state); err != nil {
+	if err := l.states.set(l.work, found); err != nil {
 		l.failed("store a destination's state", err)
 	}
 }

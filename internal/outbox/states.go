@@ -27,8 +27,8 @@ type states struct {
 	reading chan struct{} // has room for the one that reads or stores; the others wait for it
 
 	mu    sync.Mutex
-	known map[string]session.DestinationState
-	at    time.Time // of the last read
+	known map[string]time.Time // until when a destination gets nothing; zero: until an operator enables it
+	at    time.Time            // of the last read
 }
 
 // refresh reads the states unless that was done since. It calls follow for each destination that a
@@ -45,11 +45,12 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 	if fresh {
 		return
 	}
-	read, err := protocol.Destinations(ctx, s.rdb)
+	stored, clock, err := protocol.Destinations(ctx, s.rdb)
 	if err != nil {
 		s.failed("read the destinations' states", err)
 		return
 	}
+	read := ends(stored, clock, now)
 	s.mu.Lock()
 	before := s.known
 	s.known, s.at = read, now
@@ -59,11 +60,24 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 			follow(name, time.Time{})
 		}
 	}
-	for name, state := range read {
-		if state.Paused && state.At > 0 && !state.Disabled {
-			follow(name, time.UnixMilli(state.At))
+	for name, until := range read {
+		if !until.IsZero() {
+			follow(name, until)
 		}
 	}
+}
+
+// ends returns what states.known has of the stored states. This machine's clock was here when Redis' was
+// there.
+func ends(stored map[string]session.DestinationState, there, here time.Time) map[string]time.Time {
+	until := make(map[string]time.Time, len(stored))
+	for name, state := range stored {
+		until[name] = time.Time{}
+		if state.Paused && state.At > 0 && !state.Disabled {
+			until[name] = here.Add(time.UnixMilli(state.At).Sub(there))
+		}
+	}
+	return until
 }
 
 // refreshStates reads the states unless that was done since, and has this deliverer's breakers follow
@@ -81,37 +95,34 @@ func (d *Deliverer) refreshStates(since time.Time) {
 func (s *states) pausedUntil(destination string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.known[destination]
-	switch {
-	case state.Disabled, state.Paused && state.At == 0:
+	until, paused := s.known[destination]
+	if paused && until.IsZero() {
 		return time.Now().Add(noEnd)
-	case state.Paused:
-		return time.UnixMilli(state.At)
 	}
-	return time.Time{}
+	return until
 }
 
-// set stores a state for all deliverers. It leaves alone what an operator or an answer 410 has
-// turned off. This deliverer knows it from then on: if the operator ends it before the next read, that
-// read tells.
-func (s *states) set(ctx context.Context, destination string, state session.DestinationState) error {
+// set stores what was found out about a destination for all deliverers. It leaves alone what an operator
+// or an answer 410 has turned off. This deliverer knows it from then on: if the operator ends it before
+// the next read, that read tells.
+func (s *states) set(ctx context.Context, f protocol.Finding) error {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
-	known, err := protocol.Destinations(ctx, s.rdb)
-	if err != nil {
-		return err
-	}
-	if old := known[destination]; old.Disabled || old.Paused && old.At == 0 {
-		return nil
-	}
-	err = protocol.SetDestination(ctx, s.rdb, destination, state)
+	stored, err := f.Store(ctx, s.rdb)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.at = maps.Clone(s.known), time.Time{}
-	if state == (session.DestinationState{}) {
-		delete(s.known, destination)
-	} else if err == nil {
-		s.known[destination] = state
+	s.at = time.Time{}
+	if err != nil || !stored {
+		return err
 	}
-	return err
+	s.known = maps.Clone(s.known)
+	switch {
+	case f.Disabled:
+		s.known[f.Destination] = time.Time{}
+	case f.Pause > 0:
+		s.known[f.Destination] = time.Now().Add(f.Pause)
+	default:
+		delete(s.known, f.Destination)
+	}
+	return nil
 }

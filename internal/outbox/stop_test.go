@@ -173,7 +173,7 @@ func TestEnable(t *testing.T) {
 		"by its breaker": func(r *rig, fails *atomic.Bool) func() bool {
 			fails.Store(true)
 			return func() bool {
-				states, err := protocol.Destinations(r.ctx, r.rdb)
+				states, _, err := protocol.Destinations(r.ctx, r.rdb)
 				expect.OK(r, err)
 				return states["bot"].Paused
 			}
@@ -243,7 +243,7 @@ func TestEnableBeforeTheNextRead(t *testing.T) {
 	}
 	v.deliverer(func(o *outbox.Options) { o.BreakerPause = time.Hour })
 	expect.Soon(t, "a pause", func() bool {
-		states, err := protocol.Destinations(r.ctx, r.rdb)
+		states, _, err := protocol.Destinations(r.ctx, r.rdb)
 		expect.OK(t, err)
 		return states["bot"].Paused
 	})

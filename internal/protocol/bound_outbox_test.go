@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -87,6 +88,15 @@ func outboxWide() []wide {
 			stored(b, b.Keys.Undelivered(), n, n, 100)
 			return func() error {
 				_, _, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
+				return err
+			}
+		}},
+		{"pause/many destinations", lines, func(b *actors.Bench, _ *filler, n int) func() error {
+			for i := range n {
+				expect.OK(b, protocol.SetDestination(b.Ctx, b.Redis, fmt.Sprint("hook", i), session.DestinationState{Paused: true, At: 1}))
+			}
+			return func() error {
+				_, err := protocol.Finding{Destination: "hook0", Pause: time.Minute, Why: "503"}.Store(b.Ctx, b.Redis)
 				return err
 			}
 		}},

@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/session"
 )
 
 // The most records of TakeLines, and the most bytes of their texts.
@@ -153,12 +151,21 @@ func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, sc
 	return RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
 }
 
-// IndexOutbox has deliverers look at sessions no later than at, in ms.
+// IndexOutbox has deliverers look at sessions no later than at, in ms by Redis' clock.
 func IndexOutbox(ctx context.Context, rdb redis.Cmdable, at int64, sessions ...string) error {
 	if len(sessions) == 0 {
 		return nil
 	}
 	return rdb.ZAddLT(ctx, rediskey.Outbox, outboxEntries(at, sessions)...).Err()
+}
+
+// IndexOutboxNow has deliverers look at sessions at once.
+func IndexOutboxNow(ctx context.Context, rdb redis.Cmdable, sessions ...string) error {
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	return IndexOutbox(ctx, rdb, now.UnixMilli(), sessions...)
 }
 
 // CheckOutboxes has deliverers look at sessions that store records, or only owe some: at once if the index
@@ -189,18 +196,6 @@ func outboxEntries(at int64, sessions []string) []redis.Z {
 // lost: the sweep finds the session. It calls ready once it is subscribed.
 func OutboxSignals(ctx context.Context, rdb redis.UniversalClient, ready func(), receive func(sessionKey string)) error {
 	return subscribe(ctx, rdb, []string{rediskey.Signal(rediskey.OutboxSignals)}, ready, func(m *redis.Message) { receive(m.Payload) })
-}
-
-// SetDestination stores the state of a destination; the zero value enables it.
-func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s session.DestinationState) error {
-	if s == (session.DestinationState{}) {
-		return rdb.HDel(ctx, rediskey.Destinations, name).Err()
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return rdb.HSet(ctx, rediskey.Destinations, name, text).Err()
 }
 
 // ResumeDestination has deliverers look at the sessions that store something for a destination, after its
@@ -238,18 +233,4 @@ func ResumeDestination(ctx context.Context, rdb redis.UniversalClient, name stri
 			return nil
 		}
 	}
-}
-
-// Destinations returns the states of the destinations that are paused or disabled.
-func Destinations(ctx context.Context, rdb redis.Cmdable) (map[string]session.DestinationState, error) {
-	stored, err := rdb.HGetAll(ctx, rediskey.Destinations).Result()
-	states := make(map[string]session.DestinationState, len(stored))
-	for name, text := range stored {
-		var s session.DestinationState
-		if json.Unmarshal([]byte(text), &s) != nil {
-			s = session.DestinationState{Disabled: true, Why: "its state cannot be read"}
-		}
-		states[name] = s
-	}
-	return states, err
 }

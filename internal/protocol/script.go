@@ -49,6 +49,7 @@ var (
 	redriveMove   = named("redrive")
 	outboxDueMove = named("outbox_due")
 	owingMove     = named("owing")
+	pauseMove     = named("pause")
 
 	admitMove          = named("admit")
 	transcriptPageMove = named("transcript_page")

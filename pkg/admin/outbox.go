@@ -209,7 +209,7 @@ func (a *Client) redrive(ctx context.Context, r protocol.Redrive) (n int, err er
 
 // Destinations returns the states of the destinations that are paused or disabled, by name.
 func (a *Client) Destinations(ctx context.Context) (map[string]session.DestinationState, error) {
-	states, err := protocol.Destinations(ctx, a.rdb)
+	states, _, err := protocol.Destinations(ctx, a.rdb)
 	if err != nil {
 		err = fmt.Errorf("read the states of destinations: %w", err)
 	}

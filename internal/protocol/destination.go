@@ -1,0 +1,61 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/pkg/session"
+)
+
+// Finding is what a deliverer has found out about a destination: without Disabled and Pause, that it
+// works.
+type Finding struct {
+	Destination string
+	Disabled    bool          // it wants no deliveries
+	Pause       time.Duration // it fails: until the next attempt; at least 1 ms
+	Why         string
+}
+
+// Store tells all deliverers. It returns false, and changes nothing, if an operator or an answer 410 has
+// turned the destination off. lua/pause.lua.
+func (f Finding) Store(ctx context.Context, rdb script.Client) (stored bool, err error) {
+	r, err := pauseMove.run(ctx, rdb, []string{rediskey.Destinations}, pauseMove.args("to", f.Destination, "disabled", f.Disabled, "wait", f.Pause.Milliseconds(), "why", f.Why))
+	return r.is("stored"), err
+}
+
+// SetDestination stores the state of a destination; the zero value enables it.
+func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s session.DestinationState) error {
+	if s == (session.DestinationState{}) {
+		return rdb.HDel(ctx, rediskey.Destinations, name).Err()
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return rdb.HSet(ctx, rediskey.Destinations, name, text).Err()
+}
+
+// Destinations returns the states of the destinations that are paused or disabled, and the time by
+// Redis' clock, which their times are of.
+func Destinations(ctx context.Context, rdb redis.Cmdable) (states map[string]session.DestinationState, now time.Time, err error) {
+	var stored *redis.MapStringStringCmd
+	var clock *redis.TimeCmd
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		clock, stored = p.Time(ctx), p.HGetAll(ctx, rediskey.Destinations)
+		return nil
+	})
+	states = make(map[string]session.DestinationState, len(stored.Val()))
+	for name, text := range stored.Val() {
+		var s session.DestinationState
+		if json.Unmarshal([]byte(text), &s) != nil {
+			s = session.DestinationState{Disabled: true, Why: "its state cannot be read"}
+		}
+		states[name] = s
+	}
+	return states, clock.Val(), err
+}

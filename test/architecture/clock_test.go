@@ -1,0 +1,176 @@
+package architecture
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/test/expect"
+)
+
+// redisTimes are the fields of stored things whose times are of Redis' clock.
+var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "LastActive", "MarkedAt", "Due"}
+
+// ownTimes are functions that may use both clocks, with the reason.
+var ownTimes = map[string]string{
+	"cmd/worker/ls.go lastActive":            "shows an age to a person",
+	"cmd/worker/outbox.go outboxList":        "shows an age to a person",
+	"internal/engine/jobs.go feed":           "all workers have jobs at the same times of the day; a wrong clock makes a job come twice",
+	"internal/gateway/cookie.go Login":       "a cookie lives for days",
+	"internal/gateway/cookie.go ofCookie":    "a cookie lives for days",
+	"internal/protocol/claimed.go begin":     "keeps the same moment by both clocks",
+	"internal/protocol/finish.go finishFast": "keeps the same moment by both clocks",
+
+	"internal/gateway/openai/submit.go repeated": "is yet to be mended",
+}
+
+// The clocks of two machines are not compared: what Redis stores is compared with Redis' TIME.
+func TestOneClock(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, "../../"))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || slices.Contains([]string{"bench", "bench-peers", "chaos", "examples", "test", "tools"}, name)):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range clocks(t, name, string(source)) {
+			where, _, _ := strings.Cut(found, ": ")
+			if ownTimes[where] == "" {
+				t.Errorf("%s: take the time from Redis with what is compared", found)
+			}
+		}
+		return nil
+	})
+	expect.OK(t, err)
+}
+
+// The lint finds the places where an earlier version compared two clocks.
+func TestTwoClocksAreFound(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"a pause's end":    `switch { case off: return time.Now().Add(noEnd); case paused: return time.UnixMilli(state.At) }; return time.Time{}`,
+		"a message's end":  `if err != nil || time.Since(m.Ended) > retried { return }`,
+		"an index's score": `index(ctx, rdb, time.Now().UnixMilli(), rest)`,
+		"a variable":       `now := time.Now().Add(-age); store(now.UnixMilli())`,
+		"a difference":     `now := time.Now(); return now.Sub(d.At) > age || m.Accepted.Before(now)`,
+	} {
+		if len(clocks(t, "x.go", "package x\nfunc f() {"+body+"}")) == 0 {
+			t.Errorf("%s is not found: %s", name, body)
+		}
+	}
+	for _, body := range []string{
+		`began := time.Now(); work(); return time.Since(began)`,
+		`return time.UnixMilli(state.At).Sub(clock)`,
+		`now, err := rdb.Time(ctx).Result(); index(now.UnixMilli())`,
+	} {
+		expect.List(t, body, clocks(t, "x.go", "package x\nfunc f() {"+body+"}"))
+	}
+}
+
+// clocks returns where functions of a source use this machine's clock together with Redis'.
+func clocks(t *testing.T, name, source string) (found []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+	expect.OK(t, err)
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		c := clock{own: map[string]bool{}}
+		ast.Inspect(f.Body, c.visit)
+		if c.reads && c.converts {
+			c.why = append(c.why, "converts a stored number and reads this machine's clock")
+		}
+		for _, why := range c.why {
+			found = append(found, fmt.Sprintf("%s %s: %s", name, f.Name.Name, why))
+		}
+	}
+	return found
+}
+
+// clock is what a function does with times.
+type clock struct {
+	own             map[string]bool // variables with a time of this machine
+	reads, converts bool
+	why             []string
+}
+
+func (c *clock) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		for i, value := range n.Rhs {
+			if name, ok := n.Lhs[i].(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) && c.isOwn(value) {
+				c.own[name.Name] = true
+			}
+		}
+	case *ast.CallExpr:
+		c.call(n)
+	}
+	return true
+}
+
+func (c *clock) call(n *ast.CallExpr) {
+	method, ok := n.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	switch of := method.X; method.Sel.Name {
+	case "Now":
+		c.reads = c.reads || isTime(of)
+	case "Since", "Until":
+		if isTime(of) {
+			c.reads = true
+			if isStored(n.Args[0]) {
+				c.why = append(c.why, "compares a stored time with this machine's clock")
+			}
+		}
+	case "Unix", "UnixMilli", "UnixMicro", "UnixNano":
+		c.converts = c.converts || isTime(of)
+		if !isTime(of) && c.isOwn(of) {
+			c.why = append(c.why, "makes a number of this machine's clock")
+		}
+	case "Sub", "Before", "After", "Compare":
+		if c.isOwn(of) && isStored(n.Args[0]) || isStored(of) && c.isOwn(n.Args[0]) {
+			c.why = append(c.why, "compares a stored time with this machine's clock")
+		}
+	}
+}
+
+// isOwn reports whether a time is made from this machine's clock.
+func (c *clock) isOwn(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return c.own[e.Name]
+	case *ast.CallExpr:
+		method, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && (isTime(method.X) && method.Sel.Name == "Now" || slices.Contains([]string{"Add", "AddDate", "UTC", "Truncate"}, method.Sel.Name) && c.isOwn(method.X))
+	}
+	return false
+}
+
+// isStored reports whether an expression is a field with a time of Redis' clock.
+func isStored(e ast.Expr) bool {
+	field, ok := e.(*ast.SelectorExpr)
+	return ok && slices.Contains(redisTimes, field.Sel.Name)
+}
+
+func isTime(e ast.Expr) bool {
+	name, ok := e.(*ast.Ident)
+	return ok && name.Name == "time"
+}
