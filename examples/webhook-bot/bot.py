@@ -5,7 +5,7 @@
 
 It verifies each delivery's signature, ignores what it has handled before, prints one line for each
 of the others, and acknowledges it. A real bot sends the reply to its chat instead of printing it.
-The last sequence of each session is kept in bot.db (or in the file that BOT_DB names), so that a
+The last sequence of each session, and the deliveries' ids, are kept in bot.db (or in the file that BOT_DB names), so that a
 restarted bot knows what it has handled. docs/webhooks.md specifies everything that it reads.
 """
 
@@ -36,18 +36,22 @@ def verified(secret, headers, body):
 
 
 class Handled:
-    """The last sequence of each session. It is stored after the delivery was handled: a bot that
+    """The last sequence of each session, and the ids. They are stored after the delivery was handled: a bot that
     dies in between handles it twice, and loses none."""
 
     def __init__(self, path):
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.execute("CREATE TABLE IF NOT EXISTS handled (session TEXT PRIMARY KEY, sequence INTEGER)")
+        self.db.execute("CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY)")
 
-    def includes(self, session, sequence):
+    def includes(self, session, sequence, id, perhaps):
+        if perhaps and self.db.execute("SELECT id FROM ids WHERE id = ?", (id,)).fetchone():
+            return True  # it was redriven: its sequence is new
         row = self.db.execute("SELECT sequence FROM handled WHERE session = ?", (session,)).fetchone()
         return row is not None and sequence <= row[0]
 
-    def add(self, session, sequence):
+    def add(self, session, sequence, id):
+        self.db.execute("INSERT OR REPLACE INTO ids VALUES (?)", (id,))
         self.db.execute("INSERT OR REPLACE INTO handled VALUES (?, ?)", (session, sequence))
 
 
@@ -79,9 +83,10 @@ class Receiver(BaseHTTPRequestHandler):
         if event["type"] == "ping":  # an operator tests this receiver
             return self.respond(204)
         session, sequence = event["data"]["session"], int(self.headers["Turnstile-Sequence"])
-        if not HANDLED.includes(session, sequence):
+        id, perhaps = self.headers["webhook-id"], "Turnstile-Possible-Duplicate" in self.headers
+        if not HANDLED.includes(session, sequence, id, perhaps):
             handle(event)
-            HANDLED.add(session, sequence)
+            HANDLED.add(session, sequence, id)
         return self.respond(204)
 
     def respond(self, status):

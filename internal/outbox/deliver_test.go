@@ -42,6 +42,27 @@ func TestOrder(t *testing.T) {
 	expect.Soon(t, "an empty index", func() bool { return !r.IsIn(rediskey.Outbox, r.key(1)) })
 }
 
+// Nothing overtakes a delivery that is to be tried again, whatever its receiver answered.
+func TestNothingOvertakes(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{429, 408, 500, 404, 422} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			v := r.receiver(func(g got) int {
+				if g.message == "one" && g.attempt <= 2 {
+					return status
+				}
+				return 200
+			})
+			r.answer(r.key(1), "bot", "one", "two", "three")
+			r.due(r.key(1))
+			v.deliverer()
+			expect.List(t, "the deliveries", v.messages(5), "one", "one", "one", "two", "three")
+		})
+	}
+}
+
 // Sessions do not wait for one another.
 func TestSessionsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -83,10 +104,62 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := v.next()
+	expect.Equal(t, "a possible duplicate after redrive", again.duplicate, false) // it was refused each time
 	expect.Equal(t, "the id after redrive", again.id, v.posts[1].id)
 	if again.sequence <= v.posts[6].sequence {
 		t.Errorf("redriven with sequence %d", again.sequence)
 	}
+}
+
+// Failures of other kinds do not count as refusals: one 422 after an outage is the first.
+func TestRefusedAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(func(g got) int {
+		switch {
+		case g.attempt <= 2*5:
+			return []int{500, 429}[g.attempt%2]
+		case g.attempt <= 2*5+4:
+			return 422
+		}
+		return 200
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "one")
+	for range 15 {
+		v.next()
+	}
+	expect.Soon(t, "the delivery", func() bool { return r.stored(r.key(1)) == 0 })
+	expect.List(t, "the dead letters", r.dead(r.key(1)))
+}
+
+// A delivery that was given up after an attempt without an answer is a possible duplicate when it is
+// redriven: its receiver may have handled it.
+func TestRedrivenMayBeADuplicate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var redriven atomic.Bool
+	v := r.receiver(func(g got) int {
+		switch {
+		case redriven.Load():
+			return 200
+		case g.attempt == 1:
+			return 504
+		}
+		return 422
+	})
+	v.deliverer()
+	r.answer(r.key(1), "bot", "one")
+	for n := range 6 {
+		expect.Equal(t, "a possible duplicate", v.next().duplicate, n > 0)
+	}
+	expect.Soon(t, "a dead letter", func() bool { return len(r.dead(r.key(1))) == 1 })
+	redriven.Store(true)
+	_, _, err := protocol.Redrive{Session: r.key(1), Most: 10}.Do(r.ctx, r.rdb)
+	expect.OK(t, err)
+	again := v.next()
+	expect.Equal(t, "the attempt after redrive", again.attempt, 1)
+	expect.Equal(t, "a possible duplicate after redrive", again.duplicate, true)
 }
 
 // 410 disables the destination until an operator enables it.

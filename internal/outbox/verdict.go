@@ -9,7 +9,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// maxRefusals is how often a record is tried that the destination refuses.
+// maxRefusals is how often the destination may refuse a record. Failures that are no fault of the record
+// do not count.
 const maxRefusals = 5
 
 // longestRetryAfter bounds what a destination asks for.
@@ -42,13 +43,12 @@ func classify(a answer) class {
 
 // judge decides what becomes of a delivery, whose record is age old, after an answer.
 func (b backoff) judge(a answer, r protocol.Delivery, age, maxAge time.Duration) protocol.Ack {
-	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Why: a.why()}
-	refused := classify(a) == alive
+	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
 	switch {
 	case a.status/100 == 2:
 		return protocol.Ack{Delivery: r, Verdict: protocol.Delivered}
-	case refused && r.Attempt >= maxRefusals:
-		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("refused %d times: %s", r.Attempt, ack.Why)
+	case ack.Refused && r.Refused+1 >= maxRefusals:
+		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("refused %d times: %s", r.Refused+1, ack.Why)
 	case age >= maxAge:
 		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", maxAge, ack.Why)
 	}
@@ -57,16 +57,14 @@ func (b backoff) judge(a answer, r protocol.Delivery, age, maxAge time.Duration)
 	return ack
 }
 
-// unsure reports whether the receiver may have processed an attempt that failed: no answer came,
-// or one of a proxy in its place.
+// unsure reports whether the receiver may have processed an attempt that failed: no answer came, or one
+// that a proxy may have sent in its place. Proxies send many kinds of 5xx: 502 to 504, 520 to 527, 530,
+// 561, and a server sends 500 for a handler that breaks behind its work.
 func unsure(a answer) bool {
-	switch a.status {
-	case 0:
+	if a.status == 0 {
 		return a.sent
-	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return true
 	}
-	return false
+	return a.status == http.StatusRequestTimeout || a.status/100 == 5
 }
 
 // backoff is the wait between attempts. It doubles, plus or minus a quarter.

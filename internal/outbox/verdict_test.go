@@ -26,8 +26,9 @@ func TestVerdicts(t *testing.T) {
 		401: {class: failing}, 403: {class: failing}, 404: {class: failing},
 		408: {class: busy, unsure: true}, 425: {class: busy}, 429: {class: busy},
 		410: {class: gone},
-		500: {class: failing}, 501: {class: failing}, 502: {class: failing, unsure: true}, 503: {class: failing}, 504: {class: failing, unsure: true},
-		599: {class: failing}, 999: {class: failing},
+		500: {class: failing, unsure: true}, 502: {class: failing, unsure: true}, 503: {class: failing, unsure: true}, 504: {class: failing, unsure: true},
+		520: {class: failing, unsure: true}, 521: {class: failing, unsure: true}, 522: {class: failing, unsure: true}, 523: {class: failing, unsure: true},
+		524: {class: failing, unsure: true}, 599: {class: failing, unsure: true}, 999: {class: failing},
 	} {
 		a := answer{status: status, sent: true}
 		if status == 0 {
@@ -35,13 +36,13 @@ func TestVerdicts(t *testing.T) {
 		}
 		expect.Equal(t, a.why()+": class", classify(a), want.class)
 		expect.Equal(t, a.why()+": unsure", unsure(a), want.unsure)
-		early, late := b.judge(a, protocol.Delivery{Attempt: 4}, time.Hour, day), b.judge(a, protocol.Delivery{Attempt: 5}, time.Hour, day)
+		early, late := b.judge(a, protocol.Delivery{Attempt: 40, Refused: 3}, time.Hour, day), b.judge(a, protocol.Delivery{Attempt: 5, Refused: 4}, time.Hour, day)
 		switch {
 		case status/100 == 2:
 			expect.Equal(t, a.why(), early.Verdict, protocol.Delivered)
 		case want.refused:
-			expect.Equal(t, a.why()+" at the 4th attempt", early.Verdict, protocol.Again)
-			expect.Equal(t, a.why()+" at the 5th attempt", late.Verdict, protocol.GiveUp)
+			expect.Equal(t, a.why()+" for the 4th time", early.Verdict, protocol.Again)
+			expect.Equal(t, a.why()+" for the 5th time", late.Verdict, protocol.GiveUp)
 		default:
 			expect.Equal(t, a.why(), late.Verdict, protocol.Again)
 			expect.Equal(t, a.why()+" at its age", b.judge(a, protocol.Delivery{Attempt: 1}, day, day).Verdict, protocol.GiveUp)

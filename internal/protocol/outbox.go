@@ -40,6 +40,7 @@ type Delivery struct {
 	ID          string // names the record for its receiver, in every attempt
 	Attempt     int    // 1, 2 ...
 	Unsure      bool   // what became of an earlier attempt is unknown: it may have been delivered
+	Refused     int    // how often its destination refused it, since it was stored or redriven
 	Body        []byte // never changes
 	Token       string // of the lease
 	Until       time.Time
@@ -76,7 +77,7 @@ func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known 
 	for _, d := range r.records("records", "record") {
 		t.Deliveries = append(t.Deliveries, Delivery{
 			Session: sessionKey, Destination: d.text("to"), Sequence: d.int("sequence"), ID: rediskey.IDPrefix(sessionKey) + fmt.Sprint(d.int("id")),
-			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
+			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Refused: int(d.int("refused")), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
 		})
 	}
 	return t, nil
@@ -98,7 +99,8 @@ type Ack struct {
 	Delivery Delivery
 	Verdict  Verdict
 	Wait     time.Duration // Again: until the next attempt
-	Unsure   bool          // Again: whether the receiver has it is unknown
+	Unsure   bool          // Again, GiveUp: whether the receiver has it is unknown
+	Refused  bool          // Again: the receiver refused this record
 	Why      string        // the error of the attempt
 }
 
@@ -108,7 +110,7 @@ func (a Ack) Do(ctx context.Context, rdb script.Client) (ok, left bool, err erro
 	d := a.Delivery
 	r, err := ackMove.run(ctx, rdb, ackMove.keys(Keys(d.Session, "", time.Now())), ackMove.args(
 		"to", d.Destination, "token", d.Token, "sequence", d.Sequence, "verdict", string(a.Verdict), "wait", a.Wait.Milliseconds(),
-		"unsure", a.Unsure, "why", a.Why,
+		"unsure", a.Unsure, "refused", a.Refused, "why", a.Why,
 	))
 	return r.is("ok"), r.is("left"), err
 }

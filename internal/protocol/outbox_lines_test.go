@@ -66,7 +66,7 @@ func TestLinesAreInOrder(t *testing.T) {
 		expect.Equal(t, "behind the others", third[0].Sequence > second[1].Sequence, true)
 		ack(protocol.Ack{Delivery: third[0], Verdict: protocol.Delivered})
 		left1 := b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val()
-		expect.List(t, "left", slices.Sorted(maps.Keys(left1)), "seq")
+		expect.List(t, "left", slices.Sorted(maps.Keys(left1)), "routes", "seq")
 	})
 }
 

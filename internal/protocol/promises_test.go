@@ -228,6 +228,24 @@ func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
 	expect.Equal(t, "repeats", list[3].Data.RetryOf, "a")
 }
 
+// An undo tells the destinations of messages whose results have gone, too.
+func TestWithdrawnAfterThePurge(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	for i, to := range []string{"hook", "hook", "other"} {
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: "hello"},
+			turnstile.ReplyTo(session.Route{To: to, Context: json.RawMessage(`{"chat":7}`)}))
+		expect.OK(t, err)
+		b.Drain()
+		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("m", i))))
+	}
+	for range 3 {
+		b.Command("/undo")
+	}
+	expect.List(t, "records", recorded(b), `message.done m0{"chat":7}`, `message.done m1{"chat":7}`, `message.withdrawn m1{"chat":7}`,
+		`message.withdrawn m0{"chat":7}`, `message.done m2{"chat":7}`, `message.withdrawn m2{"chat":7}`)
+}
+
 // What asynqmon's buttons end is found by a deliverer, which has it from the sweep.
 func TestPromisesOutlivePeople(t *testing.T) {
 	t.Parallel()

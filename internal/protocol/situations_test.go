@@ -64,7 +64,7 @@ func outboxSituations() []situation {
 			stored(b)
 			d := take(b)[0]
 			return func() error {
-				_, _, err := protocol.Ack{Delivery: d, Verdict: v, Wait: time.Minute, Why: "why"}.Do(b.Ctx, b.Redis)
+				_, _, err := protocol.Ack{Delivery: d, Verdict: v, Wait: time.Minute, Unsure: true, Refused: true, Why: "why"}.Do(b.Ctx, b.Redis)
 				return err
 			}
 		}

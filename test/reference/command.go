@@ -131,7 +131,13 @@ func (s *Session) Undo(again bool) string {
 	}
 	s.undone = turn
 	s.used()
-	withdrawn := slices.DeleteFunc(s.all(of), func(m *Message) bool { return m == nil || m.Route == nil })
+	all := s.all(of)
+	for i, id := range of {
+		if route, known := s.remembered[id]; known && all[i] == nil {
+			all[i] = &Message{ID: id, Route: &route}
+		}
+	}
+	withdrawn := slices.DeleteFunc(all, func(m *Message) bool { return m == nil || m.Route == nil })
 	s.record("message.withdrawn", always(label(turn)), withdrawn)
 	if again {
 		s.again++

@@ -117,6 +117,7 @@ func (s *Session) lease(to string, a Attempts, most int) (list []Attempt) {
 		if len(list) == 0 {
 			d.Number, d.Unsure = a.Count+1, a.Unsure
 		}
+		d.Unsure = d.Unsure || r.Maybe
 		list = append(list, d)
 	}
 	return list
@@ -128,19 +129,19 @@ func (s *Session) giveUpOld(to string, age int64, why string) {
 		if a := s.Attempts[to]; a.Leased && a.Till > s.Now {
 			return
 		}
-		s.giveUp(to, s.Stored[i].Sequence, why)
+		s.giveUp(to, s.Stored[i].Sequence, why, s.Attempts[to].Leased || s.Attempts[to].Unsure)
 	}
 	if s.first(to) < 0 {
 		delete(s.Attempts, to)
 	}
 }
 
-func (s *Session) giveUp(to string, sequence int64, why string) {
+func (s *Session) giveUp(to string, sequence int64, why string, unsure bool) {
 	r := s.unstore(to, sequence)
 	if r == nil {
 		return
 	}
-	r.GaveUp, r.Why = s.Now, why
+	r.GaveUp, r.Why, r.Maybe = s.Now, why, r.Maybe || unsure
 	s.Undelivered = append(s.Undelivered, *r)
 	slices.SortStableFunc(s.Undelivered, func(a, b Delivery) int {
 		return cmp.Or(cmp.Compare(a.GaveUp, b.GaveUp), cmp.Compare(a.To, b.To), cmp.Compare(a.Sequence, b.Sequence))
@@ -152,7 +153,7 @@ func (s *Session) giveUp(to string, sequence int64, why string) {
 type Ack struct {
 	Verdict string // delivered, again, dead, or release: it was not tried
 	Wait    int64  // again: until the next attempt, ms
-	Unsure  bool   // again: the answer is unknown
+	Unsure  bool   // again, dead: the answer is unknown
 	Why     string
 }
 
@@ -169,7 +170,7 @@ func (s *Session) Ack(d Attempt, a Ack) (ok, left bool) {
 	case "delivered":
 		s.unstore(d.To, d.Sequence)
 	case "dead":
-		s.giveUp(d.To, d.Sequence, a.Why)
+		s.giveUp(d.To, d.Sequence, a.Why, now.Unsure || a.Unsure)
 	}
 	switch {
 	case done: // it goes on with the next one

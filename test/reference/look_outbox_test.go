@@ -39,6 +39,7 @@ func (f outboxOf) picture(b *actual, p reference.Picture) {
 	slices.Sort(owed)
 	fields := f.deliveries.Val()
 	sequence := use(fields, "seq")
+	use(fields, "routes") // what an undo does shows them
 	p["walk"] = b.walk(use(fields, "walk"))
 	var counts, asked []string
 	for name, value := range fields {
@@ -133,6 +134,7 @@ func (b *actual) delivery(member string, fields map[string]string) string {
 	if first := use(fields, "id "+seq); first != "" {
 		r.First = number(first)
 	}
+	r.Maybe = use(fields, "unsure "+seq) != ""
 	if d.RetryOf != "" {
 		r.Of = b.names.message(d.RetryOf)
 	}

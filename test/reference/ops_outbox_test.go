@@ -173,6 +173,9 @@ func ack(l *life, a, b, c int) step {
 	if v.Verdict == "again" {
 		v.Wait, v.Unsure, v.Why = int64(b/8%3)*30_000, b/32%2 == 0, "503"
 	}
+	if v.Verdict == "dead" {
+		v.Unsure = b/32%2 == 0
+	}
 	return l.acks(t, v, c)
 }
 

@@ -14,7 +14,8 @@ type Outbox struct {
 	Attempts    map[string]Attempts // to deliver the first record of a destination
 
 	sequence, leases int64
-	asked            []Delivery // the open question, as its destinations got it
+	remembered       map[string]Route // of messages that have ended
+	asked            []Delivery       // the open question, as its destinations got it
 	walk             walk
 }
 
@@ -44,6 +45,7 @@ type Delivery struct {
 
 	GaveUp int64 // when, ms
 	Why    string
+	Maybe  bool // it may have been delivered before it was given up
 }
 
 // Attempts are those to deliver the first record of a destination's line.
@@ -57,7 +59,7 @@ type Attempts struct {
 }
 
 func (s *Session) clearOutbox() {
-	s.Outbox = Outbox{Owed: map[string]Route{}, Attempts: map[string]Attempts{}, leases: s.leases}
+	s.Outbox = Outbox{Owed: map[string]Route{}, Attempts: map[string]Attempts{}, remembered: map[string]Route{}, leases: s.leases}
 }
 
 // route decides where a new message's answer goes: where the message says, else the session, else
@@ -106,6 +108,7 @@ func (s *Session) kept(group []*Message) {
 	for _, m := range group {
 		if m.Route != nil { // else it is owed to an earlier message with that id
 			delete(s.Owed, m.ID)
+			s.remembered[m.ID] = *m.Route
 		}
 	}
 }

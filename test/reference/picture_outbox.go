@@ -62,7 +62,11 @@ func (r Route) String() string {
 
 // Text is a delivery in the form of pictures. Its numbers are ms since the life's start.
 func (r Delivery) Text(start int64) string {
-	return fmt.Sprintf("%+d (%+d) at %+d: %s %v to %s: %s", r.Sequence-start, r.First-start, r.At-start, r.Type, r.Messages, r.Route, r.Told)
+	text := fmt.Sprintf("%+d (%+d) at %+d: %s %v to %s: %s", r.Sequence-start, r.First-start, r.At-start, r.Type, r.Messages, r.Route, r.Told)
+	if r.Maybe {
+		text += ", perhaps delivered"
+	}
+	return text
 }
 
 // Text is what is known of the attempts, in the form of pictures.

@@ -8,7 +8,8 @@
 --   sequence         of the record
 --   verdict          'delivered', 'again', 'dead', or 'release': it was not tried
 --   wait number      until the next attempt, ms
---   unsure flag      again: what became of it is unknown, so it may have been delivered
+--   unsure flag      again, dead: what became of it is unknown, so it may have been delivered
+--   refused flag     again: the receiver refused this record
 --   why              the error of the attempt
 -- RETURNS
 --   result: ok left    ok: 0 if the lease was lost; left: 1 if the line has more records
@@ -29,11 +30,11 @@ end
 call('HDEL', s.deliveries, '')
 if verdict == 'delivered' then
   if call('ZREM', s.outbox, member) == 1 then
-    call('HDEL', s.deliveries, sequence, 'id ' .. sequence)
+    forget_record(s, sequence)
     count_for(s, to, -1)
   end
 elseif verdict == 'dead' then
-  give_up(s, to, sequence, why, now)
+  give_up(s, to, sequence, why, unsure or line.unsure == 2, now)
 end
 local left = line_records(s, to, 1)[1]
 if not left then
@@ -42,6 +43,7 @@ elseif verdict == 'delivered' or verdict == 'dead' then
   -- The holder of the lease goes on with the next record.
   store_line(s, to, token, line.till, 0, 0, 1)
 elseif verdict == 'again' and left == member then
+  if refused then call('HINCRBY', s.deliveries, 'refused ' .. sequence, 1) end
   store_line(s, to, '-' .. token, 0, line.attempts + 1, now + wait, unsure and 1 or line.unsure == 2 and 1 or 0, why)
 else
   store_line(s, to, '-' .. token, 0, line.attempts, 0, line.unsure == 2 and 1 or 0)

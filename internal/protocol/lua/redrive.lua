@@ -29,13 +29,15 @@ end
 local moved = 0
 for _, member in ipairs(found) do
   local whose, sequence = string.match(member, '^(%S+) (%d+)$')
-  local body, first = call('HGET', s.deliveries, sequence), call('HGET', s.deliveries, 'id ' .. sequence) or sequence
+  local body, first, unsure = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence))
+  first = first or sequence
   call('ZREM', s.undelivered, member)
-  call('HDEL', s.deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence)
+  forget_record(s, sequence)
   if drop or body and not closed(whose, first, body) then moved = moved + 1 end
   if body and not drop and not closed(whose, first, body) then
     local new = next_sequence(s, now)
     call('HSET', s.deliveries, 'seq', new, new, body, 'id ' .. new, first)
+    if unsure then call('HSET', s.deliveries, 'unsure ' .. new, '1') end
     call('ZADD', s.outbox, '0', whose .. ' ' .. new)
     count_for(s, whose, 1)
   end

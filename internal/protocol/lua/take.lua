@@ -23,8 +23,8 @@
 --   result: now at unknown records     at: when to look again, ms: not after now if there is more to
 --     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
 --     not know
---   record: to sequence id attempt unsure body     id: the sequence under which it was stored first;
---     unsure: 1 if what became of an earlier attempt is unknown
+--   record: to sequence id attempt unsure refused body     id: the sequence under which it was stored
+--     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was
 
 local KEPT = 4 * 1024 * 1024 -- bytes of results that one call reads
 local LINES = 100            -- that it looks at, and records that it gives up
@@ -97,7 +97,8 @@ local function look(to)
   local first = line_records(s, to, 1)[1]
   while first and given_up < LINES and line.till <= now and too_old(first, d) do
     local why = d and 'it was too old' or 'it was too old, and nobody knows its destination'
-    give_up(s, to, string.match(first, '%d+$'), why, now)
+    -- A lease that has ended without an ack leaves its attempt unsure.
+    give_up(s, to, string.match(first, '%d+$'), why, line.till > 0 or line.unsure == 1, now)
     line, first, given_up = load_line(s, to), line_records(s, to, 1)[1], given_up + 1
   end
   if not first then
@@ -114,7 +115,6 @@ local function look(to)
   elseif given_up == LINES and too_old(first, d) or is_full(first) then
     return false
   else
-    -- A lease that has ended without an ack leaves its attempt unsure.
     local before = line.unsure
     if line.token == token then
       before = line.unsure - 1
@@ -125,8 +125,9 @@ local function look(to)
       local sequence = string.match(member, '%d+$')
       size = size + call('HSTRLEN', s.deliveries, sequence)
       if #records > 0 and size > bytes then break end
-      records[#records + 1] = record{to = to, sequence = tonumber(sequence), id = tonumber(call('HGET', s.deliveries, 'id ' .. sequence) or sequence),
-        attempt = i == 1 and line.attempts + 1 or 1, unsure = i == 1 and before or 0, body = call('HGET', s.deliveries, sequence) or ''}
+      local body, id, unsure, refused = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence))
+      records[#records + 1] = record{to = to, sequence = tonumber(sequence), id = tonumber(id or sequence), attempt = i == 1 and line.attempts + 1 or 1,
+        unsure = unsure and 1 or i == 1 and before or 0, refused = tonumber(refused or 0), body = body or ''}
     end
     local till = line.token == token and line.till or now + lease
     store_line(s, to, token, till, line.attempts, 0, before + 1)

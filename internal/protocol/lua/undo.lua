@@ -44,7 +44,9 @@ if not out then
 end
 call('LLEN', s.pending)
 local tasks = {}
-for i, task in ipairs(messages) do tasks[i] = {id = task, route = route_of(s, task)} end
+for i, task in ipairs(messages) do
+  tasks[i] = {id = task, route = route_of(s, task) or call('EXISTS', s.task .. task) == 0 and remembered_route(s, task)}
+end
 
 if not out then
   call('LTRIM', s.transcript, 0, -1 - n)

@@ -4,10 +4,12 @@
 --
 -- s.outbox has a member "destination sequence" for each record that is to be delivered, all with
 -- score 0, so that they are in the order of sequences within a destination. s.deliveries has the
--- texts of records by sequence, the last sequence as seq, 'n destination': how many are owed and
--- stored, 'line destination': see load_line, question: see put_question, and scan and walk: see take.
+-- texts of records by sequence, with what is known of each (see forget_record), the last sequence as
+-- seq, 'n destination': how many are owed and stored, 'line destination': see load_line, routes: see
+-- remember_routes, question: see put_question, and scan and walk: see take.
 
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
+local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
 -- check_outbox(s) fails on a key of a wrong type, before a script's first write.
 local function check_outbox(s)
@@ -112,6 +114,13 @@ local function add_record(s, route, kind, ids, data, now)
   return to .. ' ' .. sequence
 end
 
+-- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
+-- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
+-- have been delivered before it was redriven, and 'refused sequence' how often its receiver refused it.
+local function forget_record(s, sequence)
+  call('HDEL', s.deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence)
+end
+
 -- line_records(s, to, most) returns the first members of s.outbox for a destination.
 local function line_records(s, to, most)
   return call('ZRANGEBYLEX', s.outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
@@ -180,7 +189,7 @@ local function close_question(s, now)
     local tried = load_line(s, to).till > now
       or call('HEXISTS', s.deliveries, 'line ' .. to) == 1 and line_records(s, to, 1)[1] == member
     if not tried and call('ZREM', s.outbox, member) == 1 then
-      call('HDEL', s.deliveries, sequence)
+      forget_record(s, sequence)
       count_for(s, to, -1)
     else
       for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
@@ -202,12 +211,43 @@ local function naming(outcome, named)
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
+-- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
+-- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
+-- "own,own route", the newest first.
+local function remember_routes(s, routes, ids)
+  local text = call('HGET', s.deliveries, 'routes') or ''
+  for _, route in ipairs(routes) do
+    local named = {}
+    for i, id in ipairs(ids[route]) do named[i] = own_id(s, id) end
+    local first, of, rest = string.match(text, '^(%S+) ([^\n]*)\n(.*)$')
+    if of == route and #first < 1000 then
+      named[#named + 1], text = first, rest
+    end
+    text = table.concat(named, ',') .. ' ' .. route .. '\n' .. text
+  end
+  if #text > ROUTES then text = string.match(string.sub(text, 1, ROUTES), '^.*\n') or '' end
+  call('HSET', s.deliveries, 'routes', text)
+end
+
+-- remembered_route(s, id) returns the route of a message whose task has gone, or false. Call it before
+-- the first write.
+local function remembered_route(s, id)
+  for ids, route in string.gmatch(call('HGET', s.deliveries, 'routes') or '', '(%S+) ([^\n]*)\n') do
+    if string.find(',' .. ids .. ',', ',' .. own_id(s, id) .. ',', 1, true) then
+      check_outbox(s)
+      return route
+    end
+  end
+  return false
+end
+
 -- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
 -- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
 -- goes through this function.
 local function keep_promises(s, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
+  remember_routes(s, routes, ids)
   local status = string.match(outcome, '"status":"([a-z_]+)"') or 'failed'
   local kind, short = status, false
   if status == 'interrupted' and string.find(outcome, '"error":"rolled back', 1, true) then kind = 'rolled_back' end
@@ -223,17 +263,17 @@ local function keep_promises(s, tasks, outcome, now)
   end
 end
 
--- give_up(s, to, sequence, why, now) sets a record aside for an operator. A session keeps its newest
--- 1,000 of these.
-local function give_up(s, to, sequence, why, now)
+-- give_up(s, to, sequence, why, unsure, now) sets a record aside for an operator. A session keeps its
+-- newest 1,000 of these.
+local function give_up(s, to, sequence, why, unsure, now)
   local member = to .. ' ' .. sequence
   if call('ZREM', s.outbox, member) == 0 then return end
   call('ZADD', s.undelivered, int(now), member)
   call('HSET', s.deliveries, 'why ' .. sequence, why)
-  call('HDEL', s.deliveries, 'line ' .. to)
+  if unsure then call('HSET', s.deliveries, 'unsure ' .. sequence, '1') end
+  call('HDEL', s.deliveries, 'line ' .. to, 'refused ' .. sequence)
   count_for(s, to, -1)
   if call('ZCARD', s.undelivered) > 1000 then
-    local oldest = string.match(call('ZPOPMIN', s.undelivered)[1], '%d+$')
-    call('HDEL', s.deliveries, oldest, 'id ' .. oldest, 'why ' .. oldest)
+    forget_record(s, string.match(call('ZPOPMIN', s.undelivered)[1], '%d+$'))
   end
 end
