@@ -38,7 +38,7 @@ func (c *chat) run(ctx context.Context) {
 // say submits a message until Redis replies. A sender whose call failed does not know whether the
 // message is stored.
 func (c *chat) say(id string) {
-	m := &sent{session: c.key, id: id, routed: c.rng.chance(3)}
+	m := &sent{session: c.key, id: id, routed: c.rng.chance(2)}
 	var options []turnstile.SubmitOption
 	if m.routed {
 		options = append(options, turnstile.ReplyTo(session.Route{To: hook}))

@@ -31,14 +31,14 @@ func (h *history) unfinished() {
 	}
 }
 
-// undelivered are the messages with a route whose outcome the receiver has not taken.
+// undelivered are the messages with a route whose outcome the receiver has not handled.
 func (h *history) undelivered() (missing []*sent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	taken := map[string]bool{}
 	for _, p := range h.posts {
 		for _, id := range p.messages {
-			if p.accepted && strings.HasPrefix(p.kind, "message.") {
+			if p.handled && strings.HasPrefix(p.kind, "message.") && p.kind != "message.withdrawn" {
 				taken[p.session+" "+id] = true
 			}
 		}

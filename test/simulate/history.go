@@ -30,9 +30,16 @@ type turn struct {
 // post is what the receiver got.
 type post struct {
 	session, id, kind, body string
-	sequence                int64
+	sequence, sent          int64 // sent: by its deliverer's clock, in seconds
 	messages                []string
-	accepted                bool // the receiver returned 2xx
+	duplicate               bool // it says that the receiver may have handled it
+	handled                 bool
+}
+
+// handled is what the receiver remembers of a session.
+type handled struct {
+	last int64            // sequence
+	at   map[string]int64 // when it handled a delivery, in seconds
 }
 
 // history is what happened in a life.
@@ -43,13 +50,14 @@ type history struct {
 	sent     []*sent
 	turns    []turn
 	posts    []post
+	handled  map[string]handled // by session
 	faults   map[string]int
 	running  map[string]string // session -> worker
 	findings []string
 }
 
 func newHistory() *history {
-	return &history{began: time.Now(), faults: map[string]int{}, running: map[string]string{}}
+	return &history{began: time.Now(), handled: map[string]handled{}, faults: map[string]int{}, running: map[string]string{}}
 }
 
 // log adds a line. The caller holds mu.
@@ -118,10 +126,32 @@ func (h *history) ends(t turn, how string) {
 	delete(h.running, t.session)
 }
 
+// handle is what docs/webhooks.md tells a receiver to do. It counts the effects of each delivery.
+func (h *history) handle(p post) {
+	h.mu.Lock()
+	s, known := h.handled[p.session]
+	if !known {
+		s.at = map[string]int64{}
+	}
+	at, before := s.at[p.id]
+	if before && !p.duplicate && at < p.sent {
+		h.found("claim", "delivery %s of %s claims that no attempt of it was handled", p.id, p.session)
+	}
+	if p.handled = p.sequence > s.last && !(p.duplicate && before); p.handled {
+		if before {
+			h.found("effects", "delivery %s of %s is handled twice", p.id, p.session)
+		}
+		s.last, s.at[p.id] = p.sequence, time.Now().Unix()
+		h.handled[p.session] = s
+	}
+	h.mu.Unlock()
+	h.got(p)
+}
+
 func (h *history) got(p post) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.log("receiver gets %s %d of %s for %v: %v", p.kind, p.sequence, p.session, p.messages, p.accepted)
+	h.log("receiver gets %s %d of %s for %v: %v", p.kind, p.sequence, p.session, p.messages, p.handled)
 	h.posts = append(h.posts, p)
 }
 

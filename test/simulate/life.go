@@ -75,6 +75,7 @@ func Run(seed uint64) Summary {
 	}
 	running.Go(l.chats[0].follow)
 	running.Go(l.collect)
+	running.Go(func() { l.operate(rdb) })
 
 	l.events(rdb)
 	l.check(rdb)

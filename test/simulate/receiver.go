@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,14 +17,17 @@ import (
 // hook is the name of the only destination.
 const hook = "hook"
 
-// receiver is a receiver of webhooks, an HTTP server on connections in memory. It fails at random until
-// it is told to be fair.
+// receiver is a receiver of webhooks, an HTTP server on connections in memory. It does what
+// docs/webhooks.md tells receivers, word for word, and fails at random until it is told to be fair.
 type receiver struct {
 	life         *life
 	rng          *random
 	destinations *outbox.Destinations
 	server       *http.Server
 	fair         atomic.Bool
+
+	mu      sync.Mutex
+	refused map[string]bool // deliveries
 
 	conns  chan net.Conn
 	closed chan struct{}
@@ -38,7 +40,7 @@ func newReceiver(l *life) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, conns: make(chan net.Conn), closed: make(chan struct{})}
+	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, refused: map[string]bool{}, conns: make(chan net.Conn), closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { close(r.closed) })
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	return r, nil
@@ -88,28 +90,56 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err := json.Unmarshal(body, &d); err != nil {
 		panic(err)
 	}
-	sequence, _ := strconv.ParseInt(req.Header.Get(outbox.HeaderSequence), 10, 64)
-	p := post{session: d.Data.Session, id: req.Header.Get("webhook-id"), kind: d.Type, body: string(body), sequence: sequence, messages: d.Data.Messages}
-	if !r.fair.Load() && r.rng.chance(4) {
-		r.fail(w, p)
-		return
+	p := post{
+		session: d.Data.Session, id: req.Header.Get("webhook-id"), kind: d.Type, body: string(body), messages: d.Data.Messages,
+		duplicate: req.Header.Get(outbox.HeaderDuplicate) == "true",
 	}
-	p.accepted = true
-	r.life.history.got(p)
-	fmt.Fprint(w, "ok")
+	p.sequence, _ = strconv.ParseInt(req.Header.Get(outbox.HeaderSequence), 10, 64)
+	p.sent, _ = strconv.ParseInt(req.Header.Get("webhook-timestamp"), 10, 64)
+	switch fair := r.fair.Load(); {
+	case !fair && r.refuses(p.id):
+		r.life.history.got(p)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+	case !fair && r.rng.chance(4):
+		r.fail(w, p)
+	default:
+		r.life.history.handle(p)
+		w.WriteHeader(http.StatusNoContent)
+	}
 }
 
-// fail fails in one of the ways of real receivers.
+// refuses reports whether the receiver does not understand a delivery. It never does, until it is fair.
+func (r *receiver) refuses(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refused, known := r.refused[id]
+	if !known {
+		refused = r.rng.chance(10)
+		r.refused[id] = refused
+	}
+	return refused
+}
+
+// fail fails in one of the ways of real receivers and of the proxies before them.
 func (r *receiver) fail(w http.ResponseWriter, p post) {
-	switch r.rng.below(4) {
+	switch r.rng.below(6) {
 	case 0: // too slow: the deliverer does not wait for it
 		sleep(r.life.ctx, 20*time.Second)
-		r.life.history.got(p)
+		r.life.history.handle(p)
 	case 1: // its response is lost
-		r.life.history.got(p)
+		r.life.history.handle(p)
 		panic(http.ErrAbortHandler)
+	case 2: // a proxy loses its response
+		r.life.history.handle(p)
+		w.WriteHeader(pick(r.rng, 408, 500, 502, 503, 504, 520, 524))
+	case 3: // a proxy does not reach it
+		r.life.history.got(p)
+		w.WriteHeader(pick(r.rng, 404, 502, 503, 521))
+	case 4: // it wants nothing, until an operator enables it
+		r.life.history.got(p)
+		w.WriteHeader(pick(r.rng, 410, 429, 429))
 	default:
 		r.life.history.got(p)
-		w.WriteHeader(pick(r.rng, 500, 503, 429))
+		w.WriteHeader(pick(r.rng, 425, 429))
 	}
 }
