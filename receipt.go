@@ -34,6 +34,10 @@ type Receipt struct {
 	// At is when a delayed message joins the line, by Redis' clock.
 	At time.Time `json:"at,omitzero"`
 
+	// EventsAfter is a time in ms, by Redis' clock, shortly before the message was stored: its
+	// events come later. Empty for a duplicate, whose events may be older.
+	EventsAfter string `json:"events_after,omitempty"`
+
 	// State is the state of a duplicate's message: pending, scheduled, running, completed,
 	// archived, or gone (deleted).
 	State string `json:"state,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -147,21 +148,26 @@ func (c *Client) command(ctx context.Context, sessionKey string, m *session.Mess
 	return Receipt{}, false, nil
 }
 
+// eventsBefore is how long before a message was stored Receipt.EventsAfter is, in ms: a script may
+// see an earlier clock than its events.
+const eventsBefore = 10
+
 // receipt fills in the receipt of a message.
 func receipt(r Receipt, a protocol.Accepted) (Receipt, error) {
 	if a.Unnotified != nil {
 		return Receipt{}, fmt.Errorf("notify workers of message %s of %s: %w", r.ID, r.Session, a.Unnotified)
 	}
+	r.EventsAfter = strconv.FormatInt(a.Before-eventsBefore, 10)
 	switch a.State {
 	case "queued":
 		r.Status, r.Position = Queued, int(a.N)
 	case "scheduled":
 		r.Status, r.At = Scheduled, time.UnixMilli(a.N)
 	case reasonBusy, reasonFull, reasonLine, reasonOutbox, reasonConflict, reasonExpired, reasonNotLast:
-		r.Status, r.Reason = Refused, a.State
+		r.Status, r.Reason, r.EventsAfter = Refused, a.State, ""
 	}
 	if a.Duplicate {
-		r.Status, r.State = Duplicate, a.State
+		r.Status, r.State, r.EventsAfter = Duplicate, a.State, ""
 		if a.State == "queued" || a.State == "idle" {
 			r.State = "pending"
 		}

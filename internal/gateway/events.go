@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
+	"strconv"
 
 	"turnstile/pkg/session"
 )
@@ -18,6 +20,10 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	after := r.Header.Get("Last-Event-ID")
 	if after == "" {
 		after = r.URL.Query().Get("after")
+	}
+	after, moved, err := g.placeOf(r, after)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(nil)
@@ -35,13 +41,34 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 		return nil
 	}
 	if conn, ok := takeOver(w, r.Request); ok {
-		s.detach(ctx, conn, after)
+		s.detach(ctx, conn, after, moved)
 		return nil
 	}
 	defer s.close()
 	defer context.AfterFunc(r.Context(), func() { s.cancel(errGone) })()
-	s.follow(ctx, response{w}, after)
+	s.follow(ctx, response{w}, after, moved)
 	return nil
+}
+
+// timePattern is a time in ms, by Redis' clock.
+var timePattern = regexp.MustCompile(`^[0-9]{1,15}$`)
+
+// placeOf returns the id of the event behind which a stream begins. after is such an id, or now, or
+// a time: then the place has moved, and the client is to be told.
+func (g *Gateway) placeOf(r *Request, after string) (id string, moved bool, err error) {
+	switch {
+	case after == "now":
+		id, err = g.deps.Admin.LastEventID(r.Work(), r.Session)
+	case timePattern.MatchString(after):
+		ms, _ := strconv.ParseInt(after, 10, 64) // 15 digits are one
+		id, err = g.deps.Admin.LastEventIDAt(r.Work(), r.Session, ms)
+	default:
+		return after, false, nil
+	}
+	if id == "" {
+		id = "0-0" // before every event
+	}
+	return id, true, err
 }
 
 func streamHeader(h http.Header) {
@@ -51,10 +78,13 @@ func streamHeader(h http.Header) {
 }
 
 // follow sends the session's events until ctx ends: the client goes away or reads too slowly, the
-// token was revoked, or the gateway drains.
-func (s *stream) follow(ctx context.Context, to sink, after string) {
+// token was revoked, or the gateway drains. tell says that the client does not know its place yet.
+func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	e := newEventWriter(to, s)
 	if e.send(": stream of "+s.session+"\n\n") != nil {
+		return
+	}
+	if tell && e.event(session.Event{Type: session.EventPlace, ID: after}) != nil {
 		return
 	}
 	e.beat()

@@ -222,3 +222,64 @@ func TestDrainEndsStreams(t *testing.T) {
 	// A wait ends, too, and the message stays.
 	r.call("POST", "/v1/sessions/s/messages", object{"text": "x"}, header("Prefer", "wait=60")).want(202)
 }
+
+// A stream may begin behind the newest event, or with those of a message that was just accepted. It
+// tells its place, so a client that got no event yet misses none when it opens the stream again.
+func TestStreamBeginsNowOrWithAMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	place := func(after string) (*stream, string) {
+		s, a := r.open(r.url + "/v1/sessions/s/events?after=" + after)
+		if s == nil {
+			t.Fatalf("after=%s: %s", after, a.Status)
+		}
+		e := s.next()
+		expect.Equal(t, "first event of after="+after, e.Type, session.EventPlace)
+		return s, e.id
+	}
+	post := func(text string) (got struct {
+		ID          string `json:"id"`
+		Status      string `json:"status"`
+		EventsAfter string `json:"events_after"`
+	}) {
+		r.call("POST", "/v1/sessions/s/messages", object{"text": text}, header("Idempotency-Key", text)).want(202, &got)
+		return got
+	}
+	none, before := place("now")
+	expect.Equal(t, "before every event", before, "0-0")
+	first := post("one")
+	again := post("one")
+	expect.Equal(t, "a duplicate, whose events may be older", again.Status+again.EventsAfter, "duplicate")
+	r.worker()
+	expect.Equal(t, "of a new session", none.until(session.EventTurnEnded).Reply, "echo: one")
+
+	now, behind := place("now")
+	second := post("two")
+	for _, s := range []*stream{now, r.stream("s", behind)} {
+		started := s.until(session.EventTurnStarted)
+		expect.List(t, "its first turn", started.Messages, second.ID)
+		expect.Equal(t, "reply", s.until(session.EventTurnEnded).Reply, "echo: two")
+	}
+
+	// Also a stream that is opened when all is over has the message's events, perhaps behind those of
+	// the turn that has just ended.
+	turnOf := func(s *stream, id string) event {
+		for {
+			if e := s.until(session.EventTurnStarted); strings.Join(e.Messages, " ") == id {
+				return e
+			}
+		}
+	}
+	for _, m := range []struct{ id, after, reply string }{{first.ID, first.EventsAfter, "echo: one"}, {second.ID, second.EventsAfter, "echo: two"}} {
+		s, place := place(m.after)
+		started := turnOf(s, m.id)
+		expect.Equal(t, "its end", s.until(session.EventTurnEnded).Reply, m.reply)
+		expect.Equal(t, "from its place", turnOf(r.stream("s", place), m.id).id, started.id)
+		if m.after < first.EventsAfter || m.after > started.id {
+			t.Errorf("the event %s of %s is behind %s", started.id, m.id, m.after)
+		}
+	}
+	for _, odd := range []string{"NOW", "-1", "12345678901234567890", "1.5"} {
+		r.call("GET", "/v1/sessions/s/events?after="+odd, nil).problem(400, gateway.InvalidRequest)
+	}
+}

@@ -114,7 +114,7 @@ func (s *streams) each(f func(*stream)) {
 }
 
 // detach serves a stream on a connection that was taken over, beyond the handler's return.
-func (s *stream) detach(ctx context.Context, conn *taken, after string) {
+func (s *stream) detach(ctx context.Context, conn *taken, after string, tell bool) {
 	g := s.gateway
 	g.streams.mu.Lock()
 	s.conn = conn
@@ -128,7 +128,7 @@ func (s *stream) detach(ctx context.Context, conn *taken, after string) {
 				g.panicked(s.route, s.id, cause)
 			}
 		}()
-		s.follow(ctx, conn, after)
+		s.follow(ctx, conn, after, tell)
 	}()
 }
 

@@ -48,6 +48,7 @@ type Accept struct {
 // Accepted is the result of Accept.
 type Accepted struct {
 	Now       int64 // Redis' clock, ms
+	Before    int64 // the clock before the first attempt, ms
 	State     string
 	N         int64
 	Duplicate bool // there was a message with this id, of another Submit

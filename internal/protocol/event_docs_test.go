@@ -91,7 +91,7 @@ func TestEventSchema(t *testing.T) {
 	types := sorted(session.EventQueued, session.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
 		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), session.EventSteered,
 		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded,
-		session.EventGap, session.EventReset)
+		session.EventGap, session.EventReset, session.EventPlace)
 	expect.List(t, "types", sorted(s.Properties["type"].Enum...), types...)
 	expect.List(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
 		string(session.StatusInterrupted), string(session.StatusExpired), string(session.StatusStopped), string(session.StatusDropped))...)

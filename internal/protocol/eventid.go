@@ -24,7 +24,7 @@ const wholeEntry = math.MaxInt
 var eventIDPattern = regexp.MustCompile(`^([0-9]{1,20}-[0-9]{1,20})(?:\.([0-9]))?$`)
 
 // ParseEventID reads an id such as 1795227266293-0.1. Without the index it is the place behind the
-// whole entry. The error wraps session.ErrInvalid.
+// whole entry, and 0-0 the place before every event. The error wraps session.ErrInvalid.
 func ParseEventID(text string) (id EventID, err error) {
 	if parts := eventIDPattern.FindStringSubmatch(text); parts != nil {
 		ms, seq, _ := strings.Cut(parts[1], "-")
@@ -33,6 +33,9 @@ func ParseEventID(text string) (id EventID, err error) {
 		}
 		if id.index = wholeEntry; parts[2] != "" {
 			id.index = int(parts[2][0] - '0')
+		}
+		if err == nil && id.Entry() == (EventID{}).Entry() {
+			return EventID{}, nil
 		}
 		if err == nil {
 			return id, nil

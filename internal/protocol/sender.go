@@ -64,7 +64,8 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	if err != nil {
 		return Accepted{}, err
 	}
-	if _, err := s.Now(ctx); err != nil {
+	before, err := s.Now(ctx)
+	if err != nil {
 		return Accepted{}, Unchanged(err, true)
 	}
 	if !s.single {
@@ -75,6 +76,7 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	if err := m.call.Err; err != nil {
 		return Accepted{}, Unchanged(err, false)
 	}
+	m.result.Before = min(before, m.result.Now)
 	return m.result, nil
 }
 

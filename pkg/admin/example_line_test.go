@@ -3,6 +3,8 @@ package admin_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"turnstile"
@@ -45,6 +47,29 @@ func ExampleClient_LastEventID() {
 	enough, end := context.WithCancel(ctx)
 	_ = client.Events(enough, "web:42", last, func(e session.Event) error { // only what came later
 		if e.Type == session.EventTurnEnded {
+			fmt.Println(e.Reply)
+			end()
+		}
+		return nil
+	})
+	// Output: BYE
+}
+
+// A message's receipt has a time before its events, from which a reader need not read what is older.
+func ExampleClient_LastEventIDAt() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "bye"})
+	demo.Check(err)
+	ms, err := strconv.ParseInt(receipt.EventsAfter, 10, 64)
+	demo.Check(err)
+	place, err := admin.NewClient(rdb).LastEventIDAt(ctx, "web:42", ms)
+	demo.Check(err)
+	enough, end := context.WithCancel(ctx)
+	_ = client.Events(enough, "web:42", place, func(e session.Event) error {
+		if e.Type == session.EventTurnEnded && slices.Contains(e.Messages, receipt.ID) {
 			fmt.Println(e.Reply)
 			end()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -97,10 +98,21 @@ func (a *Client) readLine(ctx context.Context, sessionKey string, list []LineMes
 // LastEventID returns the id of a session's last event, for turnstile.Client.Events; "" if there is
 // none. The error wraps session.ErrInvalid if the session key is wrong.
 func (a *Client) LastEventID(ctx context.Context, sessionKey string) (string, error) {
+	return a.lastEvent(ctx, sessionKey, "+")
+}
+
+// LastEventIDAt is LastEventID as it was at a time of Redis' clock, in ms, as far as the stream still
+// has the events of that time.
+func (a *Client) LastEventIDAt(ctx context.Context, sessionKey string, ms int64) (string, error) {
+	return a.lastEvent(ctx, sessionKey, strconv.FormatInt(ms, 10))
+}
+
+// lastEvent returns the id of the last event up to an end, as XREVRANGE has it.
+func (a *Client) lastEvent(ctx context.Context, sessionKey, end string) (string, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
 	}
-	last, err := a.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
+	last, err := a.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), end, "-", 1).Result()
 	if err != nil {
 		return "", fmt.Errorf("read the last event of %s: %w", sessionKey, err)
 	}

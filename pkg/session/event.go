@@ -38,6 +38,10 @@ const (
 	EventReset = "reset"
 )
 
+// EventPlace is the first event of a gateway's stream that a client has opened by a time. It is not
+// stored, and its ID is the place at which the stream begins.
+const EventPlace = "place"
+
 // The decisions of an EventPermissionAnswered.
 const (
 	DecisionAllowed   = "allowed"
