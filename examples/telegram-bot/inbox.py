@@ -79,7 +79,8 @@ class Inbox:
         message = update.get("message")
         if not message:
             return None
-        chat, user, text = message["chat"], message.get("from") or message["chat"], message.get("text")
+        chat, user = message["chat"], message.get("from") or message["chat"]
+        text = message.get("text") or message.get("caption")
         words = (text or "").split()
         command, _, bot = words[0].partition("@") if words else ("", "", "")
         if command.startswith("/") and bot and bot.lower() != self.name.lower():
@@ -88,20 +89,29 @@ class Inbox:
             return self.say(chat, f"This bot does not serve this chat. Its id is {chat['id']}.")
         if command == "/start":
             return self.say(chat, "Hello. Send me a message.")
-        if text is None:
-            return self.say(chat, "I read text only.")
         if command in COMMANDS and len(words) == 1:
             return self.command(chat, user, command, update["update_id"])
-        return self.message(chat, user, message, update["update_id"])
+        try:
+            picture, problem = self.insist(lambda: self.telegram.picture(message))
+        except Refused as e:
+            log.warning("picture of update %s: %s", update["update_id"], e)
+            problem = "Telegram does not give me this picture."
+        if problem:
+            return self.say(chat, problem, message["message_id"])
+        if not picture and "text" not in message:  # such as a voice message: its caption alone would mislead
+            return self.say(chat, "I read text and pictures only.", message["message_id"])
+        return self.message(chat, user, message, text or "A picture.", picture, update["update_id"])
 
     def serves(self, chat):
         return self.chats is None or str(chat["id"]) in self.chats
 
-    def message(self, chat, user, message, update):
+    def message(self, chat, user, message, text, picture, update):
         session, sender, key = session_of(chat), name_of(user), str(update)
         new = self.store.add(session, key, chat["id"], sender, message["message_id"])
         context = {"chat": chat["id"], "reply_to_message": message["message_id"]}
-        body = {"text": message["text"], "as": sender, "reply_to": self.destination, "context": context}
+        body = {"text": text, "as": sender, "reply_to": self.destination, "context": context}
+        if picture:
+            body["attachments"] = [picture]
         status, problem = self.post(session, key, body)
         if status == 202:
             self.live.follow(session)

@@ -3,16 +3,20 @@
 No call has a parse_mode, so HTML and Markdown in texts are shown as they are.
 """
 
+import base64
+import http.client
 import re
 
-from calls import Refused, fetch
+from calls import Refused, Unreachable, fetch, open_url
 
 LONGEST = 4096  # of a message's text, in UTF-16 code units
+PICTURE_MOST = 1_000_000  # bytes of a picture: a gateway takes 2 MiB a message, and base64 adds a third
 
 
 class Telegram:
     def __init__(self, api, token):
         self.base = f"{api.rstrip('/')}/bot{token}/"
+        self.files = f"{api.rstrip('/')}/file/bot{token}/"
 
     def call(self, method, patience=10, **parameters):
         return fetch(self.base + method, parameters, timeout=patience)[0]["result"]
@@ -33,6 +37,33 @@ class Telegram:
         except Refused as e:
             if "not modified" not in str(e):
                 raise
+
+
+    def picture(self, message):
+        """Returns the picture of a message as an attachment, or None if it has none, and why the
+        picture cannot be taken. The attachment has the picture itself: the URL of a file has the bot's
+        token, so nobody else may get it."""
+        document = message.get("document", {})
+        if message.get("photo"):  # the same picture in several sizes
+            sizes, mime = message["photo"], "image/jpeg"
+        elif document.get("mime_type", "").startswith("image/"):
+            sizes, mime = [document], document["mime_type"]
+        else:
+            return None, None
+        fitting = [s for s in sizes if s.get("file_size", PICTURE_MOST) <= PICTURE_MOST]
+        if not fitting:
+            return None, f"A picture may have {PICTURE_MOST:,} bytes."
+        largest = max(fitting, key=lambda s: s.get("width", 0) * s.get("height", 0))
+        path = self.call("getFile", file_id=largest["file_id"])["file_path"]
+        try:
+            with open_url(self.files + path, timeout=30) as response:
+                data = response.read(PICTURE_MOST + 1)
+        except (OSError, http.client.HTTPException) as e:
+            raise Unreachable(str(e) or type(e).__name__) from None
+        if len(data) > PICTURE_MOST:
+            return None, f"A picture may have {PICTURE_MOST:,} bytes."
+        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+        return {"name": document.get("file_name") or path.rpartition("/")[2], "mime": mime, "url": url, "size": len(data)}, None
 
 
 def units(text):

@@ -31,6 +31,8 @@ func newChat(gateway, token string) http.Handler {
 	mux.HandleFunc("GET /chat/transcript", c.pass(http.MethodGet, "/transcript"))
 	mux.HandleFunc("POST /chat/messages", c.pass(http.MethodPost, "/messages"))
 	mux.HandleFunc("POST /chat/stop", c.pass(http.MethodPost, "/stop"))
+	mux.HandleFunc("POST /chat/approve", c.pass(http.MethodPost, "/approve"))
+	mux.HandleFunc("POST /chat/deny", c.pass(http.MethodPost, "/deny"))
 	mux.HandleFunc("POST /chat/tickets", c.ticket)
 	return http.NewCrossOriginProtection().Handler(mux)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
@@ -56,7 +58,6 @@ func newRig(t *testing.T) *rig {
 	served = newChat("http://"+r.addr, "chat-secret")
 	r.serve(l)
 	t.Cleanup(r.stop)
-	r.work()
 	return r
 }
 
@@ -118,6 +119,7 @@ func TestChat(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t)
 	r := newRig(t)
+	r.work()
 	p.Goto(r.page.URL)
 	p.Type("#text", "hello <b>you</b>\r")
 	p.AwaitText("#log", "echo: hello <b>you</b>")
@@ -157,6 +159,66 @@ func TestChat(t *testing.T) {
 	p.Click("#stop")
 	p.AwaitText("#log .note", "stopped")
 	expect.Equal(t, "elements of texts", p.Eval(`document.querySelectorAll("#log b").length`), "0")
+}
+
+// A worker is killed in the middle of a reply, and another one begins it again. The page shows one
+// reply, and a reload the same.
+func TestKilledWorker(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	worker := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_SENTINEL_TTL=1s",
+	}))
+	p.Goto(r.page.URL)
+	message, reply := story()
+	p.Type("#text", message+"\r")
+	p.AwaitText("#log", "w7")
+	worker.Kill()
+	r.work()
+	p.Await(`[...document.querySelectorAll("#log > .assistant")].some((e) => e.textContent.endsWith("w59"))`)
+	expect.Equal(t, "replies", bubbles(p, "assistant"), reply)
+	expect.Equal(t, "messages", bubbles(p, "user"), message)
+	p.Reload()
+	p.AwaitText("#log", "w59")
+	expect.Equal(t, "replies after a reload", bubbles(p, "assistant"), reply)
+}
+
+// Two tabs of a visitor show the same: messages that one of them sends, and questions, which either
+// decides.
+func TestTwoTabs(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	r.work()
+	p.Goto(r.page.URL)
+	p.Eval(`document.body.append(Object.assign(document.createElement("iframe"), {id: "other", src: "/"}))`)
+	const other = `document.querySelector("#other").contentDocument`
+	both := func(texts string) {
+		t.Helper()
+		for _, d := range []string{"document", other} {
+			p.Await(`[...` + d + `.querySelectorAll("#log > *")].map((e) => e.textContent).join("|") === ` + strconv.Quote(texts))
+		}
+	}
+	p.Await(other + `.querySelector("#text")`)
+	p.Type("#text", "here\r")
+	both("here|echo: here")
+	p.Eval(other + `.querySelector("#text").value = "there"`)
+	p.Eval(other + `.querySelector("form").requestSubmit()`)
+	both("here|echo: here|there|echo: there")
+
+	p.Type("#text", "ask=rm go on\r")
+	asked := "here|echo: here|there|echo: there|ask=rm go on|May I do this? rm"
+	p.Await(other + `.querySelector("#log > .question button")`)
+	p.Reload()
+	p.Eval(`document.body.append(Object.assign(document.createElement("iframe"), {id: "other", src: "/"}))`)
+	p.Await(other + `?.querySelector("#log > .question button")`)
+	p.Click("#log > .question button")
+	both(asked + "\nApproved.|echo: go on")
+	p.Type("#text", "ask=rm no\r")
+	p.Await(other + `.querySelectorAll("#log > .question button")[1]`)
+	p.Eval(other + `.querySelectorAll("#log > .question button")[1].click()`)
+	p.Await(`document.querySelector("#log").textContent.includes("Denied.")`)
 }
 
 // Each visitor has a session of its own, and other sites' pages cannot use it.

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	addr := cmp.Or(os.Getenv("WEB_CHAT_ADDR"), "127.0.0.1:8090")
-	chat := newChat(cmp.Or(os.Getenv("TURNSTILE_GATEWAY_URL"), "http://127.0.0.1:8081"), os.Getenv("TURNSTILE_TOKEN"))
+	chat := newChat(cmp.Or(os.Getenv("TURNSTILE_URL"), "http://127.0.0.1:8081"), os.Getenv("TURNSTILE_TOKEN"))
 	fmt.Fprintln(os.Stderr, "web-chat: http://"+addr)
 	server := &http.Server{Addr: addr, Handler: chat, ReadHeaderTimeout: 10 * time.Second}
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {

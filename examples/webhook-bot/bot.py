@@ -16,8 +16,9 @@ import json
 import os
 import sqlite3
 import sys
+import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOLERANCE = 5 * 60  # seconds that a delivery's time may differ from the clock
 LARGEST = 1 << 20  # bytes of a body: Turnstile's are smaller
@@ -36,11 +37,13 @@ def verified(secret, headers, body):
 
 
 class Handled:
-    """The last sequence of each session, and the ids. They are stored after the delivery was handled: a bot that
-    dies in between handles it twice, and loses none."""
+    """The last sequence of each session, and the ids. They are stored after the delivery was handled: a bot
+    that dies in between handles it twice, and loses none. Hold the lock meanwhile: a deliverer that
+    gives up waiting sends the delivery again, while this one may still be handled."""
 
     def __init__(self, path):
-        self.db = sqlite3.connect(path, isolation_level=None)
+        self.lock = threading.Lock()
+        self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.db.execute("CREATE TABLE IF NOT EXISTS handled (session TEXT PRIMARY KEY, sequence INTEGER)")
         self.db.execute("CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY)")
 
@@ -55,6 +58,12 @@ class Handled:
         self.db.execute("INSERT OR REPLACE INTO handled VALUES (?, ?)", (session, sequence))
 
 
+def chat_of(data):
+    """The chat that the message came from. A context is whatever JSON the sender chose."""
+    context = data.get("context")
+    return str(context.get("chat", "-")) if isinstance(context, dict) else "-"
+
+
 def handle(event):
     """What the bot is there for."""
     data = event["data"]
@@ -63,11 +72,12 @@ def handle(event):
     else:
         outcome = data.get("outcome", {})
         text = outcome.get("reply") or outcome.get("error", "")
-    chat = data.get("context", {}).get("chat", "-")
-    print(json.dumps([event["type"], data["session"], chat, text]), flush=True)
+    print(json.dumps([event["type"], data["session"], chat_of(data), text]), flush=True)
 
 
 class Receiver(BaseHTTPRequestHandler):
+    """Each connection has its own thread: a slow sender stops no other one."""
+
     timeout = 30  # of a slow sender
 
     def do_POST(self):
@@ -84,9 +94,10 @@ class Receiver(BaseHTTPRequestHandler):
             return self.respond(204)
         session, sequence = event["data"]["session"], int(self.headers["Turnstile-Sequence"])
         id, perhaps = self.headers["webhook-id"], "Turnstile-Possible-Duplicate" in self.headers
-        if not HANDLED.includes(session, sequence, id, perhaps):
-            handle(event)
-            HANDLED.add(session, sequence, id)
+        with HANDLED.lock:
+            if not HANDLED.includes(session, sequence, id, perhaps):
+                handle(event)
+                HANDLED.add(session, sequence, id)
         return self.respond(204)
 
     def respond(self, status):
@@ -103,6 +114,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 2 or not SECRET.startswith("whsec_"):
         sys.exit("usage: WEBHOOK_SECRET=whsec_... bot.py PORT")
     HANDLED = Handled(os.environ.get("BOT_DB", "bot.db"))
-    server = HTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver)
+    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver)
     print("listening on", server.server_port, flush=True)
     server.serve_forever()

@@ -80,7 +80,7 @@ func TestSnippetsOfThePage(t *testing.T) {
 		file := filepath.Join(t.TempDir(), c.file)
 		expect.OK(t, os.WriteFile(file, []byte(code), 0o600))
 		cmd := exec.CommandContext(t.Context(), interpreter, file, "good", "morning")
-		cmd.Env = append(os.Environ(), "TURNSTILE_API="+r.url)
+		cmd.Env = append(os.Environ(), "TURNSTILE_URL="+r.url)
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != "echo: good morning\n" {
 			t.Errorf("%s: %v\n%s", c.language, err, out)

@@ -31,6 +31,7 @@ type telegramMessage struct {
 // telegramCall has what the bot's calls have, whatever their method.
 type telegramCall struct {
 	Offset, Timeout int
+	FileID          string `json:"file_id"`
 	ChatID          int64  `json:"chat_id"`
 	MessageID       int    `json:"message_id"`
 	Text            string `json:"text"`
@@ -62,10 +63,11 @@ type telegramAPI struct {
 	limited  []int             // those that get 429, from 1
 	swallow  bool              // the next send is carried out and gets no response
 	refused  map[int64]bool    // the chats that have blocked the bot
+	files    map[string]string // the bytes of files, by their ids
 }
 
 func newTelegramAPI(t *testing.T) *telegramAPI {
-	a := &telegramAPI{T: t, changed: make(chan struct{}), last: 700, pressed: map[string]string{}, refused: map[int64]bool{}}
+	a := &telegramAPI{T: t, changed: make(chan struct{}), last: 700, pressed: map[string]string{}, refused: map[int64]bool{}, files: map[string]string{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
@@ -84,15 +86,32 @@ func (a *telegramAPI) change(do func()) {
 
 // says puts in an update with a message of a user in his chat and returns the message's id.
 func (a *telegramAPI) says(chat int64, text string) (id int) {
+	return a.posts(chat, map[string]any{"text": text})
+}
+
+// posts is says with a message of any kind.
+func (a *telegramAPI) posts(chat int64, message map[string]any) (id int) {
 	a.change(func() {
 		a.last++
 		id = a.last
-		who := map[string]any{"id": chat, "first_name": "Ann"}
-		a.updates = append(a.updates, map[string]any{"update_id": id, "message": map[string]any{
-			"message_id": id, "from": who, "chat": map[string]any{"id": chat, "type": "private"}, "text": text,
-		}})
+		message["message_id"], message["chat"] = id, map[string]any{"id": chat, "type": "private"}
+		message["from"] = map[string]any{"id": chat, "first_name": "Ann"}
+		a.updates = append(a.updates, map[string]any{"update_id": id, "message": message})
 	})
 	return id
+}
+
+// sizeOf is a size of a picture in an update. Its file is kept under that id.
+func (a *telegramAPI) sizeOf(id string, width, bytes int, data string) map[string]any {
+	a.change(func() { a.files[id] = data })
+	return map[string]any{"file_id": id, "width": width, "height": width, "file_size": bytes}
+}
+
+// file serves a file, as Telegram does from another path with the token.
+func (a *telegramAPI) file(w http.ResponseWriter, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, _ = w.Write([]byte(a.files[id])) // the bot may have died
 }
 
 // presses presses a button of a message, as that user, and returns the response.
@@ -152,6 +171,10 @@ func (a *telegramAPI) await(chat int64, n int, text string) (m telegramMessage) 
 }
 
 func (a *telegramAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if id, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+telegramToken+"/photos/"); ok {
+		a.file(w, id)
+		return
+	}
 	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+telegramToken+"/")
 	var call telegramCall
 	if err := json.NewDecoder(r.Body).Decode(&call); err != nil || !ok {
@@ -166,6 +189,15 @@ func (a *telegramAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, map[string]any{"id": 42, "username": "turnstile_bot"})
 	case "getUpdates":
 		a.respond(w, a.poll(r, call))
+	case "getFile":
+		a.mu.Lock()
+		_, known := a.files[call.FileID]
+		a.mu.Unlock()
+		if !known {
+			a.fail(w, 400, "Bad Request: file is temporarily unavailable", 0)
+			return
+		}
+		a.respond(w, map[string]any{"file_id": call.FileID, "file_path": "photos/" + call.FileID})
 	case "sendMessage":
 		a.send(w, r, call)
 	case "editMessageText":

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -190,6 +191,41 @@ func TestTelegramBot(t *testing.T) {
 	if out := rig.bot.Output.String(); strings.Contains(out, telegramToken) || strings.Contains(out, "Traceback") {
 		t.Errorf("the bot printed %s", out)
 	}
+}
+
+// A picture reaches the agent with its caption, in the largest size that fits, and without the bot's
+// token.
+func TestTelegramBotTakesPictures(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	sizes := []any{rig.sizeOf("small.jpg", 90, 3, "sml"), rig.sizeOf("fits.jpg", 800, 4, "fits"), rig.sizeOf("large.jpg", 9000, 5_000_000, "large")}
+	rig.posts(ann, map[string]any{"photo": sizes, "caption": "what is this?"})
+	rig.await(ann, 1, "echo: what is this?")
+	rig.posts(ann, map[string]any{"photo": sizes[:1]})
+	rig.await(ann, 2, "echo: A picture.")
+	rig.posts(ann, map[string]any{"document": map[string]any{"file_id": "fits.jpg", "file_name": "plan.png", "mime_type": "image/png"}})
+	rig.await(ann, 3, "echo: A picture.")
+	entries, err := admin.NewClient(redistest.New(t)).Tail(t.Context(), "telegram:dm:1001", 10)
+	expect.OK(t, err)
+	var got []string
+	for _, e := range entries {
+		for _, a := range e.Attachments {
+			got = append(got, fmt.Sprint(e.Text, " ", a.Name, " ", a.Mime, " ", a.URL))
+		}
+	}
+	expect.List(t, "attachments", got, "what is this? fits.jpg image/jpeg data:image/jpeg;base64,Zml0cw==",
+		"A picture. small.jpg image/jpeg data:image/jpeg;base64,c21s", "A picture. plan.png image/png data:image/png;base64,Zml0cw==")
+
+	// What it cannot take it says, and goes on.
+	rig.posts(ann, map[string]any{"photo": sizes[2:], "caption": "too large"})
+	rig.await(ann, 4, "A picture may have 1,000,000 bytes.")
+	rig.posts(ann, map[string]any{"photo": []any{map[string]any{"file_id": "gone.jpg", "width": 1, "height": 1}}})
+	rig.await(ann, 5, "Telegram does not give me this picture.")
+	rig.posts(ann, map[string]any{"voice": map[string]any{}, "caption": "listen"})
+	rig.await(ann, 6, "I read text and pictures only.")
+	rig.says(ann, "still there?")
+	rig.await(ann, 7, "echo: still there?")
 }
 
 // The bot verifies deliveries, and drops one that is late.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	osexec "os/exec"
@@ -116,6 +117,22 @@ func TestWebhookBotVerifies(t *testing.T) {
 	if out := b.Output.String(); strings.Count(out, "message.done") != 1 {
 		t.Errorf("the bot printed %s", out)
 	}
+}
+
+// A sender that is slow stops no other one, and a context need not be an object.
+func TestWebhookBotGoesOn(t *testing.T) {
+	t.Parallel()
+	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"))
+	slow, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	expect.OK(t, err)
+	defer slow.Close()
+	_, err = slow.Write([]byte("POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"))
+	expect.OK(t, err)
+	for i, context := range []string{`["room 7"]`, `"room 7"`, `7`, `null`, `{"chat": 7}`} {
+		body := fmt.Appendf(nil, `{"type":"message.done","data":{"session":"s","messages":["m"],"context":%s,"outcome":{"reply":"hi"}}}`, context)
+		expect.Equal(t, "a delivery with the context "+context, b.send(t, webhookSecret, time.Now(), i+1, body), 204)
+	}
+	b.Output.Await(t, `["message.done", "s", "7", "hi"]`)
 }
 
 func needPython(t *testing.T) {

@@ -127,7 +127,7 @@ func (p *play) ask(ctx context.Context, name string) error {
 	p.calls++
 	id := "echo-" + strconv.Itoa(p.calls)
 	p.emit(agent.Event{Type: agent.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
-	p.emit(agent.Event{Type: agent.EventToolEnd, Name: name, CallID: id, Error: "the user did not allow it"})
+	p.emit(agent.Event{Type: agent.EventToolEnd, Name: name, CallID: id, Error: "the permission was not given"})
 	return nil
 }
 

@@ -304,7 +304,7 @@ func TestAskAndUsage(t *testing.T) {
 				tools += e.Name + string(e.Output) + e.Error
 			}
 		})
-		want := "deploythe user did not allow it"
+		want := "deploythe permission was not given"
 		if allowed {
 			want = `deploy"ok"`
 		}
