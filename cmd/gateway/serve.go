@@ -97,7 +97,7 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 		Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
 		Destinations: destinations,
 	})
-	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Logger: log}))
+	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: s.AsynqmonURL, Logger: log}))
 	openai.New(client, operator).Mount(g)
 	return g, watched, m
 }

@@ -32,7 +32,7 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		g := gateway.New(c, gateway.Deps{
 			Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
 		})
-		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Logger: log}))
+		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon", Logger: log}))
 		openai.New(client, operator).Mount(g)
 		return g
 	}

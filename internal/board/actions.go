@@ -34,7 +34,7 @@ var actions = map[string]action{
 	"deny":    {"", (*Board).deny, "Denied."},
 	"retry":   {gateway.Control, (*Board).retry, "The last turn was removed, and its message runs again."},
 	"undo":    {gateway.Control, (*Board).undo, "The last turn was removed: %d entries."},
-	"rerun":   {gateway.Control, (*Board).rerun, "%d dead letters are back in line."},
+	"rerun":   {gateway.Control, (*Board).rerun, "Dead letters that are back in line: %d."},
 }
 
 // act carries out an action, and leads back to the session. A failure shows the session with the
@@ -118,7 +118,13 @@ func (b *Board) undo(v *visit) (int, error) {
 	return u.Entries, err
 }
 
-func (b *Board) rerun(v *visit) (int, error) { return b.deps.Admin.Rerun(v.work, v.session) }
+// rerun reruns the dead letter that the form names, or all of them.
+func (b *Board) rerun(v *visit) (int, error) {
+	if id := v.PostForm.Get("letter"); id != "" {
+		return b.deps.Admin.RerunMessages(v.work, v.session, id)
+	}
+	return b.deps.Admin.Rerun(v.work, v.session)
+}
 
 // forgetPage asks for a confirmation.
 type forgetPage struct {

@@ -19,6 +19,9 @@ type Deps struct {
 	Client *turnstile.Client
 	Admin  *admin.Client
 
+	// Asynqmon is the URL of asynqmon, which pages link to. Empty: they do not.
+	Asynqmon string
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -170,10 +173,19 @@ type frame struct {
 	PageTitle string
 	Visitor   string // the name of the token, "" before the login
 	Locked    bool   // there are tokens, so there is a logout
+	Asynqmon  string // its URL, "" for no link
 }
 
 func (b *Board) frame(token gateway.Token, title string) frame {
-	return frame{PageTitle: title, Visitor: token.Name, Locked: b.gateway.Locked()}
+	return frame{PageTitle: title, Visitor: token.Name, Locked: b.gateway.Locked(), Asynqmon: b.asynqmon(token)}
+}
+
+// asynqmon is the URL of asynqmon for a visitor. It shows every session, so others get no link.
+func (b *Board) asynqmon(token gateway.Token) string {
+	if !token.SeesAll() {
+		return ""
+	}
+	return strings.TrimSuffix(b.deps.Asynqmon, "/")
 }
 
 // render sends a page. It is made as a whole first, so a failure is no half page.

@@ -16,8 +16,9 @@ type listPage struct {
 	State    string
 	Prefix   string
 	Rows     []row
-	Next     string // the link to the next page, "" if there is none
-	First    string // the link to the first page, "" on it
+	Overview *overview // nil: not for this visitor
+	Next     string    // the link to the next page, "" if there is none
+	First    string    // the link to the first page, "" on it
 	Problem  *gateway.Problem
 	MayStart bool
 }
@@ -68,6 +69,8 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 	if err != nil {
 		p.Problem = b.problem(v.Request, err)
 		status = p.Problem.Status
+	} else {
+		p.Overview = b.overview(v)
 	}
 	if next != "" {
 		p.Next = listLink(p.State, p.Prefix, next)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"turnstile/internal/sessionview"
 	"turnstile/pkg/agent"
@@ -15,6 +16,7 @@ type live struct {
 	Turn     string
 	Question string // the name of the open question: TURN.NUMBER
 	Input    json.RawMessage
+	Until    time.Time // when the open question counts as denied; zero: it waits for ever
 	Items    []liveItem
 }
 
@@ -54,7 +56,9 @@ func liveOf(v sessionview.View) live {
 		case session.EventTurnRetry:
 			l.Items, tools = nil, map[string]int{} // the turn begins anew
 		case session.EventPermissionAsked:
-			l.Input = e.Input
+			if l.Input, l.Until = e.Input, (time.Time{}); e.TimeoutMS > 0 {
+				l.Until = e.At.Add(time.Duration(e.TimeoutMS) * time.Millisecond)
+			}
 		}
 	}
 	for i := range l.Items {

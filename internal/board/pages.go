@@ -34,7 +34,7 @@ var pages = func() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"text": shownText, "line": shownLine, "json": shownJSON, "empty": emptyJSON, "file": fileLink,
-	"ago": ago, "stamp": stamp, "milli": time.UnixMilli, "tokens": tokens, "usage": usage, "brief": brief,
+	"ago": ago, "stamp": stamp, "milli": time.UnixMilli, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "ms": func(n int64) time.Duration { return time.Duration(n) * time.Millisecond },
 }
 
 // textMost is how much of one text a page shows, in bytes. The API returns the whole text.

@@ -74,7 +74,7 @@ func newRigTo(t *testing.T, destinations *outbox.File, tokens ...token) *rig {
 		expect.OK(t, err)
 	}
 	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Destinations: destinations, Logger: log})
-	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Logger: log}))
+	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon/", Logger: log}))
 	server := httptest.NewServer(g)
 	t.Cleanup(func() {
 		_ = g.Stop(context.Background())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"turnstile"
@@ -34,7 +35,7 @@ type sessionPage struct {
 	sessionview.View
 	Known   bool
 	Link    string
-	Entries []session.Entry
+	Entries []entry
 	Older   string // the link to older entries, "" if there are none
 	Newest  string // the link to the newest entries, "" if these are the newest
 	Live    live
@@ -152,7 +153,7 @@ func (b *Board) readEntries(v *visit, p *sessionPage) error {
 	if err != nil {
 		return err
 	}
-	p.Entries = entries
+	p.Entries = shownEntries(entries)
 	if older > 0 {
 		p.Older = p.Link + "?" + url.Values{"before": {strconv.FormatInt(older, 10)}, "id": {id}}.Encode()
 	}
@@ -175,7 +176,9 @@ func (b *Board) readLine(ctx context.Context, view sessionview.View) ([]lineMess
 	arrived := map[string]sessionview.Followup{}
 	var list []lineMessage
 	for _, f := range view.Followups {
-		if arrived[f.ID] = f; f.State == session.FollowupSteered && len(list) < lineShown {
+		arrived[f.ID] = f
+		shown := slices.Contains(view.Messages, f.ID) // with the running turn
+		if f.State == session.FollowupSteered && !shown && len(list) < lineShown {
 			list = append(list, lineMessage{LineMessage: admin.LineMessage{ID: f.ID, Text: f.Text}, Mode: f.Mode, State: f.State})
 		}
 	}

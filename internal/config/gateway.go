@@ -40,6 +40,8 @@ type Gateway struct {
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
 	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. A worker reads it at its start, a gateway also on SIGHUP. A gateway with it refuses a reply_to that is not in it."`
 
+	AsynqmonURL string `env:"TURNSTILE_GATEWAY_ASYNQMON_URL" unit:"URL" help:"Where asynqmon is served, such as https://queues.example/asynqmon. The board's pages link to it, for tokens that see every session."`
+
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. debug has a line for each request."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 }

@@ -20,7 +20,7 @@ type destination struct {
 
 // operatesAll fails unless the token sees every session: destinations belong to all of them.
 func (r *Request) operatesAll() error {
-	if !r.Token.seesAll() {
+	if !r.Token.SeesAll() {
 		return Fail(Forbidden, `The token %s may not operate destinations: they belong to all sessions, and its "sessions" has no "*".`, r.Token.Name)
 	}
 	return nil

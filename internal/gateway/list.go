@@ -29,7 +29,7 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 	query := r.URL.Query()
 	q := admin.ListQuery{State: admin.State(query.Get("state")), Prefix: query.Get("prefix"), Cursor: query.Get("cursor")}
 	prefixes, nth := []string{q.Prefix}, 0
-	if !r.Token.seesAll() {
+	if !r.Token.SeesAll() {
 		q.Only, prefixes = r.Token.Sees, r.Token.prefixes(q.Prefix)
 		if nth, q.Cursor, err = splitCursor(q.Cursor, len(prefixes)); err != nil {
 			return err
@@ -76,8 +76,8 @@ func splitCursor(cursor string, prefixes int) (nth int, place string, err error)
 	return nth, place, nil
 }
 
-// seesAll reports whether every session exists for the token.
-func (t Token) seesAll() bool { return slices.Contains(t.sessions, "*") }
+// SeesAll reports whether every session exists for the token.
+func (t Token) SeesAll() bool { return slices.Contains(t.sessions, "*") }
 
 // prefixes are the beginnings of the keys that the token sees and that begin with prefix, none of
 // which begins another.

@@ -62,6 +62,19 @@ func ExampleClient_Rerun() {
 	// Output: 2 2 0
 }
 
+func ExampleClient_RerunMessages() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	stopped(ctx, rdb)
+	n, err := operator.RerunMessages(ctx, "web:42", "two")
+	demo.Check(err)
+	next, err := operator.NextMessage(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(n, next)
+	// Output: 1 two
+}
+
 // The cap of the line is the same as that of senders and workers.
 func ExampleNewClientWith() {
 	rdb, stop := demo.Redis()

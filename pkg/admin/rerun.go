@@ -28,16 +28,29 @@ const (
 // nothing was changed. After another error some messages may be back in line. Call Rerun again for
 // the rest.
 func (a *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
+	return a.rerunOf(ctx, sessionKey, nil)
+}
+
+// RerunMessages is Rerun for those of the dead letters that have one of these message ids.
+func (a *Client) RerunMessages(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
+	if len(ids) == 0 {
+		return 0, session.ValidateKey(sessionKey)
+	}
+	return a.rerunOf(ctx, sessionKey, ids)
+}
+
+// rerunOf is Rerun of the messages with these ids; nil: of all.
+func (a *Client) rerunOf(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}
-	if n, err = a.rerun(ctx, sessionKey); err != nil {
+	if n, err = a.rerun(ctx, sessionKey, ids); err != nil {
 		return n, fmt.Errorf("rerun dead letters of %s: %w", sessionKey, err)
 	}
 	return n, nil
 }
 
-func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error) {
+func (a *Client) rerun(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
 	k, name := rediskey.For(sessionKey), rand.Text()
 	all, err := a.deadPlaces(ctx, k, func(result string) bool {
 		var end struct{ Status session.Status }
@@ -45,6 +58,11 @@ func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 	})
 	if err != nil {
 		return 0, protocol.Unchanged(err, false)
+	}
+	if ids != nil {
+		all = slices.DeleteFunc(all, func(d deadPlace) bool {
+			return !slices.ContainsFunc(ids, func(id string) bool { return d.id == rediskey.TaskID(sessionKey, id) })
+		})
 	}
 	slices.SortFunc(all, byArrival)
 	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.arrived == b.arrived }) // read twice

@@ -137,6 +137,14 @@ if (session) {
   });
 }
 
+// Times that come are counted down.
+setInterval(() => {
+  for (const until of document.querySelectorAll("time[data-until]")) {
+    const left = Math.max(0, Math.ceil((Date.parse(until.dataset.until) - Date.now()) / 1000));
+    until.textContent = left ? "in " + (left < 60 ? left + " s" : Math.floor(left / 60) + ":" + String(left % 60).padStart(2, "0") + " min") : "now";
+  }
+}, 1000);
+
 // ---- the list
 
 if (list) {

@@ -1,0 +1,48 @@
+package board
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// entry is an entry of the transcript.
+type entry struct {
+	session.Entry
+	Ends bool          // it is the last one of its turn on the page
+	Took time.Duration // from the turn's claim to this entry; 0: unknown
+}
+
+// shownEntries returns a page of entries.
+func shownEntries(list []session.Entry) []entry {
+	all := make([]entry, len(list))
+	for i, e := range list {
+		all[i] = entry{Entry: e, Ends: e.Turn != "" && (i+1 == len(list) || list[i+1].Turn != e.Turn)}
+		if all[i].Ends {
+			all[i].Took = took(e.Turn, e.At)
+		}
+	}
+	return all
+}
+
+// took returns the time from a turn's claim, which its id has in ms by Redis' clock, to a time.
+func took(turn string, ms int64) time.Duration {
+	claimed, err := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
+	if d := time.Duration(ms-claimed) * time.Millisecond; err == nil && d >= 0 && d < 365*24*time.Hour {
+		return d
+	}
+	return 0
+}
+
+// lasted formats a duration for people.
+func lasted(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,46 @@
+package board
+
+import (
+	"time"
+
+	"turnstile/pkg/admin"
+)
+
+// overview is what all workers and sessions do together.
+type overview struct {
+	admin.Backlog
+	Workers, Draining int
+	Slots, Turns      int // of all workers, a few seconds ago
+}
+
+// lateFrom is from when on a delivery that nobody makes is worth a word.
+const lateFrom = 10 * time.Second
+
+// IsLate reports whether nobody looks at deliveries that are due.
+func (o overview) IsLate() bool { return o.Late >= lateFrom }
+
+// overview reads the overview for a visitor who sees every session, nil for others: its counts are of
+// all sessions. A failure is no reason to show no list.
+func (b *Board) overview(v *visit) *overview {
+	if !v.token.SeesAll() {
+		return nil
+	}
+	backlog, err := b.deps.Admin.Backlog(v.work)
+	if err != nil {
+		b.problem(v.Request, err)
+		return nil
+	}
+	workers, err := b.deps.Admin.Workers(v.work)
+	if err != nil {
+		b.problem(v.Request, err)
+		return nil
+	}
+	o := overview{Backlog: backlog, Workers: len(workers)}
+	for _, w := range workers {
+		if w.Draining {
+			o.Draining++
+		}
+		o.Slots, o.Turns = o.Slots+w.Slots, o.Turns+w.Turns
+	}
+	return &o
+}

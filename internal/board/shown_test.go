@@ -1,0 +1,94 @@
+package board_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// A message that was steered into the turn is shown with the turn, and not in the line, too.
+func TestSteeredIsShownOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	expect.OK(t, r.client.Configure(t.Context(), "web:1", session.QueueSettings{Mode: session.ModeSteer}))
+	r.submit("web:1", "tool=look:1m stream=1 first")
+	expect.Soon(t, "the tool", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "<b>look</b>") })
+	r.submit("web:1", "a remark in between")
+	var p page
+	expect.Soon(t, "the steer", func() bool {
+		p = r.get("/board/s/web:1")
+		_, turn, _ := strings.Cut(p.text, `id="turn"`)
+		turn, _, _ = strings.Cut(turn, "</section>")
+		return strings.Contains(turn, "a remark in between")
+	})
+	expect.Equal(t, "times that it is shown", strings.Count(p.text, "a remark in between"), 1)
+}
+
+// What an idle session will do is no thing that it does.
+func TestIdleSessionWithAMark(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	r.say("web:1", "hello")
+	expect.OK(t, r.redis.HSet(t.Context(), rediskey.For("web:1").Resume(), "pending", "1", "reason", "crash").Err())
+	r.has(r.get("/board/s/web:1"), 200, `class="state idle"`, "<span>the next message resumes an interrupted turn (crash)</span>")
+}
+
+// A question has the time of its end, and a visitor who may not decide sees it, too.
+func TestQuestionCountsDown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, boss, reader)
+	r.worker()
+	r.submit("web:1", "ask=rm go on")
+	for _, name := range []string{"reader", "boss"} {
+		r.login(name)
+		expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "if nobody decides") })
+		r.has(r.get("/board/s/web:1"), 200, `data-until="20`, ">in 4 min<")
+	}
+}
+
+// The pages name turns and messages as the log does, and one dead letter runs again alone.
+func TestIDsAndOneRerun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, boss, reader)
+	r.worker()
+	done, failed, other := r.say("web:1", "hello"), r.say("web:1", "fail=final"), r.say("web:1", "fail=final again")
+	r.login("reader")
+	p := r.get("/board/s/web:1")
+	r.has(p, 200, "turn <code class=\"id\">"+done.Turn, "message <code class=\"id\">"+failed.ID, "turn <code class=\"id\">"+failed.Turn)
+	r.lacks(p, "Rerun this")
+	r.login("boss")
+	r.has(r.get("/board/s/web:1"), 200, "Rerun this", `href="/asynqmon/queues/session:web:1"`)
+	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {failed.ID}}), 200, "Dead letters that are back in line: 1.")
+	again, err := r.client.Wait(t.Context(), "web:1", failed.ID)
+	expect.OK(t, err)
+	if again.Turn == failed.Turn {
+		t.Error("the letter did not run again")
+	}
+	kept, _, err := r.client.Result(t.Context(), "web:1", other.ID)
+	expect.OK(t, err)
+	expect.Equal(t, "the other letter's turn", kept.Turn, other.Turn)
+	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {"unknown"}}), 200, "Dead letters that are back in line: 0.")
+}
+
+// Who sees every session has an overview of the workers and of what waits. It has no word about other
+// visitors' sessions.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, boss, reader)
+	r.login("boss")
+	r.submit("web:1", "sleep=1m")
+	r.has(r.get("/board/"), 200, "No worker is seen.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
+	r.worker()
+	expect.Soon(t, "the worker's heartbeat", func() bool {
+		p := r.get("/board/")
+		return strings.Contains(p.text, "busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<")
+	})
+	r.login("reader")
+	r.lacks(r.get("/board/"), "overview", "asynqmon")
+}
