@@ -7,6 +7,7 @@ import (
 
 	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/resume"
 )
 
 // Causes of the end of a turn's context, besides agent.ErrLeaseLost and the requests of senders
@@ -25,7 +26,7 @@ func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.r
 func (e drainError) Unwrap() error { return errDrain }
 
 // reasonLease is the reason of the requeue of a turn whose agent was killed by its guardian.
-const reasonLease Reason = "lease_lost"
+const reasonLease Reason = resume.ReasonLeaseLost
 
 // turnContext makes a context that ends with the lease. Its cause is then agent.ErrLeaseLost, as
 // agents expect.

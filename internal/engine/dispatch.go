@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 )
 
@@ -149,12 +150,26 @@ func (d *dispatcher) claim(sessions []string) error {
 		d.sessions.Go(func() {
 			last := s.run()
 			d.roster.leave(s, last)
+			if last == outcomeLost && errors.Is(c.Lease().Held(), lease.ErrLost) {
+				d.survive(c)
+			}
 			c.Lease().End()
 			d.slots.free(1)
 		})
 	}
 	d.slots.free(len(sessions) - len(claims))
 	return err
+}
+
+// survive tells Redis, once it can be reached, that this worker lives although it lost the claim.
+// The turn has wound down, so its message has not killed the worker. A claim whose end Redis refused
+// to store is not lost in this way: that may be the message's doing.
+func (d *dispatcher) survive(c *protocol.Claim) {
+	d.life.run(func() {
+		if err := c.Survive(d.life.work); err != nil && d.life.work.Err() == nil {
+			d.log.Warn("a lost turn may count as this worker's death", "session", c.Session(), "error", err)
+		}
+	})
 }
 
 // slots bounds how many sessions run at once. Each session takes one slot.

@@ -122,6 +122,90 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 	}
 }
 
+// An unsteady Redis is no death: the worker lives through each outage, so its message is not given
+// up, its session is not suspended, and the agent's note tells what was the matter.
+func TestUnsteadyRedisIsNoDeath(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]int{"limit 3": 3, "limit 1": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartServer(t)
+			r := rigOn(t, server.URL(), server.Client())
+			s := newStage()
+			const ttl = time.Second
+			r.worker(s, sentinelTTL(ttl), with(func(o *engine.Options) { o.Queue.StuckLimit = limit }))
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			sid := a.SessionID
+			for range 4 {
+				server.Pause()
+				paused := time.Now()
+				if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
+					t.Errorf("the turn ended with %v", err)
+				}
+				expect.Soon(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
+				server.Resume()
+				a = s.next(t, "m1")
+				expect.Equal(t, "session id", a.SessionID, sid)
+				for _, lie := range []string{"restart", "shutdown"} {
+					if strings.Contains(a.Note, lie) {
+						t.Errorf("nothing was restarted or shut down, and the note says %q", a.Note)
+					}
+				}
+				if limit == 1 && !strings.Contains(a.Note, "a lost lease") { // else the claim may come before the worker's word
+					t.Errorf("note %q", a.Note)
+				}
+			}
+			a.reply("one")
+			expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
+			r.say("m2", "on")
+			s.next(t, "m2").reply("two")
+			expect.Equal(t, "session id afterwards", r.ends("m2", session.StatusDone).SessionID, sid)
+		})
+	}
+}
+
+// The same with a process for a worker. A message that does kill its workers is given up, although
+// Redis is unsteady between its deaths.
+func TestUnsteadyRedisAndADeadlyMessage(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	const ttl = 2 * time.Second
+	outage := func() {
+		server.Pause()
+		paused := time.Now()
+		expect.Soon(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+100*time.Millisecond })
+		server.Resume()
+	}
+	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: ttl}) }
+	p := start(0)
+	r.say("m1", "sleep=1h hello")
+	for n := range 3 {
+		expect.Soon(t, "a turn", func() bool { return len(r.started("m1")) == n+1 })
+		outage()
+	}
+	expect.Soon(t, "a turn", func() bool { return len(r.started("m1")) == 4 })
+	r.say("", "/stop")
+	sid := r.ends("m1", session.StatusStopped).SessionID
+	r.say("m2", "die")
+	for i := 1; i <= 4; i++ {
+		p.wait()
+		if i == 4 {
+			p = start(i)
+			break
+		}
+		outage()
+		p = start(i)
+	}
+	o := r.ends("m2", session.StatusFailed)
+	expect.Equal(t, "session id", o.SessionID, sid)
+	if !strings.Contains(o.Error, "its worker died in 3 turns in a row") {
+		t.Errorf("error %q", o.Error)
+	}
+	p.end()
+}
+
 // Redis comes back between the lease's end and the sentinel's: the finish may still succeed.
 // Either way the message has one reply.
 func TestFinishAtTheLastMoment(t *testing.T) {

@@ -84,6 +84,7 @@ func TestStuckSession(t *testing.T) {
 				old = h.Turn().SessionID
 				b.Die()
 			}
+			b.Doubt()
 			if !waiting {
 				b.ClaimNothing("its only message was archived")
 				expect.Equal(t, "suspended", resumeRecord(b).Suspended, true)
@@ -156,6 +157,7 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 			b.Say("b")
 			b.Renew(h)
 			b.Die()
+			b.Doubt()
 			between(b)
 			turn := b.Claim().Turn()
 			expect.Equal(t, "reset", turn.Reset, "suspended")

@@ -72,6 +72,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		old := h.Turn()
 		expect.OK(t, h.Checkpoint(b.Ctx, did(old, "half")))
 		b.Die()
+		b.Doubt()
 		h = b.Claim()
 		turn := h.Turn()
 		expect.Equal(t, "message", turn.Message.ID, "a")
@@ -107,6 +108,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		for range 3 {
 			expect.Equal(t, "message", b.Start().Turn().Message.ID, "a")
 			b.Die()
+			b.Doubt()
 		}
 		expect.Equal(t, "next message", b.Claim().Turn().Message.ID, "b")
 		expect.Equal(t, "status", b.Outcome("a").Status, session.StatusFailed)
@@ -217,6 +219,9 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 						old = h.Turn()
 						interrupt(b, h, kind)
 					}
+					if three == "crash" {
+						b.Doubt()
+					}
 					h := b.Claim()
 					turn := h.Turn()
 					expect.Equal(t, "reset", turn.Reset, "suspended")
@@ -283,6 +288,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 				b.Renew(h)
 				b.Die()
 			}
+			b.Doubt()
 			turn := b.Claim().Turn()
 			expect.Equal(t, "next message", turn.Message.ID, "b")
 			expect.Equal(t, "session id", turn.SessionID, id)

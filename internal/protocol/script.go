@@ -28,6 +28,7 @@ var (
 	finishMove = named("finish")
 
 	unclaimMove    = named("unclaim")
+	surviveMove    = named("survive")
 	promoteMove    = named("promote")
 	renewMove      = named("renew")
 	emitMove       = named("emit")

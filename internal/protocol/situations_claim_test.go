@@ -43,7 +43,53 @@ func claimSituations() []situation {
 			b.SayAll("now", "next")
 			b.Start()
 			b.Die()
+			b.Doubt()
 			return claimMove(b)
+		}},
+		{"claim", "in doubt", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			b.SayAll("now", "next")
+			b.Start()
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "crashed, and its owner lives", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			h := b.Start()
+			b.Die()
+			expect.OK(b, h.Survive(b.Ctx))
+			return claimMove(b)
+		}},
+		{"survive", "of a running turn", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			return func() error { return h.Survive(b.Ctx) }
+		}},
+		{"survive", "of a starting turn", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Claim()
+			return func() error { return h.Survive(b.Ctx) }
+		}},
+		{"survive", "in doubt", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			b.Say("now")
+			h := b.Start()
+			b.Die()
+			b.ClaimNothing("its owner may live")
+			return func() error { return h.Survive(b.Ctx) }
+		}},
+		{"survive", "", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			h := b.Start()
+			b.Die()
+			return func() error { return h.Survive(b.Ctx) }
+		}},
+		{"survive", "after it was counted", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			h := b.Start()
+			b.Die()
+			b.Claim()
+			return func() error { return h.Survive(b.Ctx) }
 		}},
 		{"claim", "suspends and has to wait", func(b *actors.Bench) func() error {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "strict", crashSuspends)
@@ -52,6 +98,7 @@ func claimSituations() []situation {
 			b.Say("next")
 			b.Renew(h)
 			b.Die()
+			b.Doubt()
 			b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now")), b.Keys.Lease())
 			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("next")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
 			return claimMove(b)

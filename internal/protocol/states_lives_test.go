@@ -145,6 +145,7 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Say("a")
 			b.Start()
 			b.Die()
+			b.Doubt()
 			b.ClaimNothing("archived as stuck")
 		},
 		"again, by a mark": func(b *actors.Bench) {
@@ -166,6 +167,7 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Die()
 			b.Start()
 			b.Die()
+			b.Doubt()
 			b.ClaimNothing("archived as stuck")
 		},
 		"again, others wait": func(b *actors.Bench) {
@@ -175,6 +177,7 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Die()
 			b.Start()
 			b.Die()
+			b.Doubt()
 			b.Claim()
 		},
 		"marked and rotated":      noted(marked, rotate),
@@ -280,6 +283,9 @@ func lives() map[string]func(b *actors.Bench) {
 			expect.OK(b, steered(b).Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			asked(b)
 			b.Die()
+			if name == "archived as stuck" {
+				b.Doubt()
+			}
 			_, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(b, err)
 		}

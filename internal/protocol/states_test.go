@@ -164,6 +164,8 @@ func (o *observer) states() map[string]string {
 	states := map[string]string{"session": "idle", "resume": "clean"}
 	owner, phase := rdb.Get(ctx, k.Sentinel()).Val(), run["phase"]
 	switch {
+	case owner == "in doubt":
+		states["session"] = "doubted"
 	case owner != "" && (run["nostart"] == run["fence"] || resumes["pending"] == "1" && resumes["fence"] == run["fence"]):
 		states["session"] = "interrupting"
 	case owner != "":

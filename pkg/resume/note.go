@@ -67,6 +67,8 @@ func cause(reason string) string {
 		return "a gateway restart"
 	case ReasonShutdown:
 		return "a gateway shutdown"
+	case ReasonLeaseLost:
+		return "a lost lease: its worker lives, but could not renew the lease in time"
 	}
 	return "a gateway interruption"
 }

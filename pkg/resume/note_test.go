@@ -54,6 +54,11 @@ func TestB30_NoteOfACrashAndOfUnknownReasons(t *testing.T) {
 		contains(t, resume.Note(marked(reason)), "a gateway interruption")
 	}
 	contains(t, resume.Note(marked("")), "gateway restart")
+	note := resume.Note(marked(resume.ReasonLeaseLost))
+	contains(t, note, "a lost lease", "history is intact")
+	if strings.Contains(note, "gateway") {
+		t.Errorf("nothing happened to a gateway: %q", note)
+	}
 }
 
 func TestB32_WhateverTheLastRole(t *testing.T) {

@@ -23,6 +23,9 @@ const (
 	ReasonRestart  = "restart_timeout"  // its worker restarted
 	ReasonShutdown = "shutdown_timeout" // its worker shut down
 	ReasonCrash    = "crash"            // its worker died
+
+	// ReasonLeaseLost: its worker lost the lease and lives, for example because Redis was away.
+	ReasonLeaseLost = "lease_lost"
 )
 
 // Record is a session's resume record. It is zero if the session's last turn ended well.

@@ -142,8 +142,11 @@ func TestB43_StuckLoop(t *testing.T) {
 		}
 		q.die()
 	}
-	if q.claim() != nil {
-		t.Fatal("the message was taken a fourth time")
+	for range 2 { // the first claim leaves the worker time to say that it lives
+		if q.claim() != nil {
+			t.Fatal("the message was taken a fourth time")
+		}
+		q.die()
 	}
 	got := read(t, q.rdb)
 	if !got.Suspended || !got.Pending || got.Interruptions != 3 {

@@ -114,6 +114,16 @@ func (b *Bench) Work() (ids []string) {
 // Die removes the sentinel, as its TTL does after a worker's death.
 func (b *Bench) Die() { expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Sentinel()).Err()) }
 
+// Doubt claims the session of a dead owner, whose end counts for good only after another TTL, and
+// lets that pass.
+func (b *Bench) Doubt() {
+	b.Helper()
+	b.ClaimNothing("its owner may live")
+	if was := b.Redis.GetDel(b.Ctx, b.Keys.Sentinel()).Val(); was != "in doubt" {
+		b.Fatalf("the sentinel is %q: %s", was, b.Dump())
+	}
+}
+
 // ErrFlaky is why a turn fails that is to be retried.
 var ErrFlaky = errors.New("flaky")
 

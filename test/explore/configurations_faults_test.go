@@ -111,6 +111,16 @@ func faultyOnes() []configuration {
 			Processes: with(list(working("worker1", behaviour{tells: true})), timers()),
 		}},
 		{Configuration: explore.Configuration{
+			Name: "living-owners", Purpose: "an owner that loses its lease and lives is no death", AtLeast: 100,
+			Kinds: explore.Expiry | explore.ClockJump, Faults: 1, Before: before(text("m1")), Check: countedAlive,
+			Processes: with(list(working("worker1", behaviour{survives: true, limit: 1}), working("worker2", behaviour{survives: true, limit: 1}), reaper())),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "living-owners-counted", Purpose: "what was counted of a living owner is taken back", AtLeast: 100,
+			Kinds: explore.Expiry | explore.ClockJump, Faults: 2, Before: before(text("m1")), Check: countedAlive,
+			Processes: with(list(working("worker1", behaviour{survives: true, limit: 2}), working("worker2", behaviour{survives: true, limit: 2}), reaper())),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 15,
 			Kinds: explore.LostReply, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
 			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
@@ -141,6 +151,15 @@ func diedUnstarted(v explore.View) string {
 		}) {
 			return "m1 was given up, and was never started"
 		}
+	}
+	return ""
+}
+
+// countedAlive finds a message that was given up, or a suspension, where no worker dies.
+func countedAlive(v explore.View) string {
+	k := rediskey.For(main)
+	if v.Field(k.Resume(), "suspended") == "1" || len(v.Members(k.Archived())) > 0 {
+		return "alive: no worker has died, and the message is given up or its session suspended"
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile"
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -111,6 +112,8 @@ type behaviour struct {
 	makesWay    bool // it releases the session after each turn
 	tells       bool // it reports its turns' starts and notes
 	asks        bool // its agent asks a question, and does not wait for the decision
+	survives    bool // it says that it lives when it has lost its lease
+	limit       int  // interruptions that suspend; 0: the default
 
 	ttl time.Duration // of its sentinels; 0: the default
 }
@@ -123,7 +126,7 @@ func working(name string, a behaviour) explore.Process {
 
 func work(l *explore.Life, name string, a behaviour) {
 	cfg := named(name)
-	cfg.Immediate, cfg.SentinelTTL = a.immediate, a.ttl
+	cfg.Immediate, cfg.SentinelTTL, cfg.StuckLimit = a.immediate, a.ttl, a.limit
 	c, err := actors.NewConsumer(l.Redis, cfg)
 	if err != nil {
 		panic(err)
@@ -143,6 +146,9 @@ func work(l *explore.Life, name string, a behaviour) {
 	for _, h := range holds {
 		for more := true; more && err == nil; {
 			more, err = turn(l, c, h, a)
+		}
+		if a.survives && errors.Is(err, lease.ErrLost) {
+			_ = h.Survive(l.Context)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (s *Session) SetReplyTo(destination string) {
 // Undo removes the last turn's entries from the conversation. again: the user's text becomes one
 // new message at the head of the line.
 func (s *Session) Undo(again bool) string {
-	if s.Owner != 0 {
+	if s.Owner > 0 {
 		return "a turn is running"
 	}
 	entries := s.Transcripts[s.SessionID]
@@ -120,6 +120,9 @@ func (s *Session) Undo(again bool) string {
 	text := strings.Join(said, "\n\n")
 	if again && text == "" {
 		return "invalid"
+	}
+	if s.Owner == inDoubt {
+		return "a turn is running"
 	}
 	n := 0
 	for n < len(entries) && entries[len(entries)-1-n].Turn == turn {

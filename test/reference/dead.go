@@ -15,7 +15,7 @@ func (s *Session) recoverDead() {
 	if !r.Announced {
 		s.tell(started(r.Fence, r.SessionID, r.IDs))
 	}
-	counts := r.Begun // else the reply to its claim may have been lost
+	counts := r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
 	given := s.verdict(counts)
 	if given.complete {
 		var kept []Entry // of this run of the message, or of an earlier one
@@ -47,6 +47,9 @@ func (s *Session) recoverDead() {
 		switch {
 		case end.status == "":
 			m.Redelivered, m.Deaths = m.Redelivered+1, deaths
+			if counts {
+				m.diedIn = append(m.diedIn, r.Fence)
+			}
 			back = slices.Insert(back, 0, id)
 			continue
 		case end.complete:
@@ -72,6 +75,22 @@ func (s *Session) recoverDead() {
 	r.Phase = Idle
 }
 
+// inDoubt is the sentinel of a session whose dead owner has time to say that it lives.
+const inDoubt = -1
+
+// final reports whether the dead owner's turn, if it counts, suspends the session or ends a message.
+func (s *Session) final() bool {
+	r := &s.Run
+	if r.Phase == Idle || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt {
+		return false
+	}
+	if r.Phase == Starting {
+		return slices.ContainsFunc(r.IDs, func(id string) bool { return s.Messages[id].Deaths+1 >= s.Config.StuckLimit })
+	}
+	m := &s.Resume
+	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || m.Interruptions+1 >= s.Config.StuckLimit)
+}
+
 // ending is how the messages of a dead turn end. Without a status they go back to the line.
 type ending struct {
 	status, why string
@@ -89,9 +108,14 @@ func (s *Session) verdict(counts bool) ending {
 		return ending{status: "interrupted", why: "rolled back by a newer message"}
 	case r.Interrupt:
 		return ending{status: "interrupted", why: "interrupted by a newer message", complete: true}
+	case r.Survived && r.Phase == Running:
+		s.excused()
+		return ending{}
 	case r.Phase != Running || !counts || !s.interrupted("crash"):
 		return ending{}
-	case s.Resume.Suspended:
+	}
+	s.Resume.crashes = append(s.Resume.crashes, r.Fence)
+	if s.Resume.Suspended {
 		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", s.Resume.Interruptions)}
 	}
 	return ending{suspends: s.Config.CrashSuspends}

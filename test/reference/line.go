@@ -181,7 +181,7 @@ func (s *Session) archive(id, status, why string) {
 	s.leaves(id)
 	m.State, m.Status, m.Error, m.Ended = Archived, status, why, s.Now
 	m.Arrived = cmp.Or(m.Seen, s.Now)
-	m.Seen, m.Redelivered, m.Deaths, m.Quiet = 0, 0, 0, nil
+	m.Seen, m.Redelivered, m.Deaths, m.diedIn, m.Quiet = 0, 0, 0, nil, nil
 	if m.Long { // its content is not stored
 		m.Long, m.Text = false, ""
 	}

@@ -236,7 +236,7 @@ func (b *actual) recordTurn(run map[string]string, sentinel string) string {
 		}
 	}
 	return fmt.Sprintf("%s %s %s, %s entries, owned %v, asked %v %v %v, steer %v, nostart %v, rotated %q%s", b.turnName(fence), phase,
-		b.names.session(run["sid"]), cmp.Or(run["entries"], "0"), sentinel != "" && sentinel == run["token"], asked("stop"), asked("rollback"), asked("interrupt"),
+		b.names.session(run["sid"]), cmp.Or(run["entries"], "0"), sentinel == "in doubt" || sentinel != "" && sentinel == run["token"], asked("stop"), asked("rollback"), asked("interrupt"),
 		asked("steer"), asked("nostart"), b.names.session(run["rotated"]), question)
 }
 

@@ -247,6 +247,15 @@ func mark(l *life, _, _, c int) step {
 	})
 }
 
+func survive(l *life, _, _, c int) step {
+	return l.moveOf(retrier, c, "says that it lives", l.model.Survive, func(h *sq.Claim) string {
+		if err := h.Survive(l.actual.ctx); err != nil {
+			return word(err)
+		}
+		return reference.Lost
+	})
+}
+
 // past makes the worker read what came before its turn.
 func past(l *life, _, _, c int) step {
 	return l.move(c, "reads the past", l.model.Past, func(h *sq.Claim) string {

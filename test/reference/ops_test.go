@@ -67,6 +67,8 @@ func (l *life) resolve(o operation) step {
 		return decide(l, a, b/8, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
 		return days(l, a, b, c) // a session with only dead letters
+	case b%8 == 3 && l.holder(3) != nil && !l.model.Owns(l.holder(3).model):
+		return survive(l, a, b, c|3)
 	case b%8 == 6 && h != nil && len(h.model.Steered()) > 0:
 		return submit(l, a, 8+b/8%2, c) // an interrupt or a rollback
 	}

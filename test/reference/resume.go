@@ -1,6 +1,9 @@
 package reference
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Resume is what is known of interrupted turns.
 type Resume struct {
@@ -11,7 +14,8 @@ type Resume struct {
 	Counted       int // the last counted turn
 	Suspended     bool
 
-	atLarge int // the part of the count that a suspension leaves
+	atLarge int   // the part of the count that a suspension leaves
+	crashes []int // the turns in the count whose owners died
 }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
@@ -26,6 +30,49 @@ func (s *Session) interrupted(reason string) bool {
 	r.Suspended = r.Interruptions >= s.Config.StuckLimit
 	r.Pending, r.Reason, r.Marked = true, reason, s.Now
 	return true
+}
+
+// excused marks the running turn, whose owner lost its lease and lives, without counting it.
+func (s *Session) excused() {
+	r := &s.Resume
+	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
+		return
+	}
+	r.Counted, r.Pending, r.Reason, r.Marked = s.Run.Fence, true, "lease_lost", s.Now
+}
+
+// Survive is the word of an owner that has lost its claim and lives: that was no death. Of a turn
+// that somebody has recovered, it takes back what was counted. It ends the claim.
+func (s *Session) Survive(h *Claim) string {
+	r, turn := &s.Run, h.Turn.Number
+	if r.Fence == turn && r.Phase != Idle {
+		r.Survived = true
+		if s.Owner == h.token || s.Owner == inDoubt {
+			s.Owner = 0
+			s.Index.wake(s.Now, s.Now)
+		}
+		return Lost
+	}
+	for _, id := range h.parts {
+		if m := s.Messages[id]; m != nil && (m.State == Pending || m.State == Active) && takeBack(&m.diedIn, turn) {
+			m.Deaths--
+		}
+	}
+	if m := &s.Resume; !m.Suspended && takeBack(&m.crashes, turn) {
+		m.Interruptions--
+		if m.Counted == turn && m.Reason == "crash" {
+			m.Reason = "lease_lost"
+		}
+	}
+	return Lost
+}
+
+func takeBack(turns *[]int, turn int) (was bool) {
+	i := slices.Index(*turns, turn)
+	if i >= 0 {
+		*turns = slices.Delete(*turns, i, i+1)
+	}
+	return i >= 0
 }
 
 // leaveConversation removes the mark and the partial, because the next turn is in another

@@ -12,7 +12,7 @@ type Session struct {
 	Messages map[string]*Message // every existing task, by its message's id
 	Line     []string            // ids of waiting messages, the next one first
 
-	Owner int // the token in the sentinel; 0: there is none
+	Owner int // the token in the sentinel; 0: there is none; inDoubt
 	Run   Run
 	Record
 	Outbox
@@ -76,6 +76,7 @@ type Message struct {
 	Quiet       *Quiet // it waits for more, to be collected into one turn
 	Redelivered int    // how often it came back without a failure
 	Deaths      int    // workers that died with it
+	diedIn      []int  // the turns of these
 	Failures    int    // attempts that failed
 	Status      string // how it ended
 	Error       string
@@ -113,6 +114,8 @@ type Run struct {
 	Entries   int  // written to that session id; it only rises
 	Begun     bool // its owner has called since
 	Announced bool // its start is among the events
+	Survived  bool // its owner lost it, and has said that it lives
+	Doubted   bool // its owner has had time to say so
 
 	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting

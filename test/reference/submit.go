@@ -153,7 +153,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	policy := cmp.Or(set.Drop, worker.Drop, DropNew)
 	debounce := cmp.Or(set.Debounce, worker.Debounce)
 
-	busy := s.Owner != 0
+	busy := s.Owner > 0
 	told := s.followUp(id) != nil // repeated: it is not counted, moved or signalled again
 	urgent := (mode == Interrupt || mode == Rollback) && s.Run.Phase == Running
 	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's own place

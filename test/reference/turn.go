@@ -39,6 +39,10 @@ func (s *Session) Claim(worker int) (h *Claim, again int64) {
 	if s.Owner != 0 || s.Paused {
 		return nil, 0
 	}
+	if s.final() && !s.Run.Doubted {
+		s.Owner, s.Run.Doubted = inDoubt, true
+		return nil, 0
+	}
 	recovers := s.Run.Phase != Idle || s.dueNow()
 	s.recoverDead()
 	s.joinDue()
@@ -264,7 +268,7 @@ const justAsked = 3000
 func (s *Session) Decide(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
-	case s.Owner == 0 || asked == 0:
+	case s.Owner <= 0 || asked == 0:
 		return "no question is open"
 	case number != 0 && number != asked:
 		return fmt.Sprintf("another question is open: %d", asked)
@@ -280,7 +284,7 @@ func (s *Session) Decide(number int, decision string) string {
 
 // DecideOf is Decide for a question of one turn.
 func (s *Session) DecideOf(turn, number int, decision string) string {
-	if asked := s.Run.Question; s.Owner != 0 && asked != 0 && turn != s.Run.Fence {
+	if asked := s.Run.Question; s.Owner > 0 && asked != 0 && turn != s.Run.Fence {
 		return fmt.Sprintf("another question is open: %d", asked)
 	}
 	return s.Decide(number, decision)

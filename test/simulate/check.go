@@ -64,6 +64,7 @@ func (l *life) check(rdb redis.UniversalClient) {
 		h.found("leftover", "%s", key)
 	}
 	h.checkPosts()
+	h.checkGivenUp()
 	h.checkOnce(transcripts)
 	for _, c := range l.chats {
 		if !c.wild {
@@ -85,6 +86,20 @@ func (h *history) checkPosts() {
 		}
 		if !again {
 			bodies[p.id], last[p.session] = p.body, p.sequence
+		}
+	}
+}
+
+// checkGivenUp: no message is given up in a life in which nothing fails but Redis.
+func (h *history) checkGivenUp() {
+	for kind := range h.faults {
+		if kind != "Redis paused" {
+			return
+		}
+	}
+	for _, m := range h.sent {
+		if m.outcome != nil && strings.HasPrefix(m.outcome.Error, "given up") {
+			h.found("given-up", "%s of %s: %s", m.id, m.session, m.outcome.Error)
 		}
 	}
 }

@@ -106,6 +106,18 @@ func (l *life) pauseRedis(kind string) {
 	l.server.each((*link).release)
 }
 
+// stopRedis pauses Redis four times, each time until every sentinel has expired.
+func (l *life) stopRedis(context.Context) {
+	for range 4 {
+		sleep(l.ctx, 2*time.Second+l.rng.about(5*time.Second))
+		d := 15*time.Second + l.rng.about(5*time.Second)
+		l.history.fault("Redis paused", "for %v", d)
+		l.server.each((*link).hold)
+		sleep(l.ctx, d)
+		l.server.each((*link).release)
+	}
+}
+
 func (l *life) loadRedis(kind string) {
 	d := l.rng.about(2 * time.Second)
 	l.history.fault(kind, "for %v", d)

@@ -35,6 +35,8 @@ type life struct {
 	chats      []*chat
 	background sync.WaitGroup // what ends by itself
 	mu         sync.Mutex
+
+	stuckLimit int // of the workers; 0: the default
 }
 
 // Summary is what happened in a life.
@@ -49,10 +51,16 @@ type Summary struct {
 }
 
 // Run lives the life of a seed. Call it in a bubble of its own, with fixed random bytes.
-func Run(seed uint64) Summary {
+func Run(seed uint64) Summary { return run(seed, 0, (*life).makeFaults) }
+
+// RunUnsteady lives a life in which nothing happens but that Redis stops again and again for longer
+// than a sentinel lives. The first worker's death would give a message up, and no worker dies.
+func RunUnsteady(seed uint64) Summary { return run(seed, 1, (*life).stopRedis) }
+
+func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summary {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory()}
+	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory(), stuckLimit: stuckLimit}
 	var err error
 	if l.server, err = startServer(seed); err != nil {
 		panic(err)
@@ -77,7 +85,7 @@ func Run(seed uint64) Summary {
 	running.Go(l.collect)
 	running.Go(func() { l.operate(rdb) })
 
-	l.events(rdb)
+	l.events(rdb, faults)
 	l.check(rdb)
 	summary := l.history.summary(seed)
 
@@ -92,7 +100,7 @@ func Run(seed uint64) Summary {
 }
 
 // events sends messages and makes faults. It returns when everything has ended, or should have.
-func (l *life) events(rdb redis.UniversalClient) {
+func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.Context)) {
 	ctx, over := context.WithTimeout(l.ctx, eventful)
 	defer over()
 	ended := make(chan struct{})
@@ -104,7 +112,7 @@ func (l *life) events(rdb redis.UniversalClient) {
 		chats.Wait()
 		close(ended)
 	}()
-	l.makeFaults(ctx)
+	makeFaults(l, ctx)
 	l.receiver.fair.Store(true)
 	l.history.note("the faults are over")
 	late := time.After(quiet)

@@ -37,7 +37,7 @@ func startProcess(l *life, name string) *process {
 	p.worker, err = engine.New(p.rdb, recorder{l, p}, engine.Options{
 		ID: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Maintenance: true, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
-		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40},
+		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40, StuckLimit: l.stuckLimit},
 	})
 	if err != nil {
 		panic(err)

@@ -31,11 +31,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func live(t *testing.T, seed uint64) (s simulate.Summary) {
+func live(t *testing.T, seed uint64) simulate.Summary { return in(t, seed, simulate.Run) }
+
+func in(t *testing.T, seed uint64, run func(uint64) simulate.Summary) (s simulate.Summary) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
-	synctest.Test(t, func(*testing.T) { s = simulate.Run(seed) })
+	synctest.Test(t, func(*testing.T) { s = run(seed) })
 	return s
+}
+
+// An unsteady Redis gives up no message: no worker has died.
+func TestUnsteadyRedis(t *testing.T) {
+	for seed := *first; seed < *first+3; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := in(t, seed, simulate.RunUnsteady)
+			t.Log("\n" + s.History)
+			for _, f := range s.Findings {
+				t.Error(f)
+			}
+			if s.Faults["Redis paused"] != 4 || s.Turns <= s.Messages {
+				t.Errorf("%d turns of %d messages: no lease was lost", s.Turns, s.Messages)
+			}
+		})
+	}
 }
 
 // A few lives, with the race detector in `make test`. With -v it prints their histories.

@@ -102,7 +102,7 @@ return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = ''
 -- FULL
 local MOST = 100 -- messages that are too long, archived by one call
 
-local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special')
+local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
 
@@ -129,12 +129,15 @@ end
 
 -- How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
 -- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
--- because the reply may be lost: that counts neither as a death nor as an interruption.
+-- because the reply may be lost: that counts neither as a death nor as an interruption. Nor does the
+-- loss of an owner that has said that it lives: see survive.
 local mark = special and load_mark(s) or {reason = '', interruptions = 0}
 local rotated = (run.rotated or '') ~= ''
-local confirmed = dead and string.match(run.seq or '', '^(%d+) ') == run.fence
+local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
+local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
-local verdict, crashed = false, false
+local verdict, crashed, excused = false, false, false
+local final = false -- this death suspends the session, or ends a message
 if request == 'stop' then
   verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
 elseif request == 'rollback' then
@@ -146,6 +149,9 @@ elseif confirmed and run.phase == 'running' then
   if crashed and mark.suspended then
     verdict = {archive = true, status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
   end
+  final = crashed and (mark.suspended or crash_suspends)
+elseif survived and run.phase == 'running' then
+  excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
 -- Messages in active go back to the head of the line. If one has somebody else's live lease, a
@@ -160,13 +166,15 @@ end
 for _, id in ipairs(in_active) do
   local theirs = leased(s, id, now)
   if theirs then return wait{at = theirs} end
-  local died = confirmed and ours[id] and (tonumber(call('HGET', s.task .. id, 'deaths')) or 0) + 1 or 0
+  local deaths = confirmed and ours[id] and fields(s.task .. id, 'deaths', 'died') or {}
+  local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
   local ends = ours[id] and verdict
   -- A turn whose agent has not started is not interrupted, but its message may still be what kills
   -- the workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
     ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
     given_up = given_up or id == in_turn[1] -- no later turn has what an earlier one of it had done
+    final = true
   end
   if call('HEXISTS', s.task .. id, 'msg') == 0 then
     lost[#lost + 1] = id
@@ -174,8 +182,14 @@ for _, id in ipairs(in_active) do
     local msg, unique = load_short(s, id)
     ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s, id)}
   else
-    back[#back + 1] = {id = id, died = died}
+    back[#back + 1] = {id = id, died = died, fences = deaths.died}
   end
+end
+-- What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
+-- Redis.
+if final and run.doubted ~= run.fence then
+  if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
+  return held{left = tonumber(ttl)}
 end
 local partial_entries = {} -- what an interrupted turn had done, in this run or an earlier one
 if #ending > 0 and verdict and not verdict.archive then
@@ -267,7 +281,7 @@ end
 for _, b in ipairs(back) do
   requeue_message(s, b.id)
   pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)
-  if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died) end
+  if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died, 'died', with_fence(b.fences, run.fence)) end
 end
 if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict or given_up then call('DEL', s.partial) end
@@ -276,7 +290,8 @@ if dead then close_question(s, now) end
 -- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
-if crashed then store_interruption(s, mark) end
+if crashed or excused then store_interruption(s, mark) end
+if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
 forward(s, due, now)
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
@@ -314,7 +329,7 @@ local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
 if rotated then call('HSET', s.run, 'rotated', '') end
 local routed = promise_all(s, group)
-if special or crashed or routed or (run.special or '') ~= '' then
+if special or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end

@@ -28,7 +28,7 @@ local function archive(s, id, msg, unique, why, outcome, now)
   call('ZADD', s.archived, int(seconds), id)
   end_message(s, id, 'archived', outcome, with_error(msg, why, seconds))
   call('HSET', s.task .. id, 'arrived', seen or int(now))
-  call('HDEL', s.task .. id, 'seen', 'redelivered', 'deaths', 'quiet', 'first')
+  call('HDEL', s.task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end
 

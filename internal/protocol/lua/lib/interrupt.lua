@@ -4,20 +4,21 @@
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)
-  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried')
+  local m = fields(s.resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
   return {pending = m.pending == '1', reason = m.reason or '', marked_at = tonumber(m.marked_at), interruptions = tonumber(m.interruptions) or 0,
-    fence = m.fence, suspended = m.suspended == '1', carried = m.carried}
+    fence = m.fence, suspended = m.suspended == '1', carried = m.carried, crashes = m.crashes}
 end
 
 -- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
 -- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
 -- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn is in another conversation.
+-- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- marked and not counted.
 local function interrupt(mark, fence, reason, rotated, now, limit)
   if mark.suspended or mark.fence == fence or rotated then return false end
-  mark.interruptions, mark.fence = mark.interruptions + 1, fence
+  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
   mark.pending, mark.reason, mark.marked_at = true, reason, now
-  mark.suspended = mark.interruptions >= limit
+  mark.suspended = limit and mark.interruptions >= limit
   return true
 end
 
@@ -28,6 +29,25 @@ local function store_interruption(s, mark)
   if mark.suspended then call('HSET', s.resume, 'suspended', '1') end
   call('HSET', s.run, 'special', '1')
 end
+
+-- LEASE_LOST is the reason of a turn whose owner lost its lease and lives.
+local LEASE_LOST = 'lease_lost'
+
+-- The fencing tokens of the newest ten deaths that a count contains are stored beside it, as
+-- "fence fence ", so that an owner which lives after all can take its own back: see survive.
+
+-- with_fence(list, fence) returns the list with one more.
+local function with_fence(list, fence) return string.sub((list or '') .. fence .. ' ', -140) end
+
+-- without_fence(list, fence) returns the list without this one, or false if it is not there.
+local function without_fence(list, fence)
+  local padded = ' ' .. (list or '')
+  local at, last = string.find(padded, ' ' .. fence .. ' ', 1, true)
+  return at and string.sub(padded, 2, at) .. string.sub(padded, last + 1)
+end
+
+-- IN_DOUBT is the sentinel's value while a dead owner has time to say that it lives.
+local IN_DOUBT = 'in doubt'
 
 -- leave_conversation(s) clears the mark and deletes the partial: the next turn is in another
 -- conversation.

@@ -1,0 +1,37 @@
+-- survive: an owner that has lost its lease, and whose turn has wound down, says that it lives. So
+-- the loss counts neither as a death nor as an interruption. If a claim has counted it already, it is
+-- taken back; a message that was given up, or a suspension, stays.
+--
+-- KEYS sentinel run resume
+-- ARGS
+--   s.task       prefix of the session's task hashes
+--   s.token      of the lost claim
+--   s.fence      of its last turn
+--   ids list     of the turn's tasks
+-- RETURNS
+--   result: now free     free: 1 if this has released the session. Else its sentinel expired
+--     earlier, and reap finds it
+
+local run = fields(s.run, 'token', 'fence', 'phase', 'survived')
+if run.token == s.token and run.fence == s.fence and run.phase ~= 'idle' then
+  local owner = call('GET', s.sentinel)
+  local freed = s.fence .. ' freed' -- for a repetition
+  local free = owner == s.token or owner == IN_DOUBT or not owner and run.survived == freed
+  call('HSET', s.run, 'survived', free and freed or s.fence)
+  if free and owner then call('DEL', s.sentinel) end
+  return result{now = now_ms(), free = free and 1 or 0}
+end
+
+local mark, tasks = load_mark(s), {}
+for _, id in ipairs(ids) do
+  local t = fields(s.task .. id, 'state', 'deaths', 'died')
+  local rest = (t.state == 'pending' or t.state == 'active') and without_fence(t.died, s.fence)
+  if rest then tasks[#tasks + 1] = {id = id, deaths = math.max((tonumber(t.deaths) or 1) - 1, 0), rest = rest} end
+end
+for _, t in ipairs(tasks) do call('HSET', s.task .. t.id, 'deaths', int(t.deaths), 'died', t.rest) end
+local rest = not mark.suspended and without_fence(mark.crashes, s.fence)
+if rest then
+  call('HSET', s.resume, 'crashes', rest, 'interruptions', int(math.max(mark.interruptions - 1, 0)))
+  if mark.fence == s.fence and mark.reason == 'crash' then call('HSET', s.resume, 'reason', LEASE_LOST) end
+end
+return result{now = now_ms(), free = 0}
