@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
 )
 
@@ -25,13 +27,22 @@ func (t *timers) start() {
 	t.life.run(func() { t.every(dutySweep, t.sweep) })
 }
 
-// every runs a periodic job. It logs a failure and tries again after a growing pause.
+// warnAgain is how often a worker repeats the warning about a session that only an operator can mend.
+const warnAgain = 10 * time.Minute
+
+// every runs a periodic job. It logs a failure and tries again after a growing pause. Broken sessions
+// that stay the same are logged once in warnAgain.
 func (t *timers) every(name string, job func(context.Context) (time.Duration, error)) {
 	pause, over := newPause(), t.life.intake.Done()
+	var warned time.Time
+	var last string
 	for {
 		next, err := job(t.life.work)
 		if err != nil {
-			t.log.Warn("a periodic job failed, trying again", "job", name, "error", err)
+			if !errors.Is(err, protocol.ErrBroken) || err.Error() != last || time.Since(warned) >= warnAgain {
+				t.log.Warn("a periodic job failed, trying again", "job", name, "error", err)
+				last, warned = err.Error(), time.Now()
+			}
 			t.duties.failed(name, err)
 			pause.wait(over)
 		} else {

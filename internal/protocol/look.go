@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ type Looked struct {
 	What string
 	Now  int64 // Redis' clock, ms
 	N    int64
-	Err  error
+	Err  error // wraps ErrBroken if it is about the session's keys
 }
 
 // Look reads of each session whether it can be claimed. lua/look.lua.
@@ -33,6 +34,9 @@ func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []L
 	for i, call := range calls {
 		r := lookMove.returned(call.Result)
 		found[i] = Looked{What: r.text("state"), Now: r.int("now"), N: r.int("n"), Err: call.Err}
+		if broken(call.Err) {
+			found[i].Err = fmt.Errorf("%w: %w", ErrBroken, call.Err)
+		}
 	}
 	return found
 }

@@ -139,11 +139,19 @@ func (r *round) checkAgain(session string, in int64) {
 	r.later[session] = strconv.FormatInt(r.now+in, 10)
 }
 
+// brokenRecheck is how often reap looks at a session of which Redis refuses to read a key. Each look
+// is a warning, and only an operator can mend it.
+const brokenRecheck = 10 * time.Minute
+
 func (r *round) sort(session string, l protocol.Looked) error {
 	switch {
 	case l.Err != nil:
 		// A broken session must not stop the others. It is tried again later.
-		r.checkAgain(session, timerCeiling.Milliseconds())
+		after := timerCeiling
+		if errors.Is(l.Err, protocol.ErrBroken) {
+			after = brokenRecheck
+		}
+		r.checkAgain(session, after.Milliseconds())
 		return fmt.Errorf("check session %s: %w", session, l.Err)
 	case l.What == protocol.LookOwned:
 		r.checkAgain(session, max(l.N, 1))

@@ -173,12 +173,16 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	if fresh && len(drops) == 0 && len(s.Line)+min(s.count(Scheduled), s.delayedCap()) > s.Config.LineCap {
 		return s.refuse(m, "line")
 	}
+	first := m.Seq == 0 && m.Seen == 0 // else it is repeated, and gets no new window
 	s.announced(m, s.Now)
 	collected := mode == Collect && !told && (busy || len(s.Line) > 1)
-	if collected {
+	if collected && (fresh || first) {
 		m.Quiet = &Quiet{Till: s.Now + debounce, Cap: max(capacity, 1)}
 	}
 	if !busy {
+		if s.Run.RetryAt <= s.Now {
+			s.Run.RetryID, s.Run.RetryAt = "", 0
+		}
 		at := cmp.Or(s.nextAt(), s.Now)
 		if collected && len(s.Line) >= capacity {
 			at = s.Now // as many wait no longer

@@ -67,7 +67,8 @@ if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' 
 local waiting, seq = call('LPUSH', s.pending, id), false
 if type(waiting) ~= 'number' then return false end
 -- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
-if waiting == 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
+-- In a line of one even the first may be one too many: a delayed message counts.
+if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
   and not call('HGET', s.task .. call('LINDEX', s.pending, '-1'), 'quiet') then
   seq = call('HINCRBY', s.record, 'seq', '1')
 end
@@ -244,9 +245,12 @@ if new then
   call(busy and urgent and 'RPUSH' or 'LPUSH', s.pending, id)
 end
 mark_seen(now)
-if collected then call('HSET', s.task .. id, 'quiet', quiet) end
+-- A repetition gets no new window.
+if collected and (new or not was_notified(t.seen, t.seq)) then call('HSET', s.task .. id, 'quiet', quiet) end
 if mode == 'steer' and busy and not known then call('HSET', s.task .. id, 'steer', '1') end -- for steer.lua
 if not busy then
+  -- The wait after a failure is over: the fast paths may be taken again.
+  if (run.hold or '') ~= '' and (tonumber(string.match(run.hold, '^%d+')) or 0) <= now then call('HSET', s.run, 'hold', '') end
   local at = next_at(s, run.hold, now) or now
   if collected and waiting >= cap then at = now end -- with so many messages the wait is over
   if not owner and at <= now then signal_warm(run, session) end
