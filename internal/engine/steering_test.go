@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -317,4 +318,20 @@ func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	expect.Equal(t, "redelivered", b.Redelivered, false)
 	b.reply("taken")
 	expect.Equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
+}
+
+// A steer that the agent has not taken runs as a turn of its own, also after a turn that failed.
+func TestUntakenSteerOfAFailedTurnRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "steer", session.ModeSteer)
+	expect.Soon(t, "the steer to be offered", func() bool { return r.info().Pending == 0 })
+	a.fail(errors.New("no"))
+	s.next(t, "m2").reply("two")
+	r.ends("m1", session.StatusFailed)
+	r.ends("m2", session.StatusDone)
 }
