@@ -162,6 +162,7 @@ func (o options) live(ctx context.Context) error {
 	})
 	o.storm(ctx, w, users, log)
 	hook.Kind()
+	users.ResumeDeliveries(ctx)
 	log.Add(history.Record{Kind: history.Healed})
 
 	h := harvest.New(w, log)
@@ -182,6 +183,7 @@ func (o options) storm(ctx context.Context, w *world.World, users *traffic.Traff
 	defer cancel()
 	var group sync.WaitGroup
 	group.Go(func() { users.Run(ctx, o.seed) })
+	group.Go(func() { users.OperateDeliveries(ctx, o.seed) })
 	if o.only != "none" {
 		group.Go(func() { faults.Run(ctx, w, log, o.seed, o.gap, o.only) })
 	}

@@ -55,7 +55,7 @@ func turn(id string, from, to, fence int64, seen ...string) []history.Record {
 func post(delivery string, at int64, id string) history.Record {
 	return history.Record{
 		At: ms(at), Kind: history.Post, Session: session, ID: delivery, IDs: []string{id}, Name: "message.done", N: at, Status: "done",
-		Reply: "saw " + id + ".", Sum: "s", Code: 204, Valid: true,
+		Reply: "saw " + id + ".", Sum: "s", Code: 204, Valid: true, Done: true,
 	}
 }
 
@@ -116,9 +116,10 @@ func TestRules(t *testing.T) {
 		"a reply to another message":  {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
 		"a history without the first": {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
 		"no delivery":                 {checker.Delivered, drop(history.Post, "d1")},
-		"a delivery that failed":      {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code = 500 })},
+		"a delivery that failed":      {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
 		"a forged delivery":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
 		"a silent repetition":         {checker.Delivered, add(post("d1", 36, "m1"))},
+		"a delivery handled twice":    {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
 		"a delivery without a route":  {checker.Delivered, add(post("d2", 41, "m2"))},
 		"deliveries out of order":     {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
 		"another outcome for a wait":  {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},

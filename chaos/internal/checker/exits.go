@@ -10,8 +10,8 @@ import (
 	"turnstile/chaos/internal/traffic"
 )
 
-// deliveries: the outcome of a message with a route reached its receiver, signed, in order, and what
-// came twice says so.
+// deliveries: the outcome of a message with a route was handled by its receiver, once, signed, in order,
+// and what came twice says so.
 func (r *run) deliveries() {
 	type line struct {
 		id       string
@@ -19,7 +19,7 @@ func (r *run) deliveries() {
 	}
 	last := map[string]line{}
 	first := map[string]history.Record{}   // by delivery: its first arrival
-	handled := map[string]history.Record{} // by delivery: the first arrival that may have been handled
+	handled := map[string]history.Record{} // by delivery: the arrival that was handled
 	for _, p := range r.records {
 		if p.Kind != history.Post {
 			continue
@@ -35,18 +35,22 @@ func (r *run) deliveries() {
 		} else if one.Sum != p.Sum {
 			r.find(Delivered, p.Session, p.ID, "its bytes differ between two attempts")
 		}
-		if one, ok := handled[p.ID]; ok && !p.Again {
+		one, before := handled[p.ID]
+		if before && !p.Again {
 			r.find(Delivered, p.Session, p.ID, "the attempt at %s does not say that an earlier one, at %s, may have been handled", at(p.At), at(one.At))
 		}
-		if _, ok := handled[p.ID]; !ok && (p.Code == 0 || p.Code == 204) {
+		if before && p.Done {
+			r.find(Delivered, p.Session, p.ID, "it was handled twice, at %s and %s", at(one.At), at(p.At))
+		}
+		if p.Done && !before {
 			handled[p.ID] = p
 		}
 	}
 	for _, m := range r.sorted {
-		done := slices.ContainsFunc(m.posts, func(p history.Record) bool { return p.Code == 204 })
+		done := slices.ContainsFunc(m.posts, func(p history.Record) bool { return p.Done })
 		switch {
 		case m.accepted != 0 && m.first.Route != "" && !done:
-			r.find(Delivered, m.session, m.id, "its outcome did not reach its destination")
+			r.find(Delivered, m.session, m.id, "its destination did not handle its outcome")
 		case m.first.At != 0 && m.first.Route == "" && len(m.posts) > 0:
 			r.find(Delivered, m.session, m.id, "it was delivered, and has no destination")
 		}

@@ -86,6 +86,7 @@ type Record struct {
 	Code   int    `json:"code,omitempty"`  // an HTTP status; 0: the connection was cut
 	Valid  bool   `json:"valid,omitempty"` // the signature was
 	Again  bool   `json:"again,omitempty"` // the delivery says that it may be a repetition
+	Done   bool   `json:"done,omitempty"`  // the receiver handled the delivery
 }
 
 // Log writes records to one file. It is safe for concurrent use, also by several processes.

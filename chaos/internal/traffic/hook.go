@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 	"turnstile/chaos/internal/world"
 )
 
-// Hook receives webhooks, verifies them and fails at random until it is told to be Kind.
+// Hook receives webhooks and does with them what docs/webhooks.md says, word for word. It fails at random
+// until it is told to be Kind.
 type Hook struct {
 	URL string
 
@@ -27,6 +29,10 @@ type Hook struct {
 	verify *standardwebhooks.Webhook
 	kind   atomic.Bool
 	server *http.Server
+
+	mu   sync.Mutex
+	last map[string]int64 // by session: the sequence of what was handled last
+	done map[string]bool  // deliveries
 }
 
 // NewHook starts a receiver.
@@ -40,7 +46,7 @@ func NewHook(ctx context.Context, log *history.Log) (*Hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hook{URL: "http://" + l.Addr().String() + "/hook", log: log, verify: verify}
+	h := &Hook{URL: "http://" + l.Addr().String() + "/hook", log: log, verify: verify, last: map[string]int64{}, done: map[string]bool{}}
 	h.server = &http.Server{Handler: http.HandlerFunc(h.receive), ReadHeaderTimeout: time.Minute}
 	go func() { _ = h.server.Serve(l) }()
 	return h, nil
@@ -76,17 +82,24 @@ func (h *Hook) receive(w http.ResponseWriter, r *http.Request) {
 		// A worker's wall clock may be moved, and the time of a signature with it: only the signature counts.
 		Valid: err == nil && h.verify.VerifyIgnoringTimestamp(body, r.Header) == nil,
 	}
-	if !h.kind.Load() {
-		switch x := rand.IntN(100); {
-		case x < 8:
-			rec.Code = http.StatusInternalServerError
-		case x < 12:
-			rec.Code = http.StatusTooManyRequests
-			w.Header().Set("Retry-After", "1")
-		case x < 17:
-			rec.Code = 0
-		case x == 17: // a receiver that hangs, and handled it
-			rec.Code = 0
+	switch x := rand.IntN(100); {
+	case h.kind.Load():
+		rec.Done = h.handle(rec)
+	case sum[0] < 8: // it does not understand this one
+		rec.Code = http.StatusUnprocessableEntity
+	case x >= 25:
+		rec.Done = h.handle(rec)
+	case x < 4: // a proxy does not reach it
+		rec.Code = http.StatusBadGateway
+	case x < 8:
+		rec.Code = http.StatusTooManyRequests
+		w.Header().Set("Retry-After", "1")
+	default: // its response is lost
+		rec.Done, rec.Code = h.handle(rec), 0
+		switch {
+		case x < 15: // and a proxy responds in its place
+			rec.Code = []int{408, 500, 502, 503, 504, 520, 524}[x-8]
+		case x == 15: // because it hangs
 			h.log.Add(rec)
 			select {
 			case <-r.Context().Done():
@@ -100,4 +113,15 @@ func (h *Hook) receive(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(rec.Code)
+}
+
+// handle reports whether a delivery is new to the receiver, and remembers it.
+func (h *Hook) handle(rec history.Record) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rec.N <= h.last[rec.Session] || rec.Again && h.done[rec.ID] {
+		return false
+	}
+	h.last[rec.Session], h.done[rec.ID] = rec.N, true
+	return true
 }

@@ -1,0 +1,64 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"turnstile/chaos/internal/history"
+	"turnstile/chaos/internal/world"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// OperateDeliveries is an operator who pauses, disables and enables the destination, and redrives what was
+// given up, until ctx ends.
+func (t *Traffic) OperateDeliveries(ctx context.Context, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	states := []session.DestinationState{{}, {}, {Paused: true, Why: "operator"}, {Disabled: true, Why: "operator"}}
+	for {
+		pause := time.NewTimer(time.Duration(2+rng.IntN(10)) * time.Second)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+			_ = t.setDestination(ctx, states[rng.IntN(len(states))]) // Redis may be away
+		}
+	}
+}
+
+// ResumeDeliveries enables the destination and redrives all, as soon as Redis lets it, and again for an
+// answer that was on its way.
+func (t *Traffic) ResumeDeliveries(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, t.longest)
+	defer cancel()
+	for done := 0; done < 2 && ctx.Err() == nil; {
+		if t.setDestination(ctx, session.DestinationState{}) == nil {
+			done++
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+// setDestination sets the destination's state, and redrives what was given up.
+func (t *Traffic) setDestination(ctx context.Context, state session.DestinationState) error {
+	a := admin.NewClient(t.rdb)
+	rec := history.Record{Kind: history.Operator, Name: "destination", Since: time.Now().UnixNano()}
+	err := a.SetDestination(ctx, world.Destination, state)
+	for key, failed := range a.SessionsWithDeliveries(ctx) {
+		if failed == nil {
+			_, failed = a.Redrive(ctx, key, "")
+		}
+		err = errors.Join(err, failed)
+	}
+	if rec.Status = "enabled"; state.Paused || state.Disabled {
+		rec.Status = "off"
+	}
+	if err != nil {
+		rec.Error = err.Error()
+	}
+	t.log.Add(rec)
+	return err
+}
