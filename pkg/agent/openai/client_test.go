@@ -112,7 +112,7 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// A server that answers 101 and holds the connection fails the turn: nothing would end the reading.
+// A server that responds with 101 and holds the connection fails the turn: nothing would end the reading.
 func TestSwitchedProtocols(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
