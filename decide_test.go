@@ -10,10 +10,12 @@ import (
 
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // reply returns the decision that h's next renewal brings.
@@ -207,5 +209,45 @@ func TestUnknownDecision(t *testing.T) {
 	}
 	if b.Info().Question == nil {
 		t.Error("it is no longer open")
+	}
+}
+
+// A repeated decision whose first attempt was carried out says so, and never decides the question that
+// came since, which nobody has seen.
+func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Load("decide")
+	b.Say("now")
+	h := b.Start()
+	b.Asks(h, "read")
+	b.Redis.AddHook(actors.SendTwice(actors.Script("decide"), func() { b.Asks(h, "delete everything") }))
+	q, err := actors.NewClient(b.Redis).Decide(b.Ctx, actors.Key, 0, session.Allow)
+	expect.OK(t, err)
+	expect.Equal(t, "decided", q.Number, 1)
+	if open := b.Info().Question; open == nil || open.Number != 2 {
+		t.Errorf("the open question is %+v", open)
+	}
+}
+
+// If the turn has ended between two attempts, nobody knows whether the first one has decided.
+func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
+	t.Parallel()
+	b, wire := actors.NewBench(t), &redistest.Wire{}
+	b.Load("decide")
+	b.Say("now")
+	h := b.Start()
+	b.Asks(h, "read")
+	wire.LoseReply(actors.Script("decide"), redistest.CarriedOut)
+	rdb := wire.Client(t, b.Redis)
+	attempts := 0
+	rdb.AddHook(actors.Before(actors.Script("decide"), func() {
+		if attempts++; attempts == 2 {
+			b.Finish(h)
+		}
+	}))
+	_, err := actors.NewClient(rdb).Decide(b.Ctx, actors.Key, 1, session.Allow)
+	if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrNoQuestion) {
+		t.Errorf("after a first attempt that was carried out: %v", err)
 	}
 }

@@ -22,14 +22,15 @@ import (
 // later.
 type heldBack struct {
 	script string
+	cmd    redis.Cmder // all its attempts
 	call   []any
 }
 
 func (h *heldBack) around(cmds []redis.Cmder, send func() error) error {
-	if h.call != nil || !actors.Script(h.script)(cmds[0]) {
+	if h.cmd != nil && cmds[0] != h.cmd || !actors.Script(h.script)(cmds[0]) {
 		return send()
 	}
-	h.call = slices.Clone(cmds[0].Args())
+	h.cmd, h.call = cmds[0], slices.Clone(cmds[0].Args())
 	cmds[0].SetErr(redistest.ErrLostReply)
 	return redistest.ErrLostReply
 }
@@ -113,7 +114,7 @@ func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (s slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if call, ok := cmd.(*redis.Cmd); ok && err == nil && actors.Script("look")(cmd) {
+		if call, ok := cmd.(redistest.Reply); ok && err == nil && actors.Script("look")(cmd) {
 			answer, _ := call.Slice()
 			answer[0] = answer[0].(int64) - s.ago.Milliseconds()
 			call.SetVal(answer)

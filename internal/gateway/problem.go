@@ -90,7 +90,7 @@ func problemOf(err error) *Problem {
 		return because(err, p)
 	}
 	switch {
-	case redisconn.MayPass(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case redisconn.MayPass(err), errors.Is(err, redisconn.ErrUnsure), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return because(err, Fail(RedisUnavailable, "Try again. %s", whatIsStored(err)))
 	case redisconn.Refused(err):
 		return because(err, Fail(RedisRefused, "The gateway's log has the reason. %s", whatIsStored(err)))

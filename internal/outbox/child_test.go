@@ -18,6 +18,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/test/actors"
+	"turnstile/test/redistest"
 )
 
 // childVariable makes the test binary a deliverer; its value is a job.
@@ -87,7 +88,7 @@ func (d *deathAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		if name == "outbox_due" { // most find nothing
 			err := next(ctx, cmd)
-			if found, ok := cmd.(*redis.Cmd); ok && err == nil && strings.Contains(fmt.Sprint(found.Val()), "TestDeath") {
+			if found, ok := cmd.(redistest.Reply); ok && err == nil && strings.Contains(fmt.Sprint(found.Val()), "TestDeath") {
 				d.reach(name)
 			}
 			return err

@@ -60,6 +60,7 @@ type Accepted struct {
 // acceptance is a message on its way to Redis.
 type acceptance struct {
 	session string
+	named   bool // by its sender
 	move    *move
 	call    *script.Call
 	full    func() *script.Call
@@ -90,7 +91,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 		"nonce", a.Nonce, "mode", string(a.Message.Mode), "line_cap", a.LineCap, "to", a.Route.To,
 		"hash", hash, "idem_ttl", max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
 	}
-	m := &acceptance{session: a.Session, move: acceptMove, full: func() *script.Call {
+	m := &acceptance{session: a.Session, named: a.Named, move: acceptMove, full: func() *script.Call {
 		return &script.Call{Script: acceptMove.Script, Keys: acceptMove.keys(keys, k.Idem(a.Message.ID)), Args: acceptMove.args(append(append(senderEvents(), both...),
 			"prefix", rediskey.IDPrefix(a.Session), "longest", TaskMost(a.Limits), "delay", a.Delay.Milliseconds(), "followup", entry,
 			"fallback", a.Fallback, "context", string(a.Route.Context), "outbox_cap", a.OutboxCap, "full", full, "after", after,

@@ -80,7 +80,7 @@ func (e *ends) around(cmds []redis.Cmder, send func() error) error {
 		if !is(cmd) || cmd.Err() != nil {
 			continue
 		}
-		answers, _ := cmd.(*redis.Cmd).Slice()
+		answers, _ := cmd.(redistest.Reply).Slice()
 		e.commands++
 		e.most = max(e.most, len(answers))
 		if e.after != nil {

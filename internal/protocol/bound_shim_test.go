@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/script"
+	"turnstile/test/redistest"
 )
 
 //go:embed testdata/count.lua
@@ -128,7 +129,7 @@ func (c *counter) replace(cmd redis.Cmder) (name string) {
 }
 
 func (c *counter) take(name string, cmd redis.Cmder) {
-	call, ok := cmd.(*redis.Cmd)
+	call, ok := cmd.(redistest.Reply)
 	if !ok {
 		return
 	}

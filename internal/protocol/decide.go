@@ -2,10 +2,12 @@ package protocol
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -42,6 +44,9 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 		"task", rediskey.For(d.Session).TaskPrefix(), "prefix", rediskey.IDPrefix(d.Session),
 		"number", which, "decision", string(d.Decision), "name", d.Call, "settle", d.Fresh.Milliseconds(),
 	))
+	if err == nil && r.unsure && r.status() != "ok" {
+		return "", q, fmt.Errorf("%w; the last one found %q", redisconn.ErrUnsure, r.status())
+	}
 	q = readQuestion(r.text("question"))
 	if q.Number = int(r.int("number")); q.Number != 0 {
 		q.Turn = prefix + r.text("fence")

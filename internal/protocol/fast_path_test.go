@@ -22,6 +22,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // whole keeps a client from the fast paths of claim and finish, and counts their calls.
@@ -38,7 +39,7 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		w.kept++
-		cmd.(*redis.Cmd).SetVal([]any{[]any{"special"}}) // these lives are of one session
+		cmd.(redistest.Reply).SetVal([]any{[]any{"special"}}) // these lives are of one session
 		return nil
 	}
 }
@@ -61,7 +62,7 @@ func (a *fastCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func (a *fastCalls) count(cmd redis.Cmder) {
-	c, ok := cmd.(*redis.Cmd)
+	c, ok := cmd.(redistest.Reply)
 	if !ok || !actors.FastPath(cmd) {
 		return
 	}

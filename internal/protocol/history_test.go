@@ -163,7 +163,7 @@ func (c *trips) around(cmds []redis.Cmder, send func() error) error {
 func (c *trips) count(cmds ...redis.Cmder) {
 	c.n.Add(1)
 	for _, cmd := range cmds {
-		if cmd, ok := cmd.(*redis.Cmd); ok {
+		if cmd, ok := cmd.(redistest.Reply); ok {
 			size := 0
 			lines, _ := cmd.Slice()
 			for _, line := range lines {

@@ -116,8 +116,11 @@ func flag(b bool) string {
 
 // run calls the script once.
 func (m *move) run(ctx context.Context, rdb script.Client, keys []string, args []any) (returned, error) {
-	r, err := m.Run(ctx, rdb, keys, args...)
-	return m.returned(r), err
+	call := script.Call{Script: m.Script, Keys: keys, Args: args}
+	call.Run(ctx, rdb)
+	r := m.returned(call.Result)
+	r.unsure = call.Unsure
+	return r, call.Err
 }
 
 // returned is a script's result, read by the names of its header. A field that the script left out
@@ -127,6 +130,7 @@ type returned struct {
 	move   *move
 	fields []string // names of the elements of Result, starting at from
 	from   int
+	unsure bool // see script.Call
 }
 
 func (m *move) returned(list script.Result) returned {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 )
 
@@ -18,5 +19,8 @@ type Rotate struct {
 func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
 	now, err := rotateMove.run(ctx, rdb, rotateMove.keys(Keys(r.Session, "", time.Now())),
 		rotateMove.args("fresh_sid", newSessionID(), "sid", r.Old, "deadline", r.Until))
-	return now.text("sid"), now.int("changed") < 0, err
+	if late = now.int("changed") < 0; late && r.Old == "" && now.unsure { // it may be another's that is there now
+		return "", false, redisconn.ErrUnsure
+	}
+	return now.text("sid"), late, err
 }

@@ -3,11 +3,14 @@ package protocol
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -101,7 +104,9 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 	// A session that is stored and not listed is found by Find, so only the scripts' errors count.
 	if special := s.store(ctx, ahead, messages); len(special) > 0 {
 		for _, m := range special {
+			unsure := m.call.Unsure
 			m.move, m.call = acceptMove, m.full()
+			m.call.Unsure = unsure
 		}
 		s.store(ctx, nil, special)
 	}
@@ -129,6 +134,11 @@ func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), message
 			continue
 		}
 		m.result = Accepted{Now: r.int("now"), State: r.text("status"), N: r.int("n"), Duplicate: r.is("duplicate")}
+		if m.call.Unsure && !m.named && m.result.refused() {
+			// An earlier attempt may have stored it, and it was carried out and deleted since: no
+			// record of an unnamed message is kept.
+			m.call.Err = fmt.Errorf("%w; the last one was refused: %s", redisconn.ErrUnsure, m.result.State)
+		}
 		s.set(m.result.Now)
 	}
 	return special
@@ -153,6 +163,11 @@ func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
 			}
 		}
 	}
+}
+
+// refused reports whether the message was not stored for a reason that may pass.
+func (a Accepted) refused() bool {
+	return slices.Contains([]string{"busy", "full", "line", "outbox", "not_last"}, a.State)
 }
 
 // woken reports whether the message's session is to be woken, now or when a delay is over.

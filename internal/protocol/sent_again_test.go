@@ -11,6 +11,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // A request that is sent again has the result of the first time and changes nothing, whatever
@@ -99,6 +100,6 @@ var clockMS = regexp.MustCompile(`\b1\d{12}\b`)
 
 // answered returns a script's result without times.
 func answered(cmd redis.Cmder) string {
-	answer, err := cmd.(*redis.Cmd).Result()
+	answer, err := cmd.(redistest.Reply).Result()
 	return fmt.Sprint(clockMS.ReplaceAllString(fmt.Sprint(answer), "ms"), " ", err)
 }

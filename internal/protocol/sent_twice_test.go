@@ -32,7 +32,7 @@ type resend struct {
 }
 
 func (r *resend) again(cmds []redis.Cmder, send func() error) error {
-	cmd, ok := cmds[0].(*redis.Cmd)
+	cmd, ok := cmds[0].(redistest.Reply)
 	if !ok || !actors.Script(r.script)(cmd) {
 		return send()
 	}
@@ -121,7 +121,7 @@ func timeless(script string, v any) string {
 }
 
 // alone returns a script's result; of a fast path, the result of its only call.
-func alone(cmd *redis.Cmd) any {
+func alone(cmd redistest.Reply) any {
 	if answers, _ := cmd.Val().([]any); actors.FastPath(cmd) && len(answers) == 1 {
 		return answers[0]
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
@@ -116,7 +114,7 @@ func claimPlainly(b *actors.Bench) string {
 	return first(cmd)
 }
 
-func first(cmd *redis.Cmd) string {
+func first(cmd redistest.Reply) string {
 	if list, ok := alone(cmd).([]any); ok && len(list) > 0 {
 		s, _ := list[0].(string)
 		return s

@@ -68,5 +68,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 }
 
 // mayHaveClaimed reports whether a claim may have been carried out although it failed. Only an
-// error that Redis replied says that it was not.
-func mayHaveClaimed(err error) bool { return err != nil && !redisconn.Refused(err) }
+// error that Redis replied says that it was not, and only of the last attempt.
+func mayHaveClaimed(err error) bool {
+	return err != nil && (!redisconn.Refused(err) || errors.Is(err, redisconn.ErrUnsure))
+}

@@ -24,7 +24,8 @@ func WithClientName(name string) Option {
 // wraps ErrURL and never contains the password.
 //
 // Commands obey the deadline of their context. They are sent again up to three times when the
-// connection breaks or the reply is lost.
+// connection breaks or the reply is lost; those of scripts by package script, which knows which
+// attempts were sent.
 func Open(url string, opts ...Option) (redis.UniversalClient, error) {
 	t, err := read(url)
 	if err != nil {

@@ -38,3 +38,30 @@ func Refused(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !MayPass(err)
 }
+
+// ErrUnsure is wrapped by the error of a command whose earlier attempt may have been carried out,
+// whatever became of the last one.
+var ErrUnsure = errors.New("an earlier attempt may have been carried out")
+
+// refusals are the prefixes of Redis' errors that precede any change: a script fails with one of
+// them before its first write.
+var refusals = []string{
+	"READONLY ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "OOM ", "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ",
+	"NOREPLICAS ", "MISCONF ", "DENIED ", "ERR max number of clients reached",
+	"BUSY ", "NOSCRIPT ", "MOVED ", "ASK ", "TRYAGAIN ",
+}
+
+// Unchanged reports whether the error of a command says that it has changed nothing: Redis refused
+// it, or no connection could be opened to send it. It searches the text, because asynq passes on
+// only the words of Redis' error, after its own.
+func Unchanged(err error) bool {
+	if err == nil || errors.Is(err, ErrUnsure) {
+		return false
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
+		return true
+	}
+	text := ": " + err.Error()
+	return slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(text, ": "+r) })
+}

@@ -70,7 +70,7 @@ func (b *Batcher) DoBehind(ctx context.Context, ahead func(redis.Pipeliner), own
 	commands := slices.Concat(alone, b.share(ctx, calls))
 	b.send(ctx, commands, ahead)
 	for i, call := range own {
-		call.Result, call.Err = commands[i].result()
+		call.take(&commands[i])
 	}
 }
 
@@ -121,15 +121,7 @@ func (b *Batcher) send(ctx context.Context, commands []command, ahead func(redis
 	if len(commands) == 1 && ahead == nil {
 		commands[0].alone(ctx, b.client)
 	} else {
-		pipe := b.client.Pipeline()
-		if ahead != nil {
-			ahead(pipe)
-		}
-		for _, c := range commands {
-			_ = pipe.Process(ctx, c.cmd)
-		}
-		_, _ = pipe.Exec(ctx)
-		sendUnknown(ctx, b.client, commands)
+		together(ctx, b.client, ahead, commands)
 	}
 	for i := range commands {
 		if commands[i].calls != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/script"
+	"turnstile/test/redistest"
 )
 
 // mute replies to every command itself: only the cost of a call in this process is left.
@@ -16,7 +17,7 @@ func (m mute) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (m mute) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.(*redis.Cmd).SetVal(m.reply)
+		cmd.(redistest.Reply).SetVal(m.reply)
 		return nil
 	}
 }
@@ -24,7 +25,7 @@ func (m mute) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 func (m mute) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			cmd.(*redis.Cmd).SetVal(m.reply)
+			cmd.(redistest.Reply).SetVal(m.reply)
 		}
 		return nil
 	}

@@ -23,7 +23,12 @@ type Call struct {
 	Args   []any
 
 	Result Result // of this call alone
-	Err    error
+	Err    error  // wraps redisconn.ErrUnsure if Unsure
+
+	// Unsure: an earlier attempt may have been carried out, so a result or an error that says that
+	// nothing was changed speaks only of the last one. A caller sets it for a call that follows one
+	// that was unsure.
+	Unsure bool
 }
 
 // mostShared and sharedBytes bound the calls that share a command, and their text: Redis serves
@@ -38,28 +43,42 @@ const (
 // is the first one of the commands of beside, except redis.Nil.
 func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, beside func(redis.Pipeliner)) error {
 	commands := make([]command, len(calls))
-	others := 0
-	cmds, _ := client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its error
-		if beside != nil {
-			beside(p)
-		}
-		others = p.Len()
-		for i := range calls {
-			commands[i] = newShared(ctx, calls[i:i+1])
-			_ = p.Process(ctx, commands[i].cmd)
-		}
-		return nil
-	})
-	sendUnknown(ctx, client, commands)
-	for i, call := range calls {
-		call.Result, call.Err = commands[i].result()
+	for i := range calls {
+		commands[i] = newShared(ctx, calls[i:i+1])
 	}
-	for _, cmd := range cmds[:min(others, len(cmds))] {
+	others := together(ctx, client, beside, commands)
+	for i, call := range calls {
+		call.take(&commands[i])
+	}
+	for _, cmd := range others {
 		if err := cmd.Err(); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
 			return err
 		}
 	}
 	return nil
+}
+
+// together sends commands in one round trip, after what beside adds to it, which it returns. beside may
+// be nil.
+func together(ctx context.Context, client redis.UniversalClient, beside func(redis.Pipeliner), commands []command) (others []redis.Cmder) {
+	pipe := client.Pipeline()
+	if beside != nil {
+		beside(pipe)
+	}
+	n := pipe.Len()
+	for _, c := range commands {
+		_ = pipe.Process(ctx, once{c.cmd})
+	}
+	all, _ := pipe.Exec(ctx) // each command has its error
+	others = all[:min(n, len(all))]
+	sendAgain(ctx, client, others, commands)
+	return others
+}
+
+// take takes the result of a command that is the call's own.
+func (c *Call) take(from *command) {
+	c.Result, c.Err = from.result()
+	c.Unsure = from.unsure
 }
 
 // Each calls the script n times in one round trip, as Pipeline does. args returns the KEYS and
@@ -77,8 +96,9 @@ func (s *Script) Each(ctx context.Context, client redis.UniversalClient, n int, 
 // newShared makes the command that calls share.
 func newShared(ctx context.Context, calls []*Call) command {
 	first := calls[0]
-	keys, args := 0, len(first.Shared)
+	keys, args, unsure := 0, len(first.Shared), false
 	for _, call := range calls {
+		unsure = unsure || call.Unsure
 		keys += len(call.Keys)
 		args += len(call.Args)
 	}
@@ -92,7 +112,7 @@ func newShared(ctx context.Context, calls []*Call) command {
 	for _, call := range calls {
 		w = append(w, call.Args...)
 	}
-	return command{script: first.Script, cmd: newCmd(ctx, w), calls: calls}
+	return command{script: first.Script, cmd: newCmd(ctx, w), calls: calls, unsure: unsure}
 }
 
 // share groups calls into commands. On a Redis Cluster, where a script may touch the keys of only
@@ -143,6 +163,7 @@ func (b *Batcher) distribute(ctx context.Context, c *command) {
 	if err != nil && len(c.calls) > 1 && redisconn.Refused(err) {
 		for i := range c.calls {
 			alone := newShared(ctx, c.calls[i:i+1])
+			alone.unsure = c.unsure
 			alone.alone(ctx, b.client)
 			b.distribute(ctx, &alone)
 		}
@@ -151,7 +172,9 @@ func (b *Batcher) distribute(ctx context.Context, c *command) {
 	if err == nil && len(results) != len(c.calls) {
 		err = fmt.Errorf("a script returned %d results for %d calls", len(results), len(c.calls))
 	}
+	err = c.failed(err)
 	for i, call := range c.calls {
+		call.Unsure = c.unsure
 		if call.Err = err; err == nil {
 			call.Result = resultOf(results[i])
 		}

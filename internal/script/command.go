@@ -2,8 +2,11 @@ package script
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
 )
 
 // command is an EVALSHA or EVAL, and the calls that share it; calls is nil if it is one call's
@@ -12,6 +15,8 @@ type command struct {
 	script *Script
 	cmd    *redis.Cmd
 	calls  []*Call
+	full   bool // sent with the script's text
+	unsure bool // an earlier attempt may have been carried out
 }
 
 // newCommand makes a command that calls s by its hash.
@@ -34,61 +39,13 @@ func newCmd(ctx context.Context, words []any) *redis.Cmd {
 	return cmd
 }
 
-// unknown reports whether the server does not know the script.
-func (c *command) unknown() bool {
-	err := c.cmd.Err()
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") // HasErrorPrefix allocates, so no error is checked first
-}
-
 // again makes the command anew: in full, with the script's text, or by the hash.
 func (c *command) again(ctx context.Context, full bool) {
 	words := append([]any(nil), c.cmd.Args()...)
 	if words[0], words[1] = "evalsha", c.script.load().hash; full {
 		words[0], words[1] = "eval", c.script.load().source
 	}
-	c.cmd = newCmd(ctx, words)
-}
-
-// alone sends the command, and sends it in full if the server does not know the script.
-func (c *command) alone(ctx context.Context, client Client) {
-	_ = client.Process(ctx, c.cmd) // the command has the error
-	if c.unknown() {
-		c.again(ctx, true)
-		_ = client.Process(ctx, c.cmd)
-	}
-}
-
-// sendUnknown sends again the commands whose server did not know their script. The first command
-// of each script is sent in full, which teaches its server the script, and the others by hash. On
-// a Redis Cluster the others may go to another server that does not know the script either: the
-// next round sends one of those in full.
-func sendUnknown(ctx context.Context, client redis.UniversalClient, commands []command) {
-	full := make(map[*command]bool)
-	for {
-		var rest []*command
-		inFull := map[*Script]bool{}
-		for i := range commands {
-			if c := &commands[i]; c.unknown() && !full[c] {
-				full[c] = !inFull[c.script]
-				inFull[c.script] = true
-				c.again(ctx, full[c])
-				rest = append(rest, c)
-			}
-		}
-		switch len(rest) {
-		case 0:
-			return
-		case 1:
-			_ = client.Process(ctx, rest[0].cmd)
-			continue
-		}
-		_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, c := range rest {
-				_ = p.Process(ctx, c.cmd)
-			}
-			return nil
-		})
-	}
+	c.cmd, c.full = newCmd(ctx, words), full
 }
 
 // Client is a Redis, as go-redis' clients and pipelines are.
@@ -98,9 +55,16 @@ type Client interface {
 
 // Run calls the script once.
 func (s *Script) Run(ctx context.Context, client Client, keys []string, args ...any) (Result, error) {
-	c := newCommand(ctx, s, keys, args)
-	c.alone(ctx, client)
-	return c.result()
+	call := Call{Script: s, Keys: keys, Args: args}
+	call.Run(ctx, client)
+	return call.Result, call.Err
+}
+
+// Run sends the call alone.
+func (c *Call) Run(ctx context.Context, client Client) {
+	one := newCommand(ctx, c.Script, c.Keys, c.Args)
+	one.alone(ctx, client)
+	c.take(&one)
 }
 
 // Full adds the call to a pipeline, with the script's text. It is for a pipeline whose commands
@@ -114,7 +78,15 @@ func (s *Script) Full(ctx context.Context, p redis.Pipeliner, keys []string, arg
 func (c *command) result() (Result, error) {
 	reply, err := c.cmd.Result()
 	if err != nil {
-		return nil, err
+		return nil, c.failed(err)
 	}
 	return resultOf(reply), nil
+}
+
+// failed returns the command's error, marked if an earlier attempt may have been carried out.
+func (c *command) failed(err error) error {
+	if err != nil && c.unsure {
+		return fmt.Errorf("%w (%w)", err, redisconn.ErrUnsure)
+	}
+	return err
 }

@@ -9,6 +9,7 @@
 //   - [Repeat] tries again what failed with an error that may pass.
 //   - [Fields] are results, and fields of hashes, by name.
 //
-// Errors are Redis' and go-redis' own. go-redis repeats a call whose reply was lost, so every
-// script is safe to be carried out twice.
+// Errors are Redis' and go-redis' own. A call whose error may pass, such as a lost reply, is repeated up
+// to three times, so every script is safe to be carried out twice. go-redis would do that as well, but
+// it hides that an attempt before the last may have been carried out: see [Call.Unsure].
 package script

@@ -5,8 +5,8 @@ import "errors"
 // Errors of turnstile.Client and admin.Client.
 var (
 	// ErrUnchanged is wrapped by the error of a call that changed nothing: Redis refused its first
-	// write, or it failed before that. After any other error the change may have been made, because
-	// Redis' reply may have been lost.
+	// write, or it failed before that, in every attempt. After any other error the change may have been
+	// made, because Redis' reply may have been lost.
 	ErrUnchanged = errors.New("nothing was changed")
 
 	// ErrBusy: a turn is running in the session.

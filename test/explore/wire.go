@@ -52,7 +52,7 @@ func respond(cmd redis.Cmder, reply any) error {
 		return redisError(err.Error())
 	}
 	switch c := cmd.(type) {
-	case *redis.Cmd:
+	case interface{ SetVal(any) }: // of a script
 		v := generic(reply)
 		if v == nil {
 			return redis.Nil

@@ -17,6 +17,17 @@ import (
 // is a network error.
 var ErrLostReply error = &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}
 
+// Reply is a command of a script, as hooks see it: package script does not send a *redis.Cmd itself.
+type Reply interface {
+	redis.Cmder
+	Result() (any, error)
+	Slice() ([]any, error)
+	Val() any
+	SetVal(value any)
+}
+
+var _ Reply = (*redis.Cmd)(nil)
+
 // Match chooses commands.
 type Match func(redis.Cmder) bool
 
@@ -46,7 +57,8 @@ func Script(hash string) Match {
 
 // Faults makes a real client misbehave: client.AddHook(faults). The zero value only counts. It is
 // above go-redis's own retries, so go-redis does not retry an error that it returns; RunTwice plays
-// that retry.
+// that retry. It is below those of package script: a fault of a command lasts for all its attempts,
+// which count as one. See Wire for faults below both.
 //
 // A pipeline matches when one of its commands does, and the fault applies to all of it, as it would
 // on the wire. A transaction's MULTI and EXEC count as commands. HELLO, AUTH, SELECT, CLIENT and
@@ -78,6 +90,7 @@ type rule struct {
 	err   error
 	delay time.Duration
 	gate  *Gate
+	hit   []redis.Cmder // that have met loseReply or failBefore
 }
 
 // LoseReply carries out the first n matching commands and returns ErrLostReply instead of the
@@ -175,6 +188,9 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 	if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !setUp(cmd) }) {
 		return send()
 	}
+	if err := f.again(cmds); err != nil {
+		return fail(cmds, err)
+	}
 	rules := f.matching(cmds)
 	for _, r := range rules {
 		var err error
@@ -186,6 +202,7 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 		case failBefore:
 			if f.spend(r) {
 				err = r.err
+				f.strikes(r, cmds)
 			}
 		}
 		if err != nil {
@@ -203,6 +220,7 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 		case loseReply:
 			if !unknown && !special(cmds) && f.spend(r) {
 				err = fail(cmds, fmt.Errorf("redistest: %w", ErrLostReply))
+				f.strikes(r, cmds)
 			}
 		case gateAfter:
 			if unknown { // nothing was carried out: the script comes again with its text
@@ -214,6 +232,28 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 		}
 	}
 	return err
+}
+
+// strikes remembers which commands have met a rule.
+func (f *Faults) strikes(r *rule, cmds []redis.Cmder) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.hit = append(r.hit, cmds...)
+}
+
+// again returns the error that these commands have met before, or nil.
+func (f *Faults) again(cmds []redis.Cmder) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.rules {
+		if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return slices.Contains(r.hit, cmd) }) {
+			if r.kind == failBefore {
+				return r.err
+			}
+			return fmt.Errorf("redistest: %w", ErrLostReply)
+		}
+	}
+	return nil
 }
 
 func (f *Faults) matching(cmds []redis.Cmder) []*rule {
@@ -261,7 +301,7 @@ func noScript(err error, cmds []redis.Cmder) bool {
 // special looks for a fast path of one session that leaves the work to the full path.
 func special(cmds []redis.Cmder) bool {
 	return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
-		c, ok := cmd.(*redis.Cmd)
+		c, ok := cmd.(Reply)
 		if !ok {
 			return false
 		}

@@ -18,10 +18,12 @@
 --   'answered'                  another decision came first
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
+local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (.*)$')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
+-- A repetition of a decision that was carried out must not decide the question that came since.
+if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of} end
 if number ~= '' and number ~= n and number ~= fence .. ' ' .. n then return other{number = tonumber(n), question = question, fence = fence} end
-local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (.*)$')
 local decided = of == fence and to == n
 if number == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')

@@ -2,7 +2,7 @@
 -- overwrites it.
 
 -- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
--- go-redis gives up much sooner.
+-- Package script gives up much sooner.
 local function keep_result(s, ...)
   call('SET', s.call, table.concat({...}, ' '), 'PX', '300000')
 end

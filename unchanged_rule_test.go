@@ -1,0 +1,148 @@
+package turnstile_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// operation is a call that changes a session, and the script that does it.
+type operation struct {
+	script string
+	call   func(ctx context.Context, c *turnstile.Client) error
+}
+
+// operations are all that promise session.ErrUnchanged. The session has had a turn, runs no other, and
+// one message waits in it.
+var operations = map[string]operation{
+	"submit": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}))
+	}},
+	"submit, unnamed": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+		return submitted(c.Submit(ctx, actors.Key, session.Message{Text: "x"}))
+	}},
+	"submit by the full path": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}, turnstile.Delay(time.Hour)))
+	}},
+	"title": {"title", func(ctx context.Context, c *turnstile.Client) error { return c.SetTitle(ctx, actors.Key, "x") }},
+	"configure": {"configure", func(ctx context.Context, c *turnstile.Client) error {
+		return c.Configure(ctx, actors.Key, session.QueueSettings{Cap: 7})
+	}},
+	"reply to": {"configure", func(ctx context.Context, c *turnstile.Client) error {
+		return c.SetReplyTo(ctx, actors.Key, "somewhere")
+	}},
+	"cancel": {"cancel", func(ctx context.Context, c *turnstile.Client) error {
+		_, _, err := c.Cancel(ctx, actors.Key, "waits", false)
+		return err
+	}},
+	"rotate": {"rotate", func(ctx context.Context, c *turnstile.Client) error {
+		_, err := c.Rotate(ctx, actors.Key, "")
+		return err
+	}},
+	"undo":  {"undo", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Undo(ctx, actors.Key); return err }},
+	"retry": {"undo", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Retry(ctx, actors.Key); return err }},
+	"stop":  {"stop", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Stop(ctx, actors.Key); return err }},
+}
+
+// submitted makes a refusal an error.
+func submitted(r turnstile.Receipt, err error) error {
+	return errors.Join(err, r.Err())
+}
+
+// withOneWaiting makes a session in which every operation has something to change.
+func withOneWaiting(t *testing.T, rdb redis.UniversalClient) *actors.Bench {
+	t.Helper()
+	b := actors.BenchOn(t, rdb)
+	b.Say("before")
+	b.Drain()
+	b.Say("waits")
+	return b
+}
+
+// ofSession is all that is stored of the session. The indexes, where a call lists it first, are not.
+func ofSession(b *actors.Bench) string {
+	b.Helper()
+	rdb := b.Redis
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		node, err := cluster.MasterForKey(b.Ctx, b.Keys.Record())
+		expect.OK(b, err)
+		rdb = node
+	}
+	var lines []string
+	for line := range strings.Lines(actors.Dump(b, rdb)) {
+		if name, _, _ := strings.Cut(line, " "); strings.Contains(name, actors.Key) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// check makes the call twice: none of its attempts is sent; and the first is carried out, loses its
+// reply, and the others meet the fate.
+func (op operation) check(t *testing.T, rdb redis.UniversalClient, then redistest.Fate) {
+	t.Helper()
+	b, wire := withOneWaiting(t, rdb), &redistest.Wire{}
+	client, before := turnstile.NewClient(wire.Client(t, rdb)), ofSession(b)
+	if then != redistest.CarriedOut {
+		wire.Meet(actors.Script(op.script), then)
+		err := op.call(b.Ctx, client)
+		wire.Heal()
+		if unchanged := errors.Is(err, session.ErrUnchanged); unchanged != (then != redistest.Cut) {
+			t.Errorf("the error of what was not sent wraps session.ErrUnchanged: %v: %v", unchanged, err)
+		}
+		actors.Same(t, "what was not sent", before, ofSession(b))
+	}
+	wire.LoseReply(actors.Script(op.script), then)
+	err := op.call(b.Ctx, client)
+	wire.Heal()
+	switch {
+	case before == ofSession(b):
+		t.Errorf("the first attempt was not carried out, so this tests nothing: %v", err)
+	case then == redistest.CarriedOut:
+		expect.OK(t, err)
+	case err == nil || errors.Is(err, session.ErrUnchanged):
+		t.Errorf("the error of what was carried out: %v", err)
+	}
+}
+
+var fates = []redistest.Fate{redistest.Loading, redistest.ReadOnly, redistest.Cut, redistest.NoServer, redistest.CarriedOut}
+
+// Whoever is told session.ErrUnchanged, or is refused, finds that nothing was changed: also if a first
+// attempt was carried out, its reply was lost, and what repeats it is refused. A short blip stays
+// invisible.
+func TestUnchangedIsTrueBelowGoRedis(t *testing.T) {
+	t.Parallel()
+	for name, op := range operations {
+		for _, then := range fates {
+			t.Run(name+", "+string(then), func(t *testing.T) {
+				t.Parallel()
+				op.check(t, redistest.New(t), then)
+			})
+		}
+	}
+}
+
+func TestUnchangedIsTrueOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	for name, op := range operations {
+		for _, then := range fates {
+			t.Run(name+", "+string(then), func(t *testing.T) {
+				for _, node := range cluster.Nodes {
+					expect.OK(t, node.Client().FlushAll(t.Context()).Err())
+				}
+				op.check(t, cluster.Client(), then)
+			})
+		}
+	}
+}
