@@ -39,3 +39,10 @@ func (w *Worker) Interrupted() (n int) {
 	}
 	return n
 }
+
+// DrainDuring is the end of a drain's wait, while claim is in flight.
+func DrainDuring(claim func()) {
+	d := &dispatcher{}
+	d.claiming.Go(claim)
+	d.wait()
+}
