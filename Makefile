@@ -24,7 +24,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ walk: ## one message through a build with coverage, beside the walk of docs/arch
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
 	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli
+
+sdks: ## installs client libraries of npm into test/sdks and runs them against the programs
+	npm ci --ignore-scripts --prefer-offline --no-fund --no-audit --prefix test/sdks/testdata
+	TURNSTILE_SDKS=true go test -count=1 ./test/sdks
 
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
 	FUZZTIME=$(FUZZTIME) FUZZPLAIN=$(FUZZPLAIN) .ci/fuzz.sh $(FUZZ)

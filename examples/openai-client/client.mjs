@@ -47,6 +47,7 @@ for (let over = false; !over; ) {
       if (last !== undefined && event.sequence_number <= last) throw new Error(`event ${last} came again`);
       last = event.sequence_number;
       id ??= event.response?.id;
+      if (event.type === "response.in_progress") text = ""; // the turn is run again
       if (event.type === "response.output_text.delta") {
         text += event.delta;
         console.log("delta:", event.delta);

@@ -35,7 +35,7 @@ func TestGatewayDeathAtEveryStep(t *testing.T) {
 	}{
 		{"", []string{
 			"accept", "request", "getdel", "ping", "events_after", "write header", "write turn_started", "write text", "write turn_ended", "xread",
-			"write heartbeat", "write retry", "write end", "close",
+			"write heartbeat", "write retry", "close",
 		}},
 		{session.EventGap, []string{"write gap"}},
 		{session.EventReset, []string{"write reset"}},

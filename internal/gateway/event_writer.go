@@ -20,7 +20,7 @@ type sink interface {
 	// send sends a text at once. It fails if the client does not take it within writeTimeout.
 	send(text string) error
 
-	// end says that the stream is complete.
+	// end says that the stream is complete. Without it the stream is broken off.
 	end()
 }
 
@@ -99,15 +99,23 @@ func (w *eventWriter) beat() {
 	})
 }
 
-// end completes the stream, unless a write has failed. Nothing is written after it has returned.
-func (w *eventWriter) end() {
+// complete says that the stream is whole. A session's events have no end, so only a client that may
+// not come back is told so. Any other stream is broken off: clients such as fetch-event-source open a
+// broken one again, and not a complete one.
+func (w *eventWriter) complete() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.timer != nil {
-		w.timer.Stop()
-	}
 	if !w.over {
 		w.over = true
 		w.to.end()
+	}
+}
+
+// stop ends the writing. Nothing is written after it has returned.
+func (w *eventWriter) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over = true; w.timer != nil {
+		w.timer.Stop()
 	}
 }

@@ -47,6 +47,9 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	defer s.close()
 	defer context.AfterFunc(r.Context(), func() { s.cancel(errGone) })()
 	s.follow(ctx, response{w}, after, moved)
+	if !errors.Is(context.Cause(ctx), errRevoked) {
+		panic(http.ErrAbortHandler) // as eventWriter.complete says
+	}
 	return nil
 }
 
@@ -88,12 +91,14 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 		return
 	}
 	e.beat()
-	defer e.end()
+	defer e.stop()
 	err := s.gateway.deps.Client.Events(ctx, s.session, after, e.event)
 	switch {
 	case errors.Is(err, errDraining):
 		// A deploy ends all streams of a gateway: their clients come back one by one.
 		_ = e.send(fmt.Sprintf("retry: %d\n\n", 200+rand.IntN(1800)))
+	case errors.Is(err, errRevoked):
+		e.complete()
 	case errors.Is(err, errSlow), ctx.Err() != nil:
 	default:
 		s.gateway.log.Warn("stream ended", "session", s.session, "request_id", s.id, "error", err)

@@ -56,17 +56,21 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	}
 }
 
-// Interrupted returns the problem of a wait that Waiting has ended, and err otherwise.
+// Interrupted returns the problem of a wait or stream that the gateway has ended, and err otherwise.
 func Interrupted(err error) error {
-	if errors.Is(err, errDraining) {
+	switch {
+	case errors.Is(err, errDraining):
 		return because(err, Fail(Draining, "Send the request again: another gateway takes it, and finds what was stored."))
+	case errors.Is(err, errRevoked):
+		return because(err, Fail(Unauthorized, "The token may no longer read the session."))
 	}
 	return err
 }
 
 // Stream responds with an event stream, which counts as one of the token's. serve writes it with
 // send until it is over, or until ctx ends: the client has gone or does not read, the token was
-// revoked, or the gateway drains.
+// revoked, or the gateway drains. If serve returns an error, the response is broken off, so that no
+// client takes what it has for the whole.
 func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, send func(text string) error) error) error {
 	g := r.gateway
 	ctx, s, err := g.openStream(r.Context(), r)
@@ -81,9 +85,12 @@ func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, 
 		return nil
 	}
 	e.beat()
-	defer e.end()
-	if err := serve(ctx, e.send); err != nil && ctx.Err() == nil {
-		g.log.Warn("stream ended", "session", r.Session, "request_id", r.ID, "error", err)
+	defer e.stop()
+	if err := serve(ctx, e.send); err != nil {
+		if ctx.Err() == nil {
+			g.log.Warn("stream ended", "session", r.Session, "request_id", r.ID, "error", err)
+		}
+		panic(http.ErrAbortHandler)
 	}
 	return nil
 }

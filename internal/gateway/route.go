@@ -174,9 +174,10 @@ func (g *Gateway) recovering(w *tracked, r *Request) {
 		panic(cause)
 	}
 	g.panicked(r.Pattern, r.ID, cause)
-	if w.status == 0 {
-		r.fail(w, problemOf(nil))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // a response that has begun must not look whole
 	}
+	r.fail(w, problemOf(nil))
 }
 
 // panicked logs a panic that was recovered.

@@ -66,12 +66,12 @@ func (t *Traffic) byChat(m message, text string, try int) (told, error) {
 		switch {
 		case r.ended:
 			rec.Status, rec.Reply = "completed", r.text
-		case r.code == "turn_restarted", code == 0, code >= 500, code == http.StatusOK && r.code == "":
+		case r.code == "turn_restarted", code == 0, code >= 500, code == http.StatusOK && !strings.HasPrefix(r.code, "turn_"): // it ended early
 			pause(ctx, 200*time.Millisecond)
 			continue
 		case strings.HasPrefix(r.code, "turn_"): // in a stream
 			rec.Status = strings.TrimPrefix(r.code, "turn_")
-		case code == http.StatusUnprocessableEntity:
+		case bytes.Contains(refusal, []byte(`"code":"turn_`)):
 			var c chatChunk
 			if err := json.Unmarshal(refusal, &c); err != nil {
 				rec.Error = err.Error()
@@ -79,8 +79,6 @@ func (t *Traffic) byChat(m message, text string, try int) (told, error) {
 			rec.Status = strings.TrimPrefix(c.Error.Code, "turn_")
 		case bytes.Contains(refusal, []byte("idempotency_conflict")):
 			return told{status: history.Conflict}, nil
-		case code == http.StatusOK:
-			rec.Error = "error chunk " + r.code
 		default:
 			return told{status: history.Refused, reason: string(refusal)}, nil
 		}

@@ -47,13 +47,17 @@ func (r *response) take(data string) {
 		r.error = fmt.Sprintf("%v in %s", err, data)
 		return
 	}
+	if e.Type == "error" { // it has the number of the event before it, or comes before response.failed
+		if e.Code == "events_lost" {
+			r.error = "error event " + e.Code
+		}
+		return
+	}
 	if r.id != "" && e.SequenceNumber <= r.last {
 		r.error = fmt.Sprintf("event %d (%s) behind event %d", e.SequenceNumber, e.Type, r.last)
 	}
 	r.last = e.SequenceNumber
 	switch e.Type {
-	case "error":
-		r.error = "error event " + e.Code
 	case "response.created":
 		r.id = e.Response.ID
 	case "response.output_text.delta":

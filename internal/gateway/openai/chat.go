@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,25 +166,6 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	return c.whole(w, r)
 }
 
-// firstTurn is the fencing token of the first turn that a repeated request is told of: the turn that
-// the message is in, was last in, or will be in. latest is the session's, read before the message:
-// read later, it may be that of a turn behind the message's.
-func firstTurn(m turnstile.StoredMessage, latest int64) int64 {
-	switch {
-	case m.Outcome != nil:
-		return fenceOf(m.Outcome.Turn)
-	case m.State == "running":
-		return latest
-	}
-	return latest + 1
-}
-
-// fenceOf is the fencing token in a turn's id.
-func fenceOf(turn string) int64 {
-	n, _ := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
-	return n
-}
-
 // chat is a chat completion of a message.
 type chat struct {
 	api     *API
@@ -218,8 +198,8 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return gateway.Interrupted(err)
 	}
-	if f := chatFailure(o); f != nil {
-		return gateway.Respond(w, http.StatusUnprocessableEntity, failure{*f})
+	if o.Status != session.StatusDone {
+		return gateway.Respond(w, http.StatusBadRequest, failure{turnProblem(o)}) // LangChain repeats a request after 422
 	}
 	work, done := r.More()
 	defer done()
@@ -234,12 +214,4 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 			"message": object{"role": "assistant", "content": textOf(items), "refusal": nil},
 		}},
 	})
-}
-
-// chatFailure is how a message ended that is not done. The SDKs do not repeat a request after it.
-func chatFailure(o session.Outcome) *problem {
-	if o.Status == session.StatusDone {
-		return nil
-	}
-	return &problem{Message: string(o.Status) + ": " + o.Error, Type: "turn_error", Code: "turn_" + string(o.Status)}
 }

@@ -24,14 +24,18 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 				cancel(s.err)
 			}
 		})
-		if s.err != nil {
-			return s.ended()
-		}
-		if err != nil {
+		switch {
+		case errors.Is(s.err, errRestarted):
+			s.err = nil
+			s.data(failure{restarted("Send the request again to get the new one.")})
+			return s.err
+		case s.err != nil:
+			return s.err
+		case err != nil:
+			s.data(failure{interrupted(ctx, err)})
 			return err
-		}
-		if f := chatFailure(o); f != nil {
-			s.data(failure{*f})
+		case o.Status != session.StatusDone:
+			s.data(failure{turnProblem(o)})
 			return s.err
 		}
 		s.chunk(object{}, "stop")
@@ -44,9 +48,6 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 		return s.err
 	})
 }
-
-// errRestarted is the cause of the end of a stream whose turn is run again.
-var errRestarted = errors.New("the turn is run again")
 
 type chatStream struct {
 	chat
@@ -62,11 +63,11 @@ func (s *chatStream) see(e session.Event) {
 	if s.err != nil || e.Turn != "" && fenceOf(e.Turn) < s.from {
 		return
 	}
+	if s.told && voids(s.turn, e) {
+		s.err = errRestarted
+		return
+	}
 	if e.Turn != "" && e.Turn != s.turn {
-		if s.told {
-			s.err = errRestarted
-			return
-		}
 		s.turn, s.parted = e.Turn, false
 	}
 	switch e.Type {
@@ -84,24 +85,7 @@ func (s *chatStream) see(e session.Event) {
 		s.data(chunk)
 	case session.EventSteered:
 		s.parted = true
-	case session.EventTurnRetry, session.EventTurnRequeued:
-		if s.told {
-			s.err = errRestarted
-		}
 	}
-}
-
-// ended tells why the stream ends early.
-func (s *chatStream) ended() error {
-	if !errors.Is(s.err, errRestarted) {
-		return s.err
-	}
-	s.err = nil
-	s.data(failure{problem{
-		Message: "The turn is run again: the text so far does not count. Send the request again to get the new one.",
-		Type:    "server_error", Code: "turn_restarted",
-	}})
-	return s.err
 }
 
 // new is a chunk without choices.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"turnstile/internal/gateway"
+	"turnstile/pkg/session"
 )
 
 // failure is OpenAI's JSON of an error.
@@ -25,18 +26,33 @@ func fail(w http.ResponseWriter, _ *gateway.Request, p *gateway.Problem) {
 	if status == http.StatusConflict {
 		status = http.StatusBadRequest
 	}
-	kind := "invalid_request_error"
+	_ = gateway.Respond(w, status, failure{problemOf(p)}) // texts can be encoded
+}
+
+// The types of problems. SDKs repeat a request after a serverError, also after one in a stream.
+const (
+	invalidRequest = "invalid_request_error"
+	serverError    = "server_error"
+)
+
+func problemOf(p *gateway.Problem) problem {
+	of := problem{Message: p.Title + ". " + p.Detail, Type: invalidRequest, Code: string(p.Code)}
 	switch {
-	case status == http.StatusTooManyRequests:
-		kind = "rate_limit_error"
-	case status >= http.StatusInternalServerError:
-		kind = "server_error"
+	case p.Status == http.StatusTooManyRequests:
+		of.Type = "rate_limit_error"
+	case p.Status >= http.StatusInternalServerError:
+		of.Type = serverError
 	}
-	f := failure{problem{Message: p.Title + ". " + p.Detail, Type: kind, Code: string(p.Code)}}
 	if len(p.Fields) > 0 {
-		f.Error.Param = &p.Fields[0]
+		of.Param = &p.Fields[0]
 	}
-	_ = gateway.Respond(w, status, f) // texts can be encoded
+	return of
+}
+
+// turnProblem is how a message ended that is not done. Its type is one after which no SDK repeats the
+// request: the message would run again.
+func turnProblem(o session.Outcome) problem {
+	return problem{Message: string(o.Status) + ": " + o.Error, Type: invalidRequest, Code: "turn_" + string(o.Status)}
 }
 
 // refuse is the problem of a request whose parameter cannot be served.

@@ -1,7 +1,13 @@
 package openai_test
 
 import (
+	"bufio"
+	"errors"
+	"io"
 	"net"
+	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,7 +112,11 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	const text = "stream=20 tick=100ms one two three four five six seven eight"
 	chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage(text)))
 	s := client.Responses.NewStreaming(t.Context(), say("s", text))
+	id := ""
 	for s.Next() && s.Current().Type != "response.output_text.delta" {
+		if s.Current().Response.ID != "" {
+			id = s.Current().Response.ID
+		}
 	}
 	half := ""
 	for half == "" && chatted.Next() {
@@ -114,24 +124,47 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	}
 	worker.Signal(syscall.SIGKILL)
 	p.worker()
-	var old, items []string
-	turns := 0
+	last := s.Current().SequenceNumber
 	for s.Next() {
-		switch e := s.Current(); e.Type {
+		last = s.Current().SequenceNumber
+	}
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "turn_restarted") {
+		t.Errorf("the stream is not told: %v", err)
+	}
+	// Behind its last event the stream goes on with the new turn. From the beginning, or with the same
+	// request again, it has the new turn alone, under the same numbers.
+	rest := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: sdk.Int(last)})
+	var items, ids []string
+	var numbers []int64
+	for turns := 0; rest.Next(); {
+		e := rest.Current()
+		switch e.Type {
 		case "response.in_progress":
 			turns++
+			expect.Equal(t, "turns after the kill", turns, 1)
 			expect.Equal(t, "the output begins again", len(e.Response.Output), 0)
 		case "response.output_item.done":
-			items = append(items, e.Item.Status)
-			old = append(old, e.Item.ID)
+			items, ids = append(items, e.Item.Status), append(ids, e.Item.ID)
 		case "response.completed":
 			expect.Equal(t, "text", e.Response.OutputText(), "echo: one two three four five six seven eight")
-			expect.Equal(t, "item", e.Response.Output[len(e.Response.Output)-1].ID, old[len(old)-1])
+			expect.Equal(t, "item", e.Response.Output[len(e.Response.Output)-1].ID, ids[len(ids)-1])
+		}
+		if len(items) > 0 {
+			numbers = append(numbers, e.SequenceNumber)
 		}
 	}
-	expect.OK(t, s.Err())
+	expect.OK(t, rest.Err())
 	expect.List(t, "items", items, "incomplete", "completed")
-	expect.Equal(t, "turns after the kill", turns, 1)
+	whole, reply := streamed(t, client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
+	expect.Equal(t, "the new turn alone", reply, "echo: one two three four five six seven eight")
+	at := 2 // behind response.created and response.queued
+	for _, number := range numbers {
+		if at < len(whole) && whole[at].SequenceNumber == number {
+			at++
+		}
+	}
+	expect.Equal(t, "events with the same numbers", at, len(whole))
+	expect.Equal(t, "its first item", whole[3].Type+" "+strconv.FormatInt(whole[3].OutputIndex, 10), "response.output_item.added 0")
 	for chatted.Next() {
 	}
 	if err := chatted.Err(); err == nil || !strings.Contains(err.Error(), "turn_restarted") {
@@ -141,4 +174,70 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	again, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text)), option.WithHeader("X-Stainless-Retry-Count", "1"))
 	expect.OK(t, err)
 	expect.Equal(t, "again", again.Choices[0].Message.Content, "echo: one two three four five six seven eight")
+}
+
+// A gateway that drains breaks its streams off, after an event error: nobody takes half a reply for
+// the whole.
+func TestDrainBreaksStreamsOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	g, url := r.gateway()
+	for path, body := range map[string]string{
+		"/v1/responses":        `{"stream": true, "input": "stream=2 tick=1h half a reply"}`,
+		"/v1/chat/completions": `{"stream": true, "messages": [{"role": "user", "content": "stream=2 tick=1h half a reply"}]}`,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path, strings.NewReader(body))
+		expect.OK(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+		expect.OK(t, err)
+		defer response.Body.Close()
+		in := bufio.NewReader(response.Body)
+		for line := ""; !strings.Contains(line, "echo:"); {
+			line, err = in.ReadString('\n')
+			expect.OK(t, err)
+		}
+		defer func() {
+			rest, err := io.ReadAll(in)
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: %v", path, err)
+			}
+			if text := string(rest); !strings.Contains(text, `"code":"draining"`) || !strings.Contains(text, `"type":"server_error"`) {
+				t.Errorf("%s: %s", path, rest)
+			}
+		}()
+	}
+	g.Drain()
+}
+
+// A turn that failed is an event error and then the response's end.
+func TestStreamOfAFailedTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	s := r.sdk.Responses.NewStreaming(t.Context(), say("s", "fail=final x"))
+	id, last := "", int64(0)
+	for s.Next() {
+		if last = s.Current().SequenceNumber; last == 0 {
+			id = s.Current().Response.ID
+		}
+	}
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), `"type":"invalid_request_error"`) || !strings.Contains(err.Error(), "turn_failed") {
+		t.Errorf("streamed: %v", err)
+	}
+	got, err := r.sdk.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	expect.Equal(t, "response", string(got.Status)+" "+string(got.Error.Code), "failed turn_failed")
+	at := r.url + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.FormatInt(last, 10)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
+	expect.OK(t, err)
+	response, err := (&http.Client{Transport: transport(t)}).Do(request)
+	expect.OK(t, err)
+	defer response.Body.Close()
+	rest, err := io.ReadAll(response.Body)
+	expect.OK(t, err)
+	if kinds := regexp.MustCompile(`event: (\S+)`).FindAllString(string(rest), -1); len(kinds) != 2 || kinds[0] != "event: error" || kinds[1] != "event: response.failed" {
+		t.Errorf("%q in %s", kinds, rest)
+	}
 }

@@ -100,7 +100,8 @@ func (r response) ended(o session.Outcome, output []any) response {
 			Reason string `json:"reason"`
 		}{"interrupted"}
 	default:
-		r.Status, r.Error = failed, &reason{"server_error", string(o.Status) + ": " + o.Error}
+		p := turnProblem(o)
+		r.Status, r.Error = failed, &reason{p.Code, p.Message}
 	}
 	if u := o.Usage; u != nil {
 		r.Usage = &usage{Input: u.InputTokens, Output: u.OutputTokens, Total: u.InputTokens + u.OutputTokens}

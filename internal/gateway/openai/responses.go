@@ -45,13 +45,19 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
+	var before session.Info
+	if repeated := body.Stream && receipt.Status == turnstile.Duplicate; repeated {
+		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+			return err
+		}
+	}
 	stored, err := a.message(r.Work(), p, m)
 	if err != nil {
 		return err
 	}
 	switch {
 	case body.Stream:
-		return a.stream(w, r, p, p.begun(stored.Message, stored.Accepted), newNumbers(stored.Accepted), -1)
+		return a.stream(w, r, p, stored, position{after: -1, turn: firstTurn(stored, before.Fence)})
 	case body.Background:
 		return a.respond(w, r, p, stored)
 	}
@@ -129,17 +135,23 @@ func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err 
 
 // getResponse responds with a response as it is now, or streams it.
 func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
-	q, after := r.URL.Query(), int64(-1)
+	q, from := r.URL.Query(), position{after: -1}
 	if text := q.Get("starting_after"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
 			return refuse("starting_after", "starting_after is %.100q: use the sequence_number of an event.", text)
 		}
-		after = n
+		from.after = n
 	}
 	streamed, err := wantsStream(w, r)
 	if err != nil {
 		return err
+	}
+	var before session.Info
+	if p, ok := parseResponseID(r.PathValue("id")); ok && streamed && from.after < 0 && r.See(p.session) == nil {
+		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+			return err
+		}
 	}
 	p, m, err := a.find(r)
 	switch {
@@ -149,8 +161,10 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return a.respond(w, r, p, m)
 	case m.Accepted.IsZero():
 		return unknownResponse(p.id()) // an asynq.Client stored it a moment ago
+	case from.after < 0:
+		from.turn = firstTurn(m, before.Fence)
 	}
-	return a.stream(w, r, p, p.begun(m.Message, m.Accepted), newNumbers(m.Accepted), after)
+	return a.stream(w, r, p, m, from)
 }
 
 // wantsStream reports whether a GET asks for a stream: in its query, or in a body, as OpenAI's SDK for

@@ -3,32 +3,51 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
+	"turnstile"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
 
-// stream sends a response's events behind a number, until the response has ended.
-func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, begun response, n numbers, after int64) error {
+// position is where a stream begins.
+type position struct {
+	after int64 // the number that the client has; -1: none
+	turn  int64 // fencing token of the first turn that is told
+}
+
+// stream sends a response's events until the response has ended.
+func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage, from position) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
-		s := &sender{send: send, after: after, found: after <= queuedNumber}
-		t := newTranslation(begun, n, s.event)
+		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
+		begun := p.begun(m.Message, m.Accepted)
+		t := newTranslation(begun, newNumbers(m.Accepted), from.turn, s.event)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
 		ended := false
-		o, err := a.client.FollowEnd(ctx, p.session, p.message, n.accepted, func(e session.Event) {
+		o, err := a.client.FollowEnd(ctx, p.session, p.message, m.Accepted, func(e session.Event) {
+			if s.failed == nil && s.told && voids(t.turn, e) {
+				s.failed = errRestarted
+				cancel(errRestarted)
+			}
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
 			t.see(e)
 		})
-		if err != nil {
-			return err
+		if errors.Is(s.failed, errRestarted) {
+			return s.problem(restarted("Open the response's stream again behind its last event, or get the response when it has ended."))
 		}
-		work, cancel := r.More()
-		defer cancel()
-		output, err := a.output(work, o)
+		var output []any
+		if err == nil {
+			work, done := r.More()
+			defer done()
+			output, err = a.output(work, o)
+		}
 		if err != nil {
-			return err // the client has no end, and opens the stream again
+			_ = s.problem(interrupted(ctx, err)) // for clients that a broken body does not reach, because of a proxy
+			return err
 		}
 		t.end(begun.ended(o, output), ended)
 		return s.failed
@@ -40,7 +59,25 @@ type sender struct {
 	send   func(string) error
 	after  int64
 	found  bool // an event had that number: the client has all before it
+	told   bool // text was sent
+	last   int64
 	failed error
+}
+
+// problem sends an event error, which SDKs take for the stream's end. It has the number of the event
+// before it, behind which the stream goes on.
+func (s *sender) problem(p problem) error {
+	data, err := json.Marshal(errorEvent(p, s.last))
+	if err != nil {
+		return err
+	}
+	return s.send("event: error\ndata: " + string(data) + "\n\n")
+}
+
+// errorEvent has a problem in both forms that are in use: OpenAI's documents have one, its server and
+// SDKs the other.
+func errorEvent(p problem, number int64) object {
+	return object{"type": "error", "sequence_number": number, "code": p.Code, "message": p.Message, "param": p.Param, "error": p}
 }
 
 func (s *sender) event(number int64, kind string, fields object) {
@@ -59,5 +96,5 @@ func (s *sender) event(number int64, kind string, fields object) {
 	if err == nil {
 		err = s.send("event: " + kind + "\ndata: " + string(data) + "\n\n")
 	}
-	s.failed = err
+	s.failed, s.last, s.told = err, number, s.told || kind == "response.output_text.delta"
 }

@@ -11,10 +11,12 @@ type translation struct {
 	response response // as it was accepted
 	numbers  numbers
 	send     func(number int64, kind string, fields object)
+	from     int64 // fencing token of the first turn that is sent
 
 	turn   string
-	n      int // of the turn's next item
-	index  int // of the response's next item
+	muted  bool // the turn comes before the first that is sent
+	n      int  // of the turn's next item
+	index  int  // of the response's next item
 	text   *openText
 	tools  []openTool
 	latest string // id of the last stored event
@@ -35,8 +37,8 @@ type openTool struct {
 	callID string
 }
 
-func newTranslation(r response, n numbers, send func(number int64, kind string, fields object)) *translation {
-	t := &translation{response: r, numbers: n, send: send}
+func newTranslation(r response, n numbers, from int64, send func(number int64, kind string, fields object)) *translation {
+	t := &translation{response: r, numbers: n, from: from, send: send}
 	for number, kind := range []string{"response.created", "response.queued"} {
 		t.send(int64(number), kind, object{"response": r})
 	}
@@ -45,7 +47,9 @@ func newTranslation(r response, n numbers, send func(number int64, kind string, 
 
 // tell sends an event that is made of the latest stored event.
 func (t *translation) tell(kind string, fields object) {
-	t.send(t.numbers.next(t.latest), kind, fields)
+	if number := t.numbers.next(t.latest); !t.muted {
+		t.send(number, kind, fields)
+	}
 }
 
 // see translates a stored event.
@@ -80,7 +84,10 @@ func (t *translation) see(e session.Event) {
 // output again.
 func (t *translation) begin(turn string) {
 	t.abandon()
-	t.turn, t.n = turn, 0
+	if t.muted {
+		t.index = 0
+	}
+	t.turn, t.n, t.muted = turn, 0, fenceOf(turn) < t.from
 	r := t.response
 	r.Status = inProgress
 	t.tell("response.in_progress", object{"response": r})
@@ -163,18 +170,25 @@ func (t *translation) closeTool(callID string, broken bool) {
 
 // end sends the response as it has ended. seen says that the stream had the end; otherwise nothing
 // of the message is stored there any more, and the end has the highest number.
+//
+// An event error comes before response.failed, as at OpenAI: LangChain knows no other failure, and the
+// AI SDK repeats the request unless its type says that it must not.
 func (t *translation) end(r response, seen bool) {
+	if !seen {
+		t.abandon()
+		t.numbers.last = max(t.numbers.last, lastNumber-2) // the end has the last number
+	}
+	t.muted = false
 	kind := "response.completed"
 	switch r.Status {
 	case failed:
 		kind = "response.failed"
+		t.tell("error", errorEvent(problem{Message: r.Error.Message, Type: invalidRequest, Code: r.Error.Code}, 0))
 	case cancelled, incomplete:
 		kind = "response.incomplete"
 	}
-	if seen {
-		t.tell(kind, object{"response": r})
-		return
+	if !seen {
+		t.numbers.last = lastNumber - 1
 	}
-	t.abandon()
-	t.send(lastNumber, kind, object{"response": r})
+	t.tell(kind, object{"response": r})
 }

@@ -1,0 +1,241 @@
+package sdks
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"turnstile/test/expect"
+	"turnstile/test/program"
+	"turnstile/test/redistest"
+)
+
+func TestMain(m *testing.M) {
+	expect.AtOnce(2)
+	goleak.VerifyTestMain(m, redistest.Dialing())
+}
+
+// programs are a real gateway and workers on a Redis of the test's own, and the client libraries.
+type programs struct {
+	*testing.T
+	redis *redistest.Server
+	addr  string // of the gateway
+}
+
+// newPrograms skips the test if the client libraries are not installed. For `make sdks` they are.
+func newPrograms(t *testing.T) *programs {
+	t.Helper()
+	t.Parallel()
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat("testdata/node_modules/.package-lock.json")
+	}
+	if err != nil {
+		if os.Getenv("TURNSTILE_SDKS") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT CHECKED: client libraries of npm, which `make sdks` installs: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	defer listener.Close()
+	return &programs{t, redistest.StartServer(t), listener.Addr().String()}
+}
+
+func (p *programs) gateway() *program.Process {
+	p.Helper()
+	gateway := program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/gateway"), []string{
+		"REDIS_URL=" + p.redis.URL(), "TURNSTILE_GATEWAY_ADDR=" + p.addr,
+	}))
+	expect.Soon(p, "the gateway listens", func() bool {
+		conn, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return gateway
+}
+
+func (p *programs) worker() *program.Process {
+	p.Helper()
+	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), []string{
+		"REDIS_URL=" + p.redis.URL(), "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_CONCURRENCY=20",
+	}))
+}
+
+// node runs a script of testdata.
+func (p *programs) node(script, text string, args ...string) *program.Process {
+	p.Helper()
+	path, err := exec.LookPath("node")
+	expect.OK(p, err)
+	cmd := program.Command(p, path, []string{"BASE=http://" + p.addr, "TEXT=" + text}, append([]string{script}, args...)...)
+	cmd.Dir = "testdata"
+	return program.Start(p, cmd)
+}
+
+// streaming are the clients that read a stream, and whole those that wait for its end.
+var (
+	streaming = []string{
+		"openai-responses", "openai-responses-helper", "openai-chat", "openai-chat-helper", "ai-responses", "ai-chat",
+		"ai-compatible", "langchain-responses", "langchain-chat", "agents",
+	}
+	whole = []string{"openai-chat-whole", "ai-responses-whole", "ai-chat-whole", "ai-compatible-whole", "langchain-responses-whole", "langchain-chat-whole", "agents-whole"}
+)
+
+// line is what clients.mjs says of a client.
+type line struct {
+	Client string `json:"client"`
+	Began  bool   `json:"began"`
+	Text   string `json:"text"`
+	Error  string `json:"error"`
+}
+
+// lines are those that it has written.
+func (p *programs) lines(clients *program.Process) (all []line) {
+	for text := range strings.Lines(clients.Output.String()) {
+		var l line
+		if json.Unmarshal([]byte(text), &l) == nil && l.Client != "" {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// allBegan waits until each client has text.
+func (p *programs) allBegan(clients *program.Process, n int) {
+	p.Helper()
+	expect.Soon(p, "every client has text", func() bool {
+		began := 0
+		for _, l := range p.lines(clients) {
+			if l.Began {
+				began++
+			}
+		}
+		return began == n
+	})
+}
+
+// results waits for the clients' ends.
+func (p *programs) results(clients *program.Process, names []string) map[string]line {
+	p.Helper()
+	expect.Equal(p, "exit code", clients.ExitCode(), 0)
+	results := map[string]line{}
+	for _, l := range p.lines(clients) {
+		if !l.Began {
+			results[l.Client] = l
+		}
+	}
+	for _, name := range names {
+		if _, ok := results[name]; !ok {
+			p.Errorf("%s says nothing", name)
+		}
+	}
+	return results
+}
+
+func TestReply(t *testing.T) {
+	p := newPrograms(t)
+	p.gateway()
+	p.worker()
+	names := append(append([]string{}, streaming...), whole...)
+	for name, l := range p.results(p.node("clients.mjs", "stream=3 tool=look one two three", names...), names) {
+		if l.Text != "echo: one two three" || l.Error != "" {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
+
+// A gateway is stopped in mid stream. No client takes what it has for the whole reply.
+func TestStoppedGateway(t *testing.T) {
+	p := newPrograms(t)
+	gateway := p.gateway()
+	p.worker()
+	clients := p.node("clients.mjs", "stream=2 tick=1h half a reply", streaming...)
+	p.allBegan(clients, len(streaming))
+	gateway.Signal(syscall.SIGTERM)
+	for name, l := range p.results(clients, streaming) {
+		if l.Error == "" {
+			t.Errorf("%s takes %q for the reply", name, l.Text)
+		}
+	}
+}
+
+// A worker is killed when half of a reply was streamed, and the turn is run again. No client has a text
+// that joins both.
+func TestKilledWorker(t *testing.T) {
+	p := newPrograms(t)
+	p.gateway()
+	worker := p.worker()
+	clients := p.node("clients.mjs", "stream=2 tick=1h half", streaming...)
+	p.allBegan(clients, len(streaming))
+	worker.Kill()
+	p.worker()
+	for name, l := range p.results(clients, streaming) {
+		if !strings.Contains(l.Error, "run again") || l.Text != "echo:" {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
+
+// A turn that failed for good is an error for each client, and no client repeats its message.
+func TestFailedTurn(t *testing.T) {
+	p := newPrograms(t)
+	p.gateway()
+	p.worker()
+	names := append(append([]string{}, streaming...), whole...)
+	results := p.results(p.node("clients.mjs", "fail=final x", names...), names)
+	redis := p.redis.Client()
+	for name, l := range results {
+		if l.Error == "" {
+			t.Errorf("%s takes %q for the reply", name, l.Text)
+		}
+		failed, err := redis.ZCard(t.Context(), "asynq:{session:"+name+"}:archived").Result()
+		expect.OK(t, err)
+		expect.Equal(t, "failed messages of "+name, failed, 1)
+	}
+}
+
+// A gateway is stopped, and another one takes its place. Both libraries for server-sent events go on
+// there by themselves, and see each event once.
+func TestEventsGoOn(t *testing.T) {
+	p := newPrograms(t)
+	gateway := p.gateway()
+	p.worker()
+	say := func(text string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.addr+"/v1/sessions/s/messages", strings.NewReader(`{"text": "`+text+`"}`))
+		expect.OK(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		expect.OK(t, err)
+		expect.OK(t, response.Body.Close())
+		expect.Equal(t, "status", response.StatusCode, http.StatusAccepted)
+	}
+	libraries := p.node("events.mjs", "", "s")
+	seen := func(reply string) {
+		t.Helper()
+		expect.Soon(t, reply, func() bool {
+			out := libraries.Output.String()
+			return strings.Contains(out, "\nEventSource "+reply) && strings.Contains(out, "\nfetch-event-source "+reply)
+		})
+	}
+	say("one")
+	seen("echo: one")
+	gateway.Signal(syscall.SIGTERM)
+	expect.Equal(t, "exit code", gateway.ExitCode(), 0)
+	p.gateway()
+	say("two")
+	seen("echo: two")
+	for _, library := range []string{"EventSource", "fetch-event-source"} {
+		expect.Equal(t, library, strings.Count(libraries.Output.String(), library+" echo: one"), 1)
+	}
+}
