@@ -31,7 +31,7 @@ func TestBadBodies(t *testing.T) {
 		`{"text": "a", "meta": []}`:        gateway.InvalidJSON,
 		`{"text": "a", "meta": {"k": 1}}`:  gateway.InvalidJSON,
 		`{"text": "a", "commands": "yes"}`: gateway.InvalidJSON,
-		`{"text": "a", "delay": "soon"}`:   gateway.InvalidJSON,
+		`{"text": "a", "delay": "soon"}`:   gateway.InvalidRequest,
 		`{"text": "\ud800", "mode": "queue", "v": {"x": `:      gateway.InvalidJSON,
 		`{"text": "a", "text": "b"}`:                           gateway.InvalidJSON,
 		`{"text": "a", "meta": {"k": "1", "k": "2"}}`:          gateway.InvalidJSON,
@@ -196,9 +196,9 @@ func TestHostsAndOrigins(t *testing.T) {
 	mine := header("Origin", "https://chat.example")
 	a := r.call("POST", path, body, mine, header("Sec-Fetch-Site", "cross-site")).want(202)
 	expect.Equal(t, "allowed", a.Header.Get("Access-Control-Allow-Origin"), "https://chat.example")
-	a = r.call("OPTIONS", path, nil, mine, header("Access-Control-Request-Method", "POST"), header("Access-Control-Request-Headers", "authorization, content-type"))
+	a = r.call("OPTIONS", path, nil, mine, header("Access-Control-Request-Method", "POST"), header("Access-Control-Request-Headers", "authorization, x-stainless-lang, x-turnstile-session"))
 	expect.Equal(t, "preflight", a.StatusCode, 204)
-	contains(t, "headers", a.Header.Get("Access-Control-Allow-Headers"), "Authorization")
+	contains(t, "headers", a.Header.Get("Access-Control-Allow-Headers"), "authorization, x-stainless-lang, x-turnstile-session")
 	other := header("Origin", "https://evil.example")
 	a = r.call("OPTIONS", path, nil, other, header("Access-Control-Request-Method", "POST"))
 	expect.Equal(t, "foreign preflight", a.StatusCode, 405)

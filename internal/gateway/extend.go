@@ -3,9 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"turnstile"
+	"turnstile/pkg/session"
 )
 
 // This file has what packages that add routes need beside Route and Request.
@@ -21,6 +24,25 @@ func (r *Request) See(sessionKey string) error {
 	r.Session = sessionKey
 	return nil
 }
+
+// Worded gives a message that has only files a text, their names: agents are told what came, and
+// workers take no message without a text.
+func Worded(m session.Message) session.Message {
+	if strings.TrimSpace(m.Text) != "" || len(m.Attachments) == 0 {
+		return m
+	}
+	names := make([]string, 0, len(m.Attachments))
+	for _, a := range m.Attachments {
+		names = append(names, a.Name)
+	}
+	if m.Text = "[" + strings.Join(names, ", ") + "]"; len(m.Text) > mostNames {
+		m.Text = fmt.Sprintf("[%d files]", len(names))
+	}
+	return m
+}
+
+// mostNames is how long the names of files may be as a message's text.
+const mostNames = 1000
 
 // DefaultReplyTo is the destination of a session's messages by the patterns of the gateway's file.
 func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {

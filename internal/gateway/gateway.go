@@ -83,6 +83,7 @@ type Gateway struct {
 	streams  streams
 
 	heartbeat time.Duration
+	foreign   func(http.ResponseWriter, *Request, *Problem) // sends problems of paths of no route; nil: as Route.Fail
 
 	mu     sync.Mutex
 	routes []Route

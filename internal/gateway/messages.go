@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -109,7 +110,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 
 // message returns what Submit is called with.
 func (b messageBody) message(t Token) (session.Message, []turnstile.SubmitOption, error) {
-	m := b.Message
+	m := Worded(b.Message)
 	if b.V != 0 && b.V != 1 {
 		return m, nil, Fail(InvalidRequest, "v is %d; this gateway knows version 1.", b.V)
 	}
@@ -158,7 +159,7 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.R
 	if patience == 0 {
 		return session.Outcome{}, false, nil
 	}
-	w.Header().Set("Preference-Applied", "wait")
+	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(min(patience, waitMost).Seconds())))
 	return g.wait(r, receipt.Session, receipt.ID, patience)
 }
 

@@ -43,7 +43,7 @@ func TestPreferWait(t *testing.T) {
 	r := newRig(t)
 	const path = "/v1/sessions/s/messages"
 	a := r.call("POST", path, object{"text": "hi"}, header("Prefer", "respond-async, wait=1")).want(202)
-	expect.Equal(t, "applied", a.Header.Get("Preference-Applied"), "wait")
+	expect.Equal(t, "applied", a.Header.Get("Preference-Applied"), "wait=1")
 	r.worker()
 	var o session.Outcome
 	a = r.call("POST", path, object{"text": "tool=look hi"}, header("Prefer", `wait="60"`)).want(200, &o)
@@ -51,6 +51,8 @@ func TestPreferWait(t *testing.T) {
 	expect.Equal(t, "location", a.Header.Get("Location"), path+"/"+o.ID)
 	r.call("POST", path, object{"text": "fail=final"}, header("Prefer", "wait=60")).want(200, &o)
 	expect.Equal(t, "status", o.Status, session.StatusFailed)
+	a = r.call("POST", path, object{"text": "hi"}, header("Prefer", "wait=9000")).want(200)
+	expect.Equal(t, "not longer", a.Header.Get("Preference-Applied"), "wait=60")
 	for _, odd := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=99999999"} {
 		a := r.call("POST", path, object{"text": "hi"}, header("Prefer", odd)).want(202)
 		expect.Equal(t, odd, a.Header.Get("Preference-Applied"), "")

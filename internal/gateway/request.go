@@ -115,7 +115,7 @@ func (r *Request) Decode(w http.ResponseWriter, into any, required bool) error {
 			p.Fields = unknown.Names
 			return p
 		}
-		return Fail(InvalidJSON, "%s", err)
+		return BadJSON(err)
 	}
 	return nil
 }

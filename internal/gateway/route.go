@@ -203,7 +203,25 @@ func (g *Gateway) noRoute(w http.ResponseWriter, r *http.Request) {
 		p = Fail(MethodNotAllowed, "%s has %s.", r.URL.Path, strings.Join(allowed, ", "))
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 	}
-	p.write(w, w.Header().Get(requestIDHeader))
+	request := &Request{Request: r, ID: w.Header().Get(requestIDHeader), gateway: g}
+	if strings.HasPrefix(r.URL.Path, "/v1/") && !g.ownPath(r.URL.Path) {
+		request.route.Fail = g.foreign
+	}
+	request.fail(w, p)
+}
+
+// FailForeign has problems of paths below /v1 that are none of this package's sent by fail.
+func (g *Gateway) FailForeign(fail func(http.ResponseWriter, *Request, *Problem)) { g.foreign = fail }
+
+// ownPath reports whether a path begins as one of a route of this package.
+func (g *Gateway) ownPath(path string) bool {
+	part := func(path string) string { return strings.SplitN(path+"//", "/", 4)[2] }
+	for _, r := range g.own() {
+		if _, own, _ := strings.Cut(r.Pattern, " "); strings.HasPrefix(own, "/v1/") && part(own) == part(path) {
+			return true
+		}
+	}
+	return false
 }
 
 // tracked remembers the status of a response.

@@ -79,7 +79,7 @@ func (g *Gateway) share(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer, Traceparent, X-Request-Id")
+	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers")) // SDKs add many of their own
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -5,6 +5,7 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -17,6 +18,9 @@ func Decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
+		if errors.Is(err, session.ErrInvalid) {
+			return &ValueError{short{err}}
+		}
 		return fmt.Errorf("%w JSON: %w", session.ErrInvalid, short{err})
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -24,6 +28,12 @@ func Decode(data []byte, into any) error {
 	}
 	return nil
 }
+
+// ValueError is the error of a value that refuses its text, such as a duration. It says what the value
+// must be, and wraps session.ErrInvalid.
+type ValueError struct{ error }
+
+func (e *ValueError) Unwrap() error { return e.error }
 
 // short is an error whose text is cut: a field's name or a number in it may be as long as the value.
 type short struct{ error }

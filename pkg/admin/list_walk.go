@@ -49,7 +49,8 @@ func walkOf(q ListQuery) (*walk, error) {
 	case StateAttention, StateAsking, StatePaused, StateSuspended:
 		w = &walk{name: "attention", index: rediskey.Attention, newest: true}
 	default:
-		return nil, fmt.Errorf("%w state %q", session.ErrInvalid, q.State)
+		return nil, fmt.Errorf("%w state %.100q: it is one of %s, %s, %s, %s, %s, %s, %s, %s and %s", session.ErrInvalid, q.State,
+			StateAttention, StateStarting, StateRunning, StateAsking, StatePaused, StateWaiting, StateDelayed, StateSuspended, StateIdle)
 	}
 	if q.Only != nil {
 		w = &walk{name: "names", index: rediskey.Names, prefix: q.Prefix}

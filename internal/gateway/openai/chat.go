@@ -28,6 +28,10 @@ type chatBody struct {
 	Format    struct {
 		Type string `json:"type"`
 	} `json:"response_format"`
+
+	Stop          json.RawMessage `json:"stop"`
+	MaxTokens     json.RawMessage `json:"max_tokens"`
+	MaxCompletion json.RawMessage `json:"max_completion_tokens"`
 }
 
 type chatMessage struct {
@@ -48,9 +52,15 @@ func (b chatBody) check() error {
 	case b.N > 1:
 		return refuse("n", "There is one choice.")
 	case len(b.Tools) > 0:
-		return refuse("tools", "The agent has its own tools: leave tools out.")
+		return refuse("tools", ownTools)
 	case len(b.Functions) > 0:
-		return refuse("functions", "The agent has its own tools: leave functions out.")
+		return refuse("functions", ownTools)
+	case said(b.Stop):
+		return refuse("stop", "The agent decides where its reply ends: leave stop out.")
+	case said(b.MaxTokens):
+		return refuse("max_tokens", unbounded)
+	case said(b.MaxCompletion):
+		return refuse("max_completion_tokens", unbounded)
 	case b.Format.Type != "" && b.Format.Type != "text":
 		return refuse("response_format", "The agent replies with text.")
 	}
@@ -104,7 +114,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	var body chatBody
 	if err := json.Unmarshal(data, &body); err != nil {
-		return gateway.Fail(gateway.InvalidJSON, "%s", err)
+		return gateway.BadJSON(err)
 	}
 	if err := body.check(); err != nil {
 		return err

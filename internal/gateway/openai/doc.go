@@ -39,6 +39,7 @@ func (a *API) Mount(g *gateway.Gateway) {
 		r.Fail = fail
 		g.Handle(r)
 	}
+	g.FailForeign(fail)
 	g.WhileServing(a.eraseOneShots)
 }
 

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
+	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
 
@@ -25,6 +25,7 @@ type responseBody struct {
 	Instructions json.RawMessage   `json:"instructions"`
 	Tools        []json.RawMessage `json:"tools"`
 	Prompt       json.RawMessage   `json:"prompt"`
+	MaxTokens    json.RawMessage   `json:"max_output_tokens"`
 	Text         struct {
 		Format struct {
 			Type string `json:"type"`
@@ -61,13 +62,20 @@ func said(field json.RawMessage) bool {
 	return len(field) > 0 && !slices.Contains([]string{"null", `""`, "[]"}, string(field))
 }
 
+const (
+	ownTools  = "The agent has its own tools: leave them out of the request, and give them to the agent where it runs, for example by MCP servers in its settings (docs/agents)."
+	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
+)
+
 // check refuses what the agent could not take.
 func (b responseBody) check() error {
 	switch {
 	case said(b.Instructions):
 		return refuse("instructions", "The agent has its own instructions: leave them out, or say it in the input.")
 	case len(b.Tools) > 0:
-		return refuse("tools", "The agent has its own tools: leave tools out.")
+		return refuse("tools", ownTools)
+	case said(b.MaxTokens):
+		return refuse("max_output_tokens", unbounded)
 	case said(b.Prompt):
 		return refuse("prompt", "There are no stored prompts: send the input.")
 	case b.Text.Format.Type != "" && b.Text.Format.Type != "text":
@@ -108,7 +116,7 @@ func (o origin) message(text string, files []session.Attachment, metadata map[st
 	for name, value := range metadata {
 		meta[name] = value
 	}
-	return session.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}, nil
+	return gateway.Worded(session.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}), nil
 }
 
 // originOf returns the origin and the metadata of a stored message.
@@ -131,8 +139,23 @@ type part struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
 	ImageURL json.RawMessage `json:"image_url"` // a string, or in chats an object with url
-	FileURL  string          `json:"file_url"`
-	Filename string          `json:"filename"`
+	File     inputFile       `json:"file"`      // of chats
+	inputFile
+}
+
+// inputFile is a file, in the words of either API.
+type inputFile struct {
+	URL      string `json:"file_url"`
+	Data     string `json:"file_data"` // a data URL
+	Filename string `json:"filename"`
+}
+
+// where is the file's URL.
+func (f inputFile) where() string {
+	if f.Data != "" {
+		return f.Data
+	}
+	return f.URL
 }
 
 // parseContent reads a content: a string, or parts.
@@ -156,9 +179,11 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 			if json.Unmarshal(p.ImageURL, &url.URL) != nil {
 				_ = json.Unmarshal(p.ImageURL, &url) // without a URL it is refused below
 			}
-			files, err = attach(files, param, url.URL, "image")
+			files, err = attach(files, param, url.URL, "", "image")
 		case "input_file":
-			files, err = attach(files, param, p.FileURL, p.Filename)
+			files, err = attach(files, param, p.where(), p.Filename, "file")
+		case "file":
+			files, err = attach(files, param, p.File.where(), p.File.Filename, "file")
 		default:
 			err = refuse(param, "A part of type %.100q is not supported.", p.Type)
 		}
@@ -167,17 +192,6 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 		}
 	}
 	return strings.Join(texts, "\n"), files, nil
-}
-
-// attach adds a file by its URL. The gateway stores no files.
-func attach(files []session.Attachment, param, url, name string) ([]session.Attachment, error) {
-	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
-		return nil, refuse(param, "A file or image needs an http or https URL: the gateway stores no files.")
-	}
-	if base := path.Base(strings.SplitN(url, "?", 2)[0]); name == "" || name == "image" && strings.Contains(base, ".") {
-		name = base
-	}
-	return append(files, session.Attachment{Name: name, URL: url}), nil
 }
 
 // parseInput reads what is new: a string, or messages of the user.

@@ -19,7 +19,7 @@ func TestWhatIsIgnored(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	status, got := r.post("/v1/responses", `{"model":"any","input":"hello","conversation":{"id":"s"},"store":false,"temperature":0.3,"top_p":1,
-		"max_output_tokens":5,"truncation":"auto","include":["reasoning.encrypted_content"],"reasoning":{"effort":"low"},"service_tier":"auto",
+		"truncation":"auto","include":["reasoning.encrypted_content"],"reasoning":{"effort":"low"},"service_tier":"auto",
 		"tool_choice":"auto","tools":[],"instructions":null,"text":{"format":{"type":"text"}},"parallel_tool_calls":true,"user":"u","not_known":{"a":[1]}}`)
 	output, _ := got["output"].([]any)
 	if status != 200 || got["status"] != "completed" || got["model"] != "any" || len(output) != 1 {
@@ -27,8 +27,8 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 	conversation, _ := got["conversation"].(map[string]any)
 	expect.Equal(t, "conversation", conversation["id"], "s")
-	status, got = r.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"max_tokens":5,"max_completion_tokens":5,
-		"temperature":0,"stop":["x"],"seed":1,"n":1,"logprobs":false,"tools":null,"tool_choice":"none","user":"u","not_known":7}`)
+	status, got = r.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"max_tokens":null,
+		"temperature":0,"stop":[],"seed":1,"n":1,"logprobs":false,"tools":null,"tool_choice":"none","user":"u","not_known":7}`)
 	if status != 200 || got["object"] != "chat.completion" {
 		t.Errorf("%d %v", status, got)
 	}
@@ -40,7 +40,9 @@ func TestWhatIsIgnored(t *testing.T) {
 		"an empty list": `{"input":[]}`,
 		"no input":      `{"conversation":"s"}`,
 		"half a body":   `{"input":`,
-		"a file's data": `{"input":[{"role":"user","content":[{"type":"input_file","file_data":"eA=="}]}]}`,
+		"no data URL":   `{"input":[{"role":"user","content":[{"type":"input_file","file_data":"eA=="}]}]}`,
+		"no base64":     `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
+		"no URL":        `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"https:"}]}]}`,
 		"a file's id":   `{"input":[{"role":"user","content":[{"type":"input_image","file_id":"file-1"}]}]}`,
 	} {
 		status, got := r.post("/v1/responses", body)
@@ -80,6 +82,42 @@ func TestInputOfSeveralItems(t *testing.T) {
 	expect.Equal(t, "status", status, 200)
 	m = (<-seen).Messages[0]
 	expect.Equal(t, "text and file", m.Text+" "+m.Attachments[0].Name, "look image")
+}
+
+// A picture reaches the agent as one, by its URL or in the request, with a text or without one, in each
+// API.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	seen := make(chan agent.Turn, 1)
+	r.workerOf(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+		seen <- turn
+		emit(agent.Event{Type: agent.EventText, Text: "ok"})
+		return agent.Result{}, nil
+	}))
+	const data = "data:image/png;base64,iVBORw0KGgo="
+	large := "data:image/jpeg;base64," + strings.Repeat("QUJD", 400_000)
+	for _, c := range []struct{ path, body, text, files string }{
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"` + data + `"}]}]}`, "[image]", "image image/png " + data},
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"https://p.example/dog"}]}]}`, "[image]", "image image/* https://p.example/dog"},
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"https://p.example/cat.PNG?x=1"}]}]}`, "[cat.PNG]", "cat.PNG image/png https://p.example/cat.PNG?x=1"},
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,eA=="}]}]}`, "[a.pdf]", "a.pdf application/pdf data:application/pdf;base64,eA=="},
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"` + large + `"}]}]}`, "look", "image image/jpeg " + large},
+		{"chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"` + data + `"}}]}]}`, "[image]", "image image/png " + data},
+		{"chat/completions", `{"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,eA=="}}]}]}`, "[a.pdf]", "a.pdf application/pdf data:application/pdf;base64,eA=="},
+		{"sessions/s/messages", `{"text":"","attachments":[{"name":"p.png","mime":"image/png","url":"` + data + `"}]}`, "[p.png]", "p.png image/png " + data},
+	} {
+		status, got := r.post("/v1/"+c.path, c.body)
+		if status >= 300 {
+			t.Fatalf("%.100s: %d %v", c.body, status, got)
+		}
+		m := expect.Received(t, "turn", seen).Messages[0]
+		expect.Equal(t, "text", m.Text, c.text)
+		for _, f := range m.Attachments {
+			expect.Equal(t, "file", f.Name+" "+f.Mime+" "+f.URL, c.files)
+		}
+		expect.Equal(t, "files", len(m.Attachments), 1)
+	}
 }
 
 // agentFunc is an agent of a test's own.

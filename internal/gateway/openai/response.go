@@ -19,21 +19,46 @@ type response struct {
 	Incomplete *struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
-	Instructions *string           `json:"instructions"`
-	MaxTokens    *int64            `json:"max_output_tokens"`
-	Model        string            `json:"model"`
-	Output       []any             `json:"output"`
-	Parallel     bool              `json:"parallel_tool_calls"`
-	Previous     *string           `json:"previous_response_id"`
-	Conversation reference         `json:"conversation"`
-	Temperature  *float64          `json:"temperature"`
-	TopP         *float64          `json:"top_p"`
-	ToolChoice   string            `json:"tool_choice"`
-	Tools        []any             `json:"tools"`
-	Store        bool              `json:"store"`
-	Usage        *usage            `json:"usage"`
-	Metadata     map[string]string `json:"metadata"`
-	Message      string            `json:"turnstile_message"` // the message's id in /v1/sessions
+	Instructions *string   `json:"instructions"`
+	MaxTokens    *int64    `json:"max_output_tokens"`
+	Model        string    `json:"model"`
+	Output       []any     `json:"output"`
+	Parallel     bool      `json:"parallel_tool_calls"`
+	Previous     *string   `json:"previous_response_id"`
+	Conversation reference `json:"conversation"`
+	settings
+	ToolChoice string            `json:"tool_choice"`
+	Tools      []any             `json:"tools"`
+	Store      bool              `json:"store"`
+	Usage      *usage            `json:"usage"`
+	Metadata   map[string]string `json:"metadata"`
+	Message    string            `json:"turnstile_message"` // the message's id in /v1/sessions
+}
+
+// settings are fields that Open Responses requires. The agent has its own settings, so all are null or
+// the default.
+type settings struct {
+	CompletedAt      *int64            `json:"completed_at"`
+	Temperature      float64           `json:"temperature"`
+	TopP             float64           `json:"top_p"`
+	PresencePenalty  float64           `json:"presence_penalty"`
+	FrequencyPenalty float64           `json:"frequency_penalty"`
+	TopLogprobs      int64             `json:"top_logprobs"`
+	MaxToolCalls     *int64            `json:"max_tool_calls"`
+	Truncation       string            `json:"truncation"`
+	Text             map[string]format `json:"text"`
+	Reasoning        *string           `json:"reasoning"`
+	ServiceTier      string            `json:"service_tier"`
+	Safety           *string           `json:"safety_identifier"`
+	PromptCacheKey   *string           `json:"prompt_cache_key"`
+}
+
+type format struct {
+	Type string `json:"type"`
+}
+
+func defaults() settings {
+	return settings{Temperature: 1, TopP: 1, Truncation: "disabled", Text: map[string]format{"format": {"text"}}, ServiceTier: "default"}
 }
 
 type reference struct {
@@ -75,7 +100,7 @@ func (p place) begun(m session.Message, accepted time.Time) response {
 	o, metadata := originOf(m)
 	r := response{
 		ID: p.id(), Object: "response", CreatedAt: accepted.Unix(), Status: queued, Background: o.Background, Model: o.Model, Output: []any{},
-		Parallel: true, Conversation: reference{p.session}, ToolChoice: "none", Tools: []any{}, Store: true, Metadata: metadata, Message: p.message,
+		Parallel: true, Conversation: reference{p.session}, ToolChoice: "none", Tools: []any{}, Store: true, Metadata: metadata, Message: p.message, settings: defaults(),
 	}
 	if r.Model == "" {
 		r.Model = modelName

@@ -22,7 +22,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	var body responseBody
 	if err := json.Unmarshal(data, &body); err != nil {
-		return gateway.Fail(gateway.InvalidJSON, "%s", err)
+		return gateway.BadJSON(err)
 	}
 	if err := body.check(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func wantsStream(w http.ResponseWriter, r *gateway.Request) (bool, error) {
 	}
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &body); err != nil {
-			return false, gateway.Fail(gateway.InvalidJSON, "%s", err)
+			return false, gateway.BadJSON(err)
 		}
 	}
 	switch r.URL.Query().Get("stream") {

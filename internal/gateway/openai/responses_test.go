@@ -1,6 +1,8 @@
 package openai_test
 
 import (
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -192,9 +194,12 @@ func TestWhatIsRefused(t *testing.T) {
 		"messages of the us": `{"input":[{"role":"system","content":"x"}]}`,
 		"replies with text":  `{"input":"x","text":{"format":{"type":"json_object"}}}`,
 		"string or a list":   `{"input":7}`,
-		"stores no files":    `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
+		"stores no files":    `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"ftp://host/x.png"}]}]}`,
+		"A data URL is":      `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
 		"no id of a respons": `{"input":"x","previous_response_id":"resp_zzz"}`,
 		"is empty":           `{"input":" "}`,
+		"cannot bound":       `{"input":"x","max_output_tokens":5}`,
+		"true or false":      `{"input":"x","stream":"yes"}`,
 		"is the gateway's":   `{"input":"x","metadata":{"sender":"me"}}`,
 		"session key":        `{"input":"x","conversation":"a b"}`,
 	} {
@@ -206,6 +211,9 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 	for part, body := range map[string]string{
 		"own tools":       `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`,
+		"bound an agent":  `{"messages":[{"role":"user","content":"x"}],"max_tokens":5}`,
+		"bound at the":    `{"messages":[{"role":"user","content":"x"}],"max_completion_tokens":5}`,
+		"leave stop out":  `{"messages":[{"role":"user","content":"x"}],"stop":"x"}`,
 		"one choice":      `{"messages":[{"role":"user","content":"x"}],"n":2}`,
 		"no messages":     `{"messages":[]}`,
 		"Nothing is new":  `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"metadata":{"session":"s"}}`,
@@ -215,6 +223,19 @@ func TestWhatIsRefused(t *testing.T) {
 		failure, _ := got["error"].(map[string]any)
 		if message, _ := failure["message"].(string); status != 400 || !strings.Contains(message, part) {
 			t.Errorf("%s: %d %v, want %q", body, status, got, part)
+		}
+	}
+	// What is not there fails in OpenAI's form, and what is the gateway's own in its own.
+	for path, want := range map[string]string{"/v1/embeddings": `{"error":{"message":`, "/v1/sessions/s/nothing": `{"title":`} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, strings.NewReader("{}"))
+		expect.OK(t, err)
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request) // the document has neither
+		expect.OK(t, err)
+		body, err := io.ReadAll(response.Body)
+		expect.OK(t, err)
+		response.Body.Close()
+		if response.StatusCode != 404 || !strings.HasPrefix(string(body), want) {
+			t.Errorf("%s: %s %s", path, response.Status, body)
 		}
 	}
 	_, err := r.sdk.Responses.Get(t.Context(), "resp_x", responses.ResponseGetParams{})
