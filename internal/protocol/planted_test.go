@@ -66,8 +66,11 @@ func TestRenewalOfTheTurnBefore(t *testing.T) {
 	h := b.Claim()
 	before, token := h.Turn().Fence, h.Token()
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
+	seq := func() string { return b.Redis.HGet(b.Ctx, b.Keys.Run(), "seq").Val() }
+	was := seq()
 	expect.OK(t, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().SessionID), nil,
 		"token", token, "fence", before, "ttl", 60_000).Err())
+	expect.Equal(t, "the last batch of events", seq(), was) // another would be written again
 	b.Die()
 	turn := b.Claim().Turn()
 	expect.Equal(t, "message", turn.Message.ID, "b")
