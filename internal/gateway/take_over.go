@@ -38,8 +38,7 @@ func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
 	t := &taken{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
 	h := w.Header()
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	h.Set("Connection", "close")
-	if t.chunked {
+	if t.chunked { // without Connection: close, with which Node's fetch takes a stream that breaks for a whole one
 		h.Set("Transfer-Encoding", "chunked")
 	}
 	var head bytes.Buffer
