@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
@@ -20,13 +21,13 @@ func TestASessionWithoutASlotIsPutBack(t *testing.T) {
 	popped := faults.GateReply(redistest.Named("bzpopmin"))
 	warm := newWarmStage()
 	r.say("m1", "hi")
-	w := r.worker(warm, warmAgents(2), slots(1), faulty(faults))
+	w := r.worker(warm, warmAgents(2), slots(1), faulty(faults), with(func(o *engine.Options) { o.SweepInterval = time.Hour }))
 	warm.nextBy(t, "m1", 1).reply("ok")
 	r.ends("m1", session.StatusDone)
 	expect.Soon(t, "a warm agent", func() bool { _, ok := w.WarmAgent(r.key); return ok })
 	r.submit(other, session.Message{ID: "o1", Text: "hi"})
 	<-popped.Arrived()
-	expect.OK(t, r.rdb.ZRem(r.ctx, rediskey.Owned, other).Err()) // else reap finds it, after 15 s
+	expect.OK(t, r.rdb.ZRem(r.ctx, rediskey.Owned, other).Err()) // else reap finds it
 	r.say("m2", "hi")
 	second := warm.nextBy(t, "m2", 1) // by the signal, before the pop has its reply
 	popped.Release()
