@@ -38,13 +38,14 @@ def verified(secret, headers, body):
 
 
 def chat_of(data):
-    """The chat of a delivery: its context's, else that of the session's key. Messages that others
-    send to the session, such as `enqueue --in 1h`, have no context of the bot."""
-    context = data.get("context")
-    if isinstance(context, dict) and isinstance(context.get("chat"), int):
-        return context["chat"], context.get("reply_to_message")
-    last = data["session"].rpartition(":")[2]
-    return (int(last), None) if last.removeprefix("-").isdecimal() else (None, None)
+    """The chat of a delivery: that of the session's key. Whoever may send to a session chooses the
+    context, so it names no chat, and is ignored if it is of another one."""
+    kind, _, last = data["session"].rpartition(":")
+    if kind not in ("telegram:dm", "telegram:group") or not last.removeprefix("-").isdecimal():
+        return None, None
+    chat, context = int(last), data.get("context")
+    mine = isinstance(context, dict) and context.get("chat") == chat
+    return chat, context.get("reply_to_message") if mine else None
 
 
 def text_of(kind, data):

@@ -6,7 +6,8 @@
 It verifies each delivery's signature, ignores what it has handled before, prints one line for each
 of the others, and acknowledges it. A real bot sends the reply to its chat instead of printing it.
 The last sequence of each session, and the deliveries' ids, are kept in bot.db (or in the file that BOT_DB names), so that a
-restarted bot knows what it has handled. docs/webhooks.md specifies everything that it reads.
+restarted bot knows what it has handled. BOT_SESSIONS is a pattern of the sessions that it serves, such as "telegram:*":
+whoever sends to another session may not choose a chat of this bot. docs/webhooks.md specifies everything that it reads.
 """
 
 import base64
@@ -18,6 +19,7 @@ import sqlite3
 import sys
 import threading
 import time
+from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOLERANCE = 5 * 60  # seconds that a delivery's time may differ from the clock
@@ -93,6 +95,8 @@ class Receiver(BaseHTTPRequestHandler):
         if event["type"] == "ping":  # an operator tests this receiver
             return self.respond(204)
         session, sequence = event["data"]["session"], int(self.headers["Turnstile-Sequence"])
+        if not fnmatchcase(session, SESSIONS):
+            return self.respond(422)
         id, perhaps = self.headers["webhook-id"], "Turnstile-Possible-Duplicate" in self.headers
         with HANDLED.lock:
             if not HANDLED.includes(session, sequence, id, perhaps):
@@ -113,6 +117,7 @@ if __name__ == "__main__":
     SECRET = os.environ.get("WEBHOOK_SECRET", "")
     if len(sys.argv) != 2 or not SECRET.startswith("whsec_"):
         sys.exit("usage: WEBHOOK_SECRET=whsec_... bot.py PORT")
+    SESSIONS = os.environ.get("BOT_SESSIONS", "*")
     HANDLED = Handled(os.environ.get("BOT_DB", "bot.db"))
     server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver)
     print("listening on", server.server_port, flush=True)

@@ -15,6 +15,7 @@ type destination struct {
 	Name     string   `json:"name"`
 	Host     string   `json:"host,omitempty"`
 	Sessions []string `json:"sessions"`
+	From     []string `json:"from,omitempty"`
 	session.DestinationState
 }
 
@@ -42,7 +43,7 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	if known := g.destinations(); known != nil {
 		for _, name := range known.Names() {
 			to := known.Named(name)
-			d := destination{Name: name, Sessions: append([]string{}, to.Sessions...), DestinationState: states[name]}
+			d := destination{Name: name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[name]}
 			if u, err := url.Parse(to.URL); err == nil {
 				d.Host = u.Host
 			}
@@ -115,5 +116,8 @@ func (g *Gateway) destinationOf(w http.ResponseWriter, r *Request) (string, erro
 	if err := session.ValidateDestination(name); err != nil {
 		return "", err
 	}
-	return name, g.checkDestination(name, UnknownDestination)
+	if known := g.destinations(); known != nil && known.Named(name) == nil {
+		return "", Fail(UnknownDestination, "The destination %s is not in the gateway's file of destinations.", name)
+	}
+	return name, nil
 }

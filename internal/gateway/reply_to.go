@@ -11,7 +11,7 @@ import (
 
 // outcomeTo returns where the outcome of a message goes.
 func (r *Request) outcomeTo(sessionKey, to string, context json.RawMessage) ([]turnstile.SubmitOption, error) {
-	if err := r.gateway.checkDestination(to, InvalidRequest); err != nil {
+	if err := r.gateway.checkReplyTo(sessionKey, to); err != nil {
 		return nil, err
 	}
 	var opts []turnstile.SubmitOption
@@ -29,16 +29,21 @@ func (g *Gateway) destinations() *outbox.Destinations {
 	return g.deps.Destinations.Current()
 }
 
-// checkDestination fails with the code if there is a file of destinations, and this one is not in it.
-func (g *Gateway) checkDestination(name string, code Code) error {
+// checkReplyTo fails if there is a file of destinations, and this one is not in it or does not admit the
+// session. A token does not learn which of the two: the other destinations are other people's.
+func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if name == "" || name == session.NoReply {
 		return nil
 	}
 	if err := session.ValidateDestination(name); err != nil {
 		return err
 	}
-	if known := g.destinations(); known != nil && known.Named(name) == nil {
-		return Fail(code, "The destination %s is not in the gateway's file of destinations.", name)
+	known := g.destinations()
+	if known == nil {
+		return nil
+	}
+	if to := known.Named(name); to == nil || !to.Admits(sessionKey) {
+		return Fail(InvalidRequest, `The destination %s is not there for the session %s: see "sessions" and "from" of the gateway's file of destinations.`, name, sessionKey)
 	}
 	return nil
 }
@@ -57,7 +62,7 @@ func (g *Gateway) postReplyTo(w http.ResponseWriter, r *Request) error {
 	if body.ReplyTo == session.NoReply {
 		return Fail(InvalidRequest, `reply_to is "-", which is for messages only; an empty one removes the session's.`)
 	}
-	if err := g.checkDestination(body.ReplyTo, InvalidRequest); err != nil {
+	if err := g.checkReplyTo(r.Session, body.ReplyTo); err != nil {
 		return err
 	}
 	if err := g.deps.Client.SetReplyTo(r.Work(), r.Session, body.ReplyTo); err != nil {

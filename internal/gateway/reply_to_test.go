@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,33 @@ func TestReplyTo(t *testing.T) {
 	}
 	anyName := rigOn(t, r.redis)
 	anyName.call("POST", path, object{"text": "hi", "reply_to": "unknown"}).want(202)
+}
+
+// A destination that does not admit a session is none for it, whichever way its messages name it.
+func TestSessionsThatADestinationDoesNotAdmit(t *testing.T) {
+	t.Parallel()
+	const mine = `"from": ["acme:*"], "name"`
+	r := withDestinations(t, []string{
+		strings.Replace(destination("acme", "http://127.0.0.1:1/", ""), `"name"`, mine, 1), destination("telegram", "http://127.0.0.1:1/", `"telegram:*"`),
+		destination("all", "http://127.0.0.1:1/", ""),
+	})
+	for path, want := range map[string][]string{
+		"/v1/sessions/acme:1/": {"acme", "all"}, "/v1/sessions/telegram:1/": {"telegram", "all"}, "/v1/sessions/web:1/": {"all"},
+	} {
+		for _, to := range []string{"acme", "telegram", "all", "unknown"} {
+			message := r.call("POST", path+"messages", object{"text": "hi", "reply_to": to, "context": object{"chat": 42}})
+			session := r.call("POST", path+"reply-to", object{"reply_to": to})
+			if slices.Contains(want, to) {
+				message.want(202)
+				session.want(200)
+				continue
+			}
+			said := message.problem(400, gateway.InvalidRequest)
+			session.problem(400, gateway.InvalidRequest)
+			unknown := r.call("POST", path+"messages", object{"text": "hi", "reply_to": "unknown"}).problem(400, gateway.InvalidRequest)
+			expect.Equal(t, "the problem", strings.Replace(said.Detail, to, "unknown", 1), unknown.Detail)
+		}
+	}
 }
 
 // A session that may store no further outcome refuses messages with a destination.

@@ -30,11 +30,15 @@ func (m *Metrics) Deliveries() outbox.Observer {
 			Name: "turnstile_delivery_failures_total",
 			Help: "Attempts without a response of 2xx.",
 		}, []string{"destination", "reason"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "turnstile_deliveries_refused_total",
+			Help: "Deliveries that were not sent: forged, or of a session that the destination does not admit.",
+		}, []string{"destination"}),
 		unknown: counter("turnstile_deliveries_unknown_total",
 			"How often a session had deliveries for a destination that this process does not know."),
 		redis: counter("turnstile_delivery_redis_failures_total", "Failures of the deliverer's work in Redis. It tries again."),
 	}
-	m.registry.MustRegister(o.age, o.dead, o.failed, o.unknown, o.redis)
+	m.registry.MustRegister(o.age, o.dead, o.failed, o.refused, o.unknown, o.redis)
 	return o
 }
 
@@ -48,6 +52,7 @@ func (m *Metrics) WatchDeliveries(d *outbox.Deliverer) {
 type deliveries struct {
 	age            *prometheus.HistogramVec
 	dead, failed   *prometheus.CounterVec
+	refused        *prometheus.CounterVec
 	unknown, redis prometheus.Counter
 }
 
@@ -61,6 +66,10 @@ func (o *deliveries) DeliveryDone(destination string, delivered bool, age time.D
 
 func (o *deliveries) DeliveryFailed(destination, why string) {
 	o.failed.WithLabelValues(destination, why).Inc()
+}
+
+func (o *deliveries) DeliveryRefused(destination string) {
+	o.refused.WithLabelValues(destination).Inc()
 }
 
 func (o *deliveries) UnknownDestinations(n int) { o.unknown.Add(float64(n)) }

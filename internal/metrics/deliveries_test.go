@@ -32,6 +32,7 @@ func TestDocsNameTheDeliveryMetrics(t *testing.T) {
 	for _, why := range outbox.Failures() {
 		o.DeliveryFailed("bot", why)
 	}
+	o.DeliveryRefused("bot")
 	o.UnknownDestinations(2)
 	o.DeliveryRedisFailed()
 

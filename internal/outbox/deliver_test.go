@@ -215,7 +215,7 @@ func TestUnknownDestination(t *testing.T) {
 	expect.Soon(t, "the count", func() bool { return counted.delivered.Load() == 1 })
 }
 
-type counts struct{ unknown, delivered, dead, failed, redis atomic.Int64 }
+type counts struct{ unknown, delivered, dead, failed, refused, redis atomic.Int64 }
 
 func (c *counts) DeliveryDone(_ string, delivered bool, _ time.Duration) {
 	if delivered {
@@ -225,6 +225,7 @@ func (c *counts) DeliveryDone(_ string, delivered bool, _ time.Duration) {
 	}
 }
 func (c *counts) DeliveryFailed(string, string) { c.failed.Add(1) }
+func (c *counts) DeliveryRefused(string)        { c.refused.Add(1) }
 func (c *counts) UnknownDestinations(n int)     { c.unknown.Add(int64(n)) }
 func (c *counts) DeliveryRedisFailed()          { c.redis.Add(1) }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type Destination struct {
 	Name     string
 	URL      string
 	Sessions []string      // patterns of the sessions that it receives by default
+	From     []string      // patterns of further sessions that may name it
 	MaxAge   time.Duration // how long a record is tried
 	Private  bool          // it may have a private address
 
@@ -58,13 +60,24 @@ func (d *Destinations) Named(name string) *Destination { return d.byName[name] }
 // For returns the name of the first destination with a pattern that fits the session, or "".
 func (d *Destinations) For(key string) string {
 	for _, one := range d.list {
-		for _, pattern := range one.Sessions {
-			if ok, err := path.Match(pattern, key); ok && err == nil {
-				return one.Name
-			}
+		if fits(one.Sessions, key) {
+			return one.Name
 		}
 	}
 	return ""
+}
+
+// Admits reports whether the session may use the destination. Without any patterns, every session may.
+func (d *Destination) Admits(key string) bool {
+	return len(d.Sessions)+len(d.From) == 0 || fits(d.Sessions, key) || fits(d.From, key)
+}
+
+// fits reports whether a session's key fits one of the patterns.
+func fits(patterns []string, key string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, key)
+		return ok && err == nil
+	})
 }
 
 // entry is a destination in the file.
@@ -73,6 +86,7 @@ type entry struct {
 	URL      string   `json:"url"`
 	Secrets  []string `json:"secrets"`
 	Sessions []string `json:"sessions"`
+	From     []string `json:"from"`
 	MaxAge   string   `json:"max_age"`
 	Private  bool     `json:"private"`
 }
@@ -106,7 +120,7 @@ func ParseDestinations(text []byte) (*Destinations, error) {
 // destination converts the entry. The errors' texts continue a sentence that begins with the
 // destination.
 func (e entry) destination() (*Destination, []error) {
-	d := &Destination{Name: e.Name, URL: e.URL, Sessions: e.Sessions, MaxAge: defaultMaxAge, Private: e.Private}
+	d := &Destination{Name: e.Name, URL: e.URL, Sessions: e.Sessions, From: e.From, MaxAge: defaultMaxAge, Private: e.Private}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if session.ValidateDestination(e.Name) != nil {
@@ -115,7 +129,7 @@ func (e entry) destination() (*Destination, []error) {
 	if problem := judgeURL(e.URL, e.Private); problem != "" {
 		add("%s", problem)
 	}
-	for _, pattern := range e.Sessions {
+	for _, pattern := range slices.Concat(e.Sessions, e.From) {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
 			add("has the pattern %.100q, which fits no session: use the characters of a session's key, and * ? [a-z]", pattern)
 		}

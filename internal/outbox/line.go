@@ -50,6 +50,14 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 			l.untried(r)
 			return lineMore
 		}
+		if why := l.to.refuses(r, l.age(r)); why != "" {
+			if ok, left := l.refuse(r, why); !ok {
+				return lineParked
+			} else if !left {
+				return lineEmpty
+			}
+			continue
+		}
 		probe, wait := l.target.breaker.admit(time.Now())
 		if wait > 0 {
 			return l.giveBack(r, wait)
@@ -86,6 +94,16 @@ func (l *line) giveBack(r protocol.Delivery, wait time.Duration) lineEnd {
 
 func (l *line) untried(r protocol.Delivery) {
 	l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Untried})
+}
+
+// refuse makes a dead letter of a record that must not be sent.
+func (l *line) refuse(r protocol.Delivery, why string) (ok, left bool) {
+	l.opts.Observer.DeliveryRefused(l.to.Name)
+	ack := protocol.Ack{Delivery: r, Verdict: protocol.GiveUp, Why: why}
+	if ok, left = l.ack(ack); ok {
+		l.done(ack)
+	}
+	return ok, left
 }
 
 // attempt sends one record and stores the answer. on is whether the next record may follow, left

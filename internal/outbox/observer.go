@@ -11,6 +11,10 @@ type Observer interface {
 	// DeliveryFailed is called for each attempt without a response of 2xx. why is one of Failures.
 	DeliveryFailed(destination, why string)
 
+	// DeliveryRefused is called for each record that its destination must not get: it was forged, or
+	// the destination admits no outcomes of its session.
+	DeliveryRefused(destination string)
+
 	// UnknownDestinations is called each time that n lines are skipped because this deliverer does
 	// not know their destinations.
 	UnknownDestinations(n int)
@@ -27,5 +31,6 @@ type noObserver struct{}
 
 func (noObserver) DeliveryDone(string, bool, time.Duration) {}
 func (noObserver) DeliveryFailed(string, string)            {}
+func (noObserver) DeliveryRefused(string)                   {}
 func (noObserver) UnknownDestinations(int)                  {}
 func (noObserver) DeliveryRedisFailed()                     {}

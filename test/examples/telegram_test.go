@@ -2,6 +2,7 @@ package examples
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -296,7 +297,8 @@ func TestTelegramBotStreams(t *testing.T) {
 	}
 }
 
-// A turn with several messages has one reply. One of a message that the bot did not send comes, too.
+// A turn with several messages has one reply. One of a message that the bot did not send comes, too, and
+// whatever its context says, it comes to the session's chat.
 func TestTelegramBotRepliesOnce(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -311,7 +313,7 @@ func TestTelegramBotRepliesOnce(t *testing.T) {
 	rig.says(ann, "two")
 	reply := rig.await(ann, 1, "echo: one\n\nsteered: two")
 	expect.Equal(t, "the message that it replies to", reply.ReplyTo, first)
-	_, err := client.Submit(t.Context(), "telegram:dm:1001", session.Message{Text: "a reminder"}, turnstile.ReplyTo(session.Route{To: "telegram"}))
+	_, err := client.Submit(t.Context(), "telegram:dm:1001", session.Message{Text: "a reminder"}, turnstile.ReplyTo(session.Route{To: "telegram", Context: json.RawMessage(`{"chat": 1002}`)}))
 	expect.OK(t, err)
 	rig.await(ann, 2, "echo: a reminder")
 	expect.Equal(t, "deliveries", len(rig.deliveries.headers("", "webhook-id")), 3)

@@ -34,10 +34,10 @@ type bot struct {
 }
 
 // startBot starts it on a free port. db remembers what it has handled.
-func startBot(t *testing.T, db string) bot {
+func startBot(t *testing.T, db string, env ...string) bot {
 	t.Helper()
 	needPython(t)
-	p := program.Start(t, program.Command(t, "python3", []string{"WEBHOOK_SECRET=" + webhookSecret, "BOT_DB=" + db}, example(t, "webhook-bot", "bot.py"), "0"))
+	p := program.Start(t, program.Command(t, "python3", append(env, "WEBHOOK_SECRET="+webhookSecret, "BOT_DB="+db), example(t, "webhook-bot", "bot.py"), "0"))
 	port, _, _ := strings.Cut(p.Output.Await(t, "listening on "), "\n")
 	return bot{p, "http://127.0.0.1:" + port}
 }
@@ -133,6 +133,20 @@ func TestWebhookBotGoesOn(t *testing.T) {
 		expect.Equal(t, "a delivery with the context "+context, b.send(t, webhookSecret, time.Now(), i+1, body), 204)
 	}
 	b.Output.Await(t, `["message.done", "s", "7", "hi"]`)
+}
+
+// The bot serves its own sessions, whatever context another one's messages have.
+func TestWebhookBotChecksTheSession(t *testing.T) {
+	t.Parallel()
+	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"), "BOT_SESSIONS=telegram:*")
+	now := time.Now()
+	other := []byte(`{"type":"message.done","data":{"session":"web:1","messages":["m"],"context":{"chat":1001},"outcome":{"reply":"from another"}}}`)
+	expect.Equal(t, "another session", b.send(t, webhookSecret, now, 1, other), 422)
+	expect.Equal(t, "its own", b.post(t, webhookSecret, now, 2, "mine"), 204)
+	b.Output.Await(t, `"mine"`)
+	if out := b.Output.String(); strings.Contains(out, "from another") {
+		t.Errorf("the bot printed %s", out)
+	}
 }
 
 func needPython(t *testing.T) {
