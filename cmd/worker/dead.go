@@ -105,12 +105,12 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 	n := 0
 	show := func(d admin.DeadLetter) error {
 		if n++; asJSON {
-			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()})
+			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()})
 		}
 		if n == 1 {
 			t.row("SESSION", "ID", "STATUS", "AGE", "ERROR", "TEXT")
 		}
-		why := strings.TrimPrefix(d.Outcome.Error, string(d.Outcome.Status)+": ")
+		why := strings.TrimPrefix(d.Outcome.Why(), string(d.Outcome.Status)+": ")
 		t.row(d.Session, firstLine(d.ID), d.Outcome.Status, age(d.Age), orDash(firstLine(why)), orDash(firstLine(d.Text)))
 		return t.err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -78,7 +79,7 @@ func (s shown) printDead(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\ndead letters (%d)\n", s.Archived)
 	for _, d := range s.Dead {
-		why := strings.TrimPrefix(d.Error, string(d.Status)+": ")
+		why := strings.TrimPrefix(cmp.Or(d.Detail, d.Error), string(d.Status)+": ")
 		if why != "" && why != string(d.Status) {
 			why = ": " + firstLine(why)
 		}

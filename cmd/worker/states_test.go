@@ -185,7 +185,7 @@ func TestShowRunningTurn(t *testing.T) {
 	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	dead, _ := shown["dead"].([]any)
 	last, _ := dead[0].(map[string]any)
-	if reply, _ := shown["reply"].(string); !strings.HasPrefix(reply, "echo: one") || len(dead) != 10 || last["id"] != "dl" || last["status"] != "failed" || last["error"] != "echo: told to fail" {
+	if reply, _ := shown["reply"].(string); !strings.HasPrefix(reply, "echo: one") || len(dead) != 10 || last["id"] != "dl" || last["status"] != "failed" || last["error"] != "the agent failed" || last["detail"] != "echo: told to fail" {
 		t.Errorf("%q %v", reply, dead)
 	}
 }
@@ -214,7 +214,7 @@ func TestShowFollow(t *testing.T) {
 	}
 	put(t, c, "a", "m2", "sleep=1s fail=final it")
 	list := objects(t, call(t, environ, "show", "a", "-f", "--json").want(t, exitOK).out)
-	if end := list[len(list)-1]; list[1]["type"] != "turn_started" || list[1]["session"] != "a" || end["status"] != "failed" || end["error"] != "echo: told to fail" {
+	if end := list[len(list)-1]; list[1]["type"] != "turn_started" || list[1]["session"] != "a" || end["status"] != "failed" || end["error"] != "the agent failed" || end["detail"] != "echo: told to fail" {
 		t.Errorf("%v", list)
 	}
 	put(t, c, "a", "m3", "sleep=1h on it")

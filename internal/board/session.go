@@ -116,6 +116,9 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 			return err
 		}
 	}
+	if !v.token.May(gateway.Operate) {
+		p.hideDetails()
+	}
 	for d, err := range operator.Outbox(v.work, key) {
 		if err != nil {
 			return err
@@ -130,6 +133,16 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 	}
 	p.May, err = b.buttons(v, p)
 	return err
+}
+
+// hideDetails removes what is for operators: an agent's own error may have anything in it.
+func (p *sessionPage) hideDetails() {
+	for i := range p.Line {
+		p.Line[i].Error = ""
+	}
+	for i := range p.Letters {
+		p.Letters[i].Outcome.Detail = ""
+	}
 }
 
 // readEntries reads a page of the transcript.

@@ -72,8 +72,8 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 			}
 			r.worker(s, changes...)
 			o := r.ends("m1", c.status)
-			if !strings.Contains(o.Error, c.want) {
-				t.Errorf("error %q, want something with %q", o.Error, c.want)
+			if !strings.Contains(o.Why(), c.want) {
+				t.Errorf("error %q, want something with %q", o.Why(), c.want)
 			}
 			r.free("after the early return")
 			if why := r.archivedAs("m1"); !strings.Contains(why, c.want) {
@@ -152,8 +152,8 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 
 	r.say("m2", "hello again")
 	o := r.ends("m2", session.StatusFailed)
-	if !strings.Contains(o.Error, "read the history of turn") || !strings.Contains(o.Error, "WRONGTYPE") {
-		t.Errorf("error %q", o.Error)
+	if !strings.Contains(o.Why(), "read the history of turn") || !strings.Contains(o.Why(), "WRONGTYPE") {
+		t.Errorf("error %q", o.Why())
 	}
 	r.free("after the failure")
 	s.empty(t)

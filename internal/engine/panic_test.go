@@ -124,8 +124,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			}, 1, redistest.ReplyError("ERR no"))
 			c.do(r, a)
 			o := r.ends("m1", session.StatusFailed)
-			if !strings.Contains(o.Error, "panicked: the logger panics at: "+c.at) {
-				t.Errorf("it failed with %q", o.Error)
+			if !strings.Contains(o.Why(), "panicked: the logger panics at: "+c.at) {
+				t.Errorf("it failed with %q", o.Why())
 			}
 			beside.over <- verdict{result: agent.Result{Text: "well"}}
 			expect.Equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
@@ -155,8 +155,8 @@ func TestPanicOfAQuestion(t *testing.T) {
 	if got.err == nil || got.Allowed {
 		t.Errorf("the decision is %+v", got)
 	}
-	if o := r.ends("m1", session.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
-		t.Errorf("it failed with %q", o.Error)
+	if o := r.ends("m1", session.StatusFailed); !strings.Contains(o.Why(), "a question panicked: the logger panics") {
+		t.Errorf("it failed with %q", o.Why())
 	}
 	r.say("m2", "and on")
 	s.next(t, "m2").reply("ok")

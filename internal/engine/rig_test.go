@@ -174,7 +174,7 @@ func (r *rig) ends(id string, status session.Status) session.Outcome {
 	r.Helper()
 	o := r.outcome(id)
 	if o.Status != status {
-		r.Errorf("message %s ended as %s (%s), want %s", id, o.Status, o.Error, status)
+		r.Errorf("message %s ended as %s (%s), want %s", id, o.Status, o.Why(), status)
 	}
 	return o
 }
@@ -205,7 +205,7 @@ func (r *rig) archivedAs(id string) string {
 	}
 	o, _, err := r.client.Result(r.ctx, r.key, id)
 	expect.OK(r, err)
-	return o.Error
+	return o.Why()
 }
 
 // events returns the session's stream. An entry of it may have the start of a turn before its

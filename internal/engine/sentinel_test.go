@@ -116,7 +116,7 @@ func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 			r.say("m1", c.text)
 			o := r.ends("m1", session.StatusFailed)
 			r.free("after the failure")
-			expect.Equal(t, "the error that the sender sees", o.Error, c.want)
+			expect.Equal(t, "the error that operators see", o.Why(), c.want)
 			expect.Equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
 			r.say("m2", "on")
 			r.ends("m2", session.StatusDone)

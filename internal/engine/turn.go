@@ -153,7 +153,7 @@ func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 // refusal returns the end of a message that must not run.
 func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if m.Err != nil {
-		return protocol.End{Status: session.StatusFailed, Error: m.Err.Error()}, true
+		return protocol.End{Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: m.Err.Error()}, true
 	}
 	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {

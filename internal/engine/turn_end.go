@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,25 @@ func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
 
 func (t *turnRun) failed(err error) (more bool, _ error) {
 	r := t.recorder.unfinished()
-	return t.finish(protocol.End{Status: session.StatusFailed, Reply: r.reply, Usage: r.usage, Error: err.Error()})
+	end := failure(err)
+	end.Reply, end.Usage = r.reply, r.usage
+	return t.finish(end)
+}
+
+// errNotStored is the failure of a turn whose entries Redis does not take.
+var errNotStored = errors.New("the turn's entries could not be stored")
+
+// failure is the end of a turn that failed. An agent's error may have anything in it, so it is for
+// operators.
+func failure(err error) protocol.End {
+	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Error: protocol.AgentFailed, Detail: err.Error()}
+	switch {
+	case errors.Is(err, errTimeout):
+		end.Code, end.Error = session.CodeTimeout, errTimeout.Error()
+	case errors.Is(err, errPanicked), errors.Is(err, errNotStored):
+		end.Code, end.Error = session.CodeInternal, "an internal error ended the turn"
+	}
+	return end
 }
 
 // timedOut returns the error of a turn that took too long, with the agent's own last words about
@@ -102,8 +121,8 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	}
 	t.recorder.state.end(len(end.Entries), end.Rollback)
 	t.end = ending{status: end.Status}
-	if end.Error != "" {
-		t.end.why = errors.New(end.Error)
+	if why := cmp.Or(end.Detail, end.Error); why != "" {
+		t.end.why = errors.New(why)
 	}
 	more, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	err = t.written(err)
@@ -111,7 +130,7 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 		// The lease is held and Redis is there, so these entries cannot be stored. Another run
 		// would end the same. So the turn fails, without entries, and the session goes on.
 		t.warm.drop()
-		return t.failed(fmt.Errorf("the turn's entries could not be stored: %w", err))
+		return t.failed(fmt.Errorf("%w: %w", errNotStored, err))
 	}
 	return more, err
 }
@@ -170,9 +189,9 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 	if t.claim.Turn().Fence != t.Fence {
 		return cause // its end is written, and the next turn does not run here
 	}
-	_, err = t.claim.Finish(t.claim.Lease().Context(), protocol.End{
-		Status: session.StatusFailed, Error: cause.Error(), Untaken: t.steering.untaken(), Release: true,
-	})
+	end := failure(cause)
+	end.Untaken, end.Release = t.steering.untaken(), true
+	_, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	if err = t.written(err); err == nil {
 		t.end = ending{status: session.StatusFailed, why: cause}
 	}

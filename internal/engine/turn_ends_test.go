@@ -61,8 +61,67 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 		if waited := starts[i+1].At.Sub(e.At); waited < wait {
 			t.Errorf("the next attempt came after %s, want %s", waited, wait)
 		}
-		expect.Equal(t, "the error in the event", e.Error, fmt.Sprintf("failure %d", i+1))
+		expect.Equal(t, "the error in the event", e.Why(), fmt.Sprintf("failure %d", i+1))
 	}
+}
+
+// An agent's error may have anything in it: lines of its stderr, paths, secrets. Users get a sentence and
+// a code, operators get the error as it is.
+func TestErrorsForUsers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		run         func() error
+		code, error string
+		detail      string
+	}{
+		"error":   {func() error { return errors.New("exit status 1: key=hunter2") }, session.CodeAgentFailed, "the agent failed", "exit status 1: key=hunter2"},
+		"panic":   {func() error { panic("hunter2") }, session.CodeInternal, "an internal error ended the turn", "the agent panicked: hunter2"},
+		"timeout": {nil, session.CodeTimeout, "the agent took too long", "the agent took too long: ended after 100ms: killed, hunter2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.worker(agentFunc(func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+				if c.run != nil {
+					return agent.Result{}, c.run()
+				}
+				<-ctx.Done()
+				return agent.Result{}, fmt.Errorf("%w: killed, hunter2", context.Cause(ctx))
+			}), with(func(o *engine.Options) { o.AgentTimeout = time.Minute }), with(func(o *engine.Options) {
+				if c.run == nil {
+					o.AgentTimeout = 100 * time.Millisecond
+				}
+			}))
+			r.say("m1", "hello")
+			o := r.ends("m1", session.StatusFailed)
+			expect.List(t, "code, error, detail", []string{o.Code, o.Error, o.Detail}, c.code, c.error, c.detail)
+			for _, e := range r.events(r.key) {
+				if strings.Contains(e.Error, "hunter2") {
+					t.Errorf("the event %s has the error %q", e.Type, e.Error)
+				}
+			}
+			expect.Equal(t, "the reason in the archive", r.archivedAs("m1"), c.detail)
+		})
+	}
+}
+
+// The error of an attempt that is repeated is for operators, too.
+func TestErrorsOfRetriesForUsers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(echo.New())
+	r.say("m1", "fail=retry:1 hello")
+	r.ends("m1", session.StatusDone)
+	for _, e := range r.events(r.key) {
+		if e.Type == session.EventTurnRetry {
+			expect.List(t, "code, error", []string{e.Code, e.Error}, session.CodeAgentFailed, "the agent failed")
+			if !strings.Contains(e.Detail, "told to fail") {
+				t.Errorf("the detail is %q", e.Detail)
+			}
+			return
+		}
+	}
+	t.Error("no retry")
 }
 
 func TestArchivedAfterMaxAttempts(t *testing.T) {
@@ -72,14 +131,14 @@ func TestArchivedAfterMaxAttempts(t *testing.T) {
 	r.say("m1", "fail=retry hello")
 	r.say("m2", "on")
 	o := r.ends("m1", session.StatusFailed)
-	expect.Equal(t, "error", o.Error, "echo: told to fail, may be tried again")
+	expect.Equal(t, "error", o.Why(), "echo: told to fail, may be tried again")
 	r.archivedAs("m1")
 	r.ends("m2", session.StatusDone)
 	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), rediskey.TaskID(r.key, "m1"))
 	expect.OK(t, err)
 	expect.Equal(t, "asynq's state", task.State, asynq.TaskStateArchived)
-	expect.Equal(t, "asynq's error", task.LastErr, o.Error)
+	expect.Equal(t, "asynq's error", task.LastErr, o.Why())
 	expect.Equal(t, "asynq's retries", task.Retried, 1)
 }
 
@@ -207,7 +266,7 @@ func TestB83_RunTimeout(t *testing.T) {
 	r.say("m2", "on")
 	r.say("m3", "and on")
 	o := r.ends("m1", session.StatusFailed)
-	expect.Equal(t, "error", o.Error, "the agent took too long: ended after 100ms")
+	expect.Equal(t, "error", o.Why(), "the agent took too long: ended after 100ms")
 	r.archivedAs("m1")
 	r.ends("m2", session.StatusDone)
 	r.ends("m3", session.StatusDone)

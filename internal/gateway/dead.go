@@ -92,7 +92,7 @@ func (r *Request) sees(sessionKey string) error {
 }
 
 func deadOf(d admin.DeadLetter) deadLetter {
-	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()}
+	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()}
 }
 
 // postDeadRerun puts a session's stopped and failed dead letters back in line.

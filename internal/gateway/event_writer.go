@@ -54,6 +54,9 @@ func newEventWriter(to sink, s *stream) *eventWriter {
 
 // event sends one event. A gap or reset has no id, so the client keeps its last one.
 func (w *eventWriter) event(e session.Event) error {
+	if !w.stream.token.May(Operate) {
+		e.Detail = ""
+	}
 	data, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", e.ID, err)

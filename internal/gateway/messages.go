@@ -103,7 +103,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	case err != nil:
 		return err
 	case ended:
-		return Respond(w, http.StatusOK, outcome)
+		return Respond(w, http.StatusOK, r.Token.told(outcome))
 	}
 	return Respond(w, http.StatusAccepted, receipt)
 }
@@ -199,7 +199,7 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	if m.State = state; ended {
-		m.Outcome = &o
+		m.Outcome = r.Token.told(o)
 	}
 	if m.Deliveries, err = g.deliveriesOf(r, m.ID); err != nil {
 		return err
@@ -251,6 +251,6 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 		m.State = "running"
 		return Respond(w, http.StatusAccepted, m)
 	}
-	m.State, m.Outcome = stateOf(o), &o
+	m.State, m.Outcome = stateOf(o), r.Token.told(o)
 	return Respond(w, http.StatusOK, m)
 }

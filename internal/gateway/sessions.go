@@ -21,6 +21,11 @@ func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
 	case err != nil:
 		return err
 	}
+	if !r.Token.May(Operate) {
+		for i := range view.Dead {
+			view.Dead[i].Detail = ""
+		}
+	}
 	return Respond(w, http.StatusOK, view)
 }
 

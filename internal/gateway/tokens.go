@@ -53,6 +53,14 @@ func (t Token) Sender(user string) string {
 	return t.Name + "/" + user
 }
 
+// told is an outcome as the token may know it: details are for operators.
+func (t Token) told(o session.Outcome) *session.Outcome {
+	if !t.May(Operate) {
+		o.Detail = ""
+	}
+	return &o
+}
+
 // matches reports whether a key fits a pattern, in which * stands for any characters.
 func matches(pattern, key string) bool {
 	first, rest, more := strings.Cut(pattern, "*")

@@ -35,6 +35,7 @@ type Destination struct {
 	From     []string      // patterns of further sessions that may name it
 	MaxAge   time.Duration // how long a record is tried
 	Private  bool          // it may have a private address
+	Detail   bool          // it gets the details of failures, which are for operators
 
 	signers []*standardwebhooks.Webhook
 }
@@ -89,6 +90,7 @@ type entry struct {
 	From     []string `json:"from"`
 	MaxAge   string   `json:"max_age"`
 	Private  bool     `json:"private"`
+	Detail   bool     `json:"detail"`
 }
 
 // ParseDestinations reads the text of a destinations file. The error joins all problems, each of
@@ -120,7 +122,7 @@ func ParseDestinations(text []byte) (*Destinations, error) {
 // destination converts the entry. The errors' texts continue a sentence that begins with the
 // destination.
 func (e entry) destination() (*Destination, []error) {
-	d := &Destination{Name: e.Name, URL: e.URL, Sessions: e.Sessions, From: e.From, MaxAge: defaultMaxAge, Private: e.Private}
+	d := &Destination{Name: e.Name, URL: e.URL, Sessions: e.Sessions, From: e.From, MaxAge: defaultMaxAge, Private: e.Private, Detail: e.Detail}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if session.ValidateDestination(e.Name) != nil {

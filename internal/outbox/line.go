@@ -62,6 +62,7 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 		if wait > 0 {
 			return l.giveBack(r, wait)
 		}
+		r.Body = l.to.body(r)
 		on, left := l.attempt(r, deadline, probe)
 		if !on {
 			return lineParked

@@ -89,3 +89,38 @@ func fields(text []byte) (object, error) {
 	}
 	return o, nil
 }
+
+// body is what the destination gets of a record that it admits: the details of a failure only if it
+// asks for them. It is the same in every attempt.
+func (d *Destination) body(r protocol.Delivery) []byte {
+	if d.Detail || !bytes.Contains(r.Body, []byte(`"detail":`)) {
+		return r.Body
+	}
+	return without(r.Body, "data", "outcome", "detail")
+}
+
+// without removes the field at a path from the text of an object.
+func without(text []byte, path ...string) []byte {
+	o, err := fields(text)
+	if err != nil {
+		return text
+	}
+	var b bytes.Buffer
+	for _, f := range o {
+		switch {
+		case f.name != path[0]:
+		case len(path) == 1:
+			continue
+		default:
+			f.value = without(f.value, path[1:]...)
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(f.name) // a string
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(f.value)
+	}
+	return fmt.Appendf(nil, "{%s}", b.Bytes())
+}

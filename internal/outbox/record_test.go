@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -98,4 +101,36 @@ func TestForgedSequence(t *testing.T) {
 	expect.Soon(t, "the end of both", func() bool { return r.stored(key) == 0 })
 	v.nothing("with a sequence of its own choice")
 	expect.List(t, "the dead letter", r.dead(key), "forged: its sequence "+last+" is ahead of Redis' clock")
+}
+
+// What an agent says about its failure is for operators. A destination gets it if it asks for it.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more string
+		want bool
+	}{"as usual": {"", false}, "asked for": {`, "detail": true`, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			v := r.receiver(func(g got) int { return map[bool]int{true: 503, false: 200}[g.attempt == 1] })
+			all := r.destinations(map[string]string{"bot": v.url}, c.more)
+			v.deliverer(func(o *outbox.Options) { o.Destinations = func() *outbox.Destinations { return all } })
+			_, err := r.Client.Submit(r.ctx, r.key(1), session.Message{ID: "m", Text: "hello"},
+				turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat":7,"detail":"mine"}`)}))
+			expect.OK(t, err)
+			claims, err := r.Worker.Claim(r.ctx, []string{r.key(1)})
+			expect.OK(t, err)
+			_, err = claims[0].Finish(r.ctx, protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Error: "the agent failed", Detail: "key=<hunter2>"})
+			expect.OK(t, err)
+			first, second := v.next(), v.next()
+			expect.Equal(t, "the second attempt's body", second.body, first.body)
+			expect.Equal(t, "it has the detail", strings.Contains(first.body, `"detail":"key=<hunter2>"`), c.want)
+			for _, part := range []string{`"context":{"chat":7,"detail":"mine"}`, `"error":"the agent failed","code":"agent_failed"`, `"status":"failed"`} {
+				if !strings.Contains(first.body, part) {
+					t.Errorf("%s lacks %s", first.body, part)
+				}
+			}
+		})
+	}
 }

@@ -13,6 +13,9 @@ import (
 // ArchivedByHand is the error of a dead letter that has no outcome stored.
 const ArchivedByHand = "archived by an operator"
 
+// AgentFailed tells users of an agent's error, whose own text is for operators.
+const AgentFailed = "the agent failed"
+
 // StoredOutcome returns the outcome of a completed or archived task.
 func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 	var e session.Event
@@ -22,7 +25,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 	// Another program ended it: asynqmon's Archive, or a stock asynq.Server.
 	o := session.Outcome{Session: sessionKey, ID: id, Status: session.StatusDone, Reply: result}
 	if state == "archived" {
-		o.Status, o.Error = session.StatusFailed, ArchivedByHand
+		o.Status, o.Error, o.Code = session.StatusFailed, ArchivedByHand, session.CodeArchived
 	}
 	return o
 }
@@ -31,7 +34,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
 		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
-		Reply: e.Reply, Error: e.Error, DurationMS: e.DurationMS,
+		Reply: e.Reply, Error: e.Error, Code: e.Code, Detail: e.Detail, DurationMS: e.DurationMS,
 		Usage: e.Usage,
 	}
 }

@@ -17,7 +17,9 @@ import (
 type End struct {
 	Status  session.Status
 	Reply   string
-	Error   string          // why the status is not done
+	Error   string          // why the status is not done, for users
+	Code    string          // of a failure
+	Detail  string          // why, for operators; empty if Error says it all
 	Entries []session.Entry // for the transcript
 	Usage   *session.Usage  // of the turn; nil if unknown
 
@@ -123,7 +125,7 @@ func (c *Claim) finishRest(end End, w written) []any {
 	consumer, turn, why := c.consumer, c.Turn(), ""
 	ending, untaken := c.split(end.Untaken)
 	if end.archives() {
-		why = cmp.Or(text(end.Error), string(end.Status))
+		why = cmp.Or(text(end.Detail), text(end.Error), string(end.Status))
 	}
 	return []any{
 		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
@@ -174,7 +176,7 @@ func (c *Claim) written(end End) (w written, err error) {
 	}
 	outcome := session.Event{
 		Type: session.EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
-		Status: end.Status, Reply: end.Reply, Error: text(end.Error), DurationMS: time.Since(turn.Started).Milliseconds(),
+		Status: end.Status, Reply: end.Reply, Error: text(end.Error), Code: end.Code, Detail: text(end.Detail), DurationMS: time.Since(turn.Started).Milliseconds(),
 		Usage: end.Usage,
 	}
 	if w.outcome, err = marshal(outcome); err == nil {

@@ -38,7 +38,11 @@ func (c *Claim) Steer(ctx context.Context) ([]Taken, error) {
 // Dismiss archives one of several messages of the turn. The turn continues with the others.
 func (c *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why string) error {
 	why = text(why)
-	outcome, err := marshal(session.Event{Type: session.EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why})
+	end := session.Event{Type: session.EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why}
+	if status == session.StatusFailed {
+		end.Code = session.CodeInvalidMessage
+	}
+	outcome, err := marshal(end)
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}

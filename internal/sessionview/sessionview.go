@@ -77,6 +77,8 @@ type Dead struct {
 	ID     string         `json:"id"`
 	Status session.Status `json:"status"`
 	Error  string         `json:"error"`
+	Code   string         `json:"code,omitempty"`
+	Detail string         `json:"detail,omitempty"` // for operators
 	At     time.Time      `json:"at"`
 
 	Age time.Duration `json:"-"`
@@ -171,7 +173,7 @@ func (v *View) readFurther(ctx context.Context, client *admin.Client, info sessi
 	}
 	dead, err := client.LastDeadLetters(ctx, info.Session, deadShown)
 	for _, d := range dead {
-		v.Dead = append(v.Dead, Dead{d.ID, d.Outcome.Status, d.Outcome.Error, d.At.UTC(), d.Age})
+		v.Dead = append(v.Dead, Dead{d.ID, d.Outcome.Status, d.Outcome.Error, d.Outcome.Code, d.Outcome.Detail, d.At.UTC(), d.Age})
 	}
 	return err
 }

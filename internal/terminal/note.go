@@ -36,7 +36,7 @@ func note(e session.Event, own bool) (text string, alert bool) {
 			text = "the turn is resumed after " + interruption(e.Resume)
 		}
 	case session.EventTurnRetry:
-		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond)
+		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Why(), time.Duration(e.RetryInMS)*time.Millisecond)
 		alert = true
 	case session.EventTurnRequeued:
 		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true
@@ -59,14 +59,14 @@ func interruption(reason string) string {
 	return "an interruption (" + reason + ")"
 }
 
-// Ending returns in one line how a message ended that was not done.
+// Ending returns in one line how a message ended that was not done, with the detail for operators.
 func Ending(end session.Outcome) string {
-	status := string(end.Status)
+	status, why := string(end.Status), end.Why()
 	switch {
-	case end.Error == "":
+	case why == "":
 		return status
-	case strings.HasPrefix(end.Error, status):
-		return printable.Line(end.Error)
+	case strings.HasPrefix(why, status):
+		return printable.Line(why)
 	}
-	return printable.Line(status + ": " + end.Error)
+	return printable.Line(status + ": " + why)
 }

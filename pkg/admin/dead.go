@@ -108,7 +108,7 @@ func deadLetter(sessionKey, taskID string, t script.Fields, limits session.Limit
 	}
 	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Text("state"), t.Text("result"))
 	if d.Outcome.Error == protocol.ArchivedByHand && task.Failure != "" {
-		d.Outcome.Error = task.Failure // a stock asynq.Server's
+		d.Outcome.Detail = task.Failure // a stock asynq.Server's
 	}
 	if err != nil && d.Outcome.Error == "" {
 		d.Outcome.Error = err.Error()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -75,10 +76,12 @@ type Event struct {
 	// ends.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 
-	// In a turn's end, retry or requeue.
+	// In a turn's end, retry or requeue. Error, Code and Detail are those of an Outcome.
 	Status     Status `json:"status,omitempty"`
 	Reply      string `json:"reply,omitempty"`
 	Error      string `json:"error,omitempty"`
+	Code       string `json:"code,omitempty"`
+	Detail     string `json:"detail,omitempty"`
 	DurationMS int64  `json:"duration_ms,omitempty"`
 	Attempt    int    `json:"attempt,omitempty"`
 	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
@@ -103,3 +106,6 @@ type Event struct {
 	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.
 	At time.Time `json:"-"`
 }
+
+// Why is the reason for operators: Detail if there is one, else Error.
+func (e Event) Why() string { return cmp.Or(e.Detail, e.Error) }

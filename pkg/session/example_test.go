@@ -154,3 +154,15 @@ func ExampleTraceParent() {
 	// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
 	// ""
 }
+
+func ExampleOutcome_Why() {
+	o := session.Outcome{Status: session.StatusFailed, Error: "the agent failed", Code: session.CodeAgentFailed, Detail: "exit status 1: no such model"}
+	e := session.Event{Type: session.EventTurnRetry, Error: o.Error, Detail: o.Detail}
+	fmt.Println("for users:", o.Error)
+	fmt.Println("for operators:", o.Why())
+	fmt.Println("of an event:", e.Why())
+	// Output:
+	// for users: the agent failed
+	// for operators: exit status 1: no such model
+	// of an event: exit status 1: no such model
+}

@@ -1,5 +1,7 @@
 package session
 
+import "cmp"
+
 // Status says how a message ended.
 type Status string
 
@@ -22,8 +24,31 @@ type Outcome struct {
 	Turn      string `json:"turn,omitempty"`
 	Status    Status `json:"status"`
 	Reply     string `json:"reply"`
-	Error     string `json:"error,omitempty"`
+
+	// Error is a sentence for users that says why the status is not StatusDone.
+	Error string `json:"error,omitempty"`
+
+	// Code is the kind of a failure: one of the codes below, if the status is StatusFailed. Earlier
+	// workers stored none.
+	Code string `json:"code,omitempty"`
+
+	// Detail is for operators: the agent's error as it is, which may have lines of its stderr, paths
+	// and secrets. Empty if Error says it all.
+	Detail string `json:"detail,omitempty"`
 
 	DurationMS int64  `json:"duration_ms"`     // of the turn, from its claim
 	Usage      *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reported none
 }
+
+// The codes of a failure.
+const (
+	CodeAgentFailed    = "agent_failed"    // the agent ended with an error
+	CodeTimeout        = "timeout"         // the agent took too long
+	CodeWorkerDied     = "worker_died"     // too many turns of the message ended with their workers
+	CodeInvalidMessage = "invalid_message" // it cannot be read, or breaks a limit
+	CodeInternal       = "internal"        // the turn panicked, or could not be stored
+	CodeArchived       = "archived"        // an operator, or another program, archived it
+)
+
+// Why is the reason for operators: Detail if there is one, else Error.
+func (o Outcome) Why() string { return cmp.Or(o.Detail, o.Error) }

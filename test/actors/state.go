@@ -91,7 +91,7 @@ func (b *Bench) Dead(sessionKey string) (list []string) {
 		if d.Session != sessionKey || d.Age < 0 || d.Age > time.Minute || time.Since(d.At).Abs() > time.Minute {
 			b.Errorf("%+v", d)
 		}
-		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Error, d.Text))
+		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text))
 	}
 	slices.Sort(list) // the clock decides which of them are of one second
 	return list

@@ -56,7 +56,7 @@ func TestTheUserIsAsked(t *testing.T) {
 					}
 				})
 				if err != nil || outcome.Reply != heard {
-					t.Errorf("%s: the agent heard %q (%s), want %q; %v", said, outcome.Reply, outcome.Error, heard, err)
+					t.Errorf("%s: the agent heard %q (%s), want %q; %v", said, outcome.Reply, outcome.Why(), heard, err)
 				}
 				if want := map[bool]string{true: "allowed", false: "denied"}[command == "/approve"]; decided != want {
 					t.Errorf("%s: decided %q", said, decided)

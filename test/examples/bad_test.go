@@ -60,8 +60,8 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 			a := newAgent(t, exec.Config{Command: moody(c.format, c.script), Format: c.format, Grace: 50 * time.Millisecond})
 			s := newConversation(t, a, c.timeout)
 			end := s.says("be bad", func(session.Event) {})
-			if end.Status != session.StatusFailed || end.Error != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Error, c.want)) {
-				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Error, c.want)
+			if end.Status != session.StatusFailed || end.Why() != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Why(), c.want)) {
+				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Why(), c.want)
 			}
 			s.wants("good", "fine")
 		})
@@ -75,8 +75,8 @@ func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	a := newAgent(t, exec.Config{Command: append([]string{program}, moody(exec.Text, "exit 9")[1:]...)})
 	s := newConversation(t, a, 0)
 	end := s.says("hello", func(session.Event) {})
-	if want := "could not start the agent: "; end.Status != session.StatusFailed || !strings.HasPrefix(end.Error, want) || !strings.HasSuffix(end.Error, "no such file or directory") {
-		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Error, want)
+	if want := "could not start the agent: "; end.Status != session.StatusFailed || !strings.HasPrefix(end.Why(), want) || !strings.HasSuffix(end.Why(), "no such file or directory") {
+		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Why(), want)
 	}
 	shell, err := osexec.LookPath("sh")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 				}
 			})
 			if end.Status != session.StatusStopped || !strings.HasPrefix(end.Reply, "up") {
-				t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+				t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 			}
 			s.wants("good", "fine")
 		})

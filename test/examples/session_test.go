@@ -88,6 +88,6 @@ func (c conversation) says(text string, see func(session.Event)) session.Outcome
 func (c conversation) wants(text, reply string) {
 	c.Helper()
 	if end := c.says(text, func(session.Event) {}); end.Status != session.StatusDone || end.Reply != reply {
-		c.Errorf("%q ended as %s (%s) with the reply %q; want %q", text, end.Status, end.Error, end.Reply, reply)
+		c.Errorf("%q ended as %s (%s) with the reply %q; want %q", text, end.Status, end.Why(), end.Reply, reply)
 	}
 }

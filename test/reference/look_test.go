@@ -354,7 +354,7 @@ func (b *actual) event(e session.Event) string {
 	case session.EventTurnEnded:
 		return reference.Ended(string(e.Status), turn, ids, reason(e.Error))
 	case session.EventTurnRetry:
-		return fmt.Sprintf("turn_retry %d %s", e.Attempt, e.Error)
+		return fmt.Sprintf("turn_retry %d %s", e.Attempt, e.Why())
 	case session.EventTurnRequeued:
 		return "turn_requeued " + e.Reason
 	case session.EventQueued:

@@ -67,6 +67,6 @@ func TestWarmAgentsStdinCannotBeOpened(t *testing.T) {
 	}
 	end, err := r.client.Follow(r.ctx, key, receipt.ID, ignore)
 	if err != nil || !strings.HasSuffix(end.Reply, "no such device or address") {
-		t.Errorf("the other session's agent, %s, was opened: %q (%s), %v", pid, end.Reply, end.Error, err)
+		t.Errorf("the other session's agent, %s, was opened: %q (%s), %v", pid, end.Reply, end.Why(), err)
 	}
 }

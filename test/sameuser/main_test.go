@@ -208,7 +208,7 @@ func ignore(session.Event) {}
 func (r rig) goesOn() {
 	r.Helper()
 	if end := r.says("good", ignore); end.Status != session.StatusDone || end.Reply != "fine" {
-		r.Errorf("the next message ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+		r.Errorf("the next message ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 }
 

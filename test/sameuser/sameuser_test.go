@@ -22,7 +22,7 @@ func TestAgentCannotLookIntoItsWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "look")
 	if end := r.says("look", ignore); end.Reply != "looked" {
-		t.Errorf("it ended as %s (%s), and the agent found:\n%s", end.Status, end.Error, end.Reply)
+		t.Errorf("it ended as %s (%s), and the agent found:\n%s", end.Status, end.Why(), end.Reply)
 	}
 }
 
@@ -58,8 +58,8 @@ func TestForgedReportBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "forge", "TURNSTILE_AGENT_TIMEOUT=3s", "TURNSTILE_MAX_ATTEMPTS=1")
 	end := r.says("be bad", ignore)
-	if end.Status != session.StatusFailed || !strings.Contains(end.Error, "guardian was killed") {
-		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	if end.Status != session.StatusFailed || !strings.Contains(end.Why(), "guardian was killed") {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 	r.goesOn()
 }
@@ -69,8 +69,8 @@ func TestHinderedGuardianBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "hinder", "TURNSTILE_AGENT_TIMEOUT=3s")
 	end := r.says("be bad", ignore)
-	if end.Status != session.StatusFailed || !strings.HasPrefix(end.Error, "the agent took too long") {
-		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	if end.Status != session.StatusFailed || !strings.HasPrefix(end.Why(), "the agent took too long") {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 	r.goesOn()
 	for _, pid := range strings.Fields(r.noted("pids")) {
@@ -86,7 +86,7 @@ func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "flee")
 	if end := r.says("flee", ignore); end.Status != session.StatusDone || end.Reply != "looked" {
-		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 	pids := strings.Fields(r.noted("pids"))
 	if len(pids) != 3 {
@@ -108,8 +108,8 @@ func TestUnsureEndIsNotRetried(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "starve")
 	end := r.says("be bad", ignore)
-	if end.Status != session.StatusFailed || !strings.Contains(end.Error, "may be alive") || r.noted("runs") != "one" {
-		t.Errorf("it ended as %s (%s) after the runs %q", end.Status, end.Error, r.noted("runs"))
+	if end.Status != session.StatusFailed || !strings.Contains(end.Why(), "may be alive") || r.noted("runs") != "one" {
+		t.Errorf("it ended as %s (%s) after the runs %q", end.Status, end.Why(), r.noted("runs"))
 	}
 }
 
@@ -194,6 +194,6 @@ func TestUnreadableWorkerRuns(t *testing.T) {
 	}
 	r := newRigOf(t, path, "look")
 	if end := r.says("look", ignore); end.Reply != "looked" {
-		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 }

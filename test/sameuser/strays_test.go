@@ -44,9 +44,9 @@ func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 					t.Errorf("the session is stuck: %v", err)
 					return
 				}
-				bad := strings.Contains(end.Error, "guardian was killed")
+				bad := strings.Contains(end.Why(), "guardian was killed")
 				if bad != (i == 0) || !bad && end.Reply != "fine" {
-					t.Errorf("%s, number %d, ended as %s (%s): %q", text, j, end.Status, end.Error, end.Reply)
+					t.Errorf("%s, number %d, ended as %s (%s): %q", text, j, end.Status, end.Why(), end.Reply)
 				}
 			}
 		})
@@ -70,7 +70,7 @@ func TestEarlierChildrenAreLeftAlone(t *testing.T) {
 	r := rigOf(t, u, entry, "flee")
 	expect.Soon(t, "the sidecar", func() bool { return r.noted("sidecar") != "" })
 	if end := r.says("flee", ignore); end.Reply != "looked" || r.noted("alive") != "" {
-		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Error, end.Reply, r.noted("alive"))
+		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Why(), end.Reply, r.noted("alive"))
 	}
 	sidecar, _ := strconv.Atoi(r.noted("sidecar"))
 	if !alive(sidecar) || stat(sidecar)[1] != strconv.Itoa(r.worker.Process.Pid) {
@@ -106,7 +106,7 @@ func TestDevsRedisIsLeftAlone(t *testing.T) {
 	defer cancel()
 	r := rig{T: t, user: u, ctx: ctx, client: actors.NewClient(rdb), worker: worker}
 	if end := r.says("flee", ignore); end.Reply != "looked" || u.noted("pids") == "" || u.noted("alive") != "" {
-		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Error, end.Reply, u.noted("alive"))
+		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Why(), end.Reply, u.noted("alive"))
 	}
 	r.goesOn()
 }

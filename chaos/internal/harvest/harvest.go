@@ -138,7 +138,7 @@ func (h *Harvest) Messages(ctx context.Context, records []history.Record) error 
 		case !ended:
 			f.Reason = state
 		default:
-			f.Status, f.Reply, f.Error, f.Turn, f.SID = string(o.Status), o.Reply, o.Error, o.Turn, o.SessionID
+			f.Status, f.Reply, f.Error, f.Turn, f.SID = string(o.Status), o.Reply, o.Why(), o.Turn, o.SessionID
 		}
 		h.Log.Add(f)
 	}

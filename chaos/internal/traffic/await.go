@@ -31,7 +31,7 @@ func (t *Traffic) await(m message) {
 		rec.Via = viaClient
 		o, err = t.client.Wait(ctx, m.session, m.id)
 	}
-	rec.Status, rec.Reply, rec.Turn, rec.Reason = string(o.Status), o.Reply, o.Turn, o.Error
+	rec.Status, rec.Reply, rec.Turn, rec.Reason = string(o.Status), o.Reply, o.Turn, o.Why()
 	if err != nil {
 		rec.Error = err.Error()
 		if errors.Is(err, turnstile.ErrUnknownMessage) {

@@ -145,7 +145,7 @@ func TestChatOfAFailedTurn(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	_, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("fail=final x")))
-	r.refused(err, 400, "turn_failed", "told to fail")
+	r.refused(err, 400, "turn_failed", "failed: the agent failed")
 	s := r.sdk.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("fail=final x")))
 	for s.Next() {
 	}

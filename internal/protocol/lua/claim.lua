@@ -261,7 +261,8 @@ for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest fir
 for _, e in ipairs(ending) do
   local id, seconds, ends = e.id, math.floor(now / 1000), e.ends
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s, id)) .. '],"error":"' .. ends.why .. '"}'
+    '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s, id)) .. '],"error":"' .. ends.why ..
+    (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s.active, 1, id)
   if ends.archive then
     archive(s, id, e.msg, e.unique, ends.why, outcome, now)

@@ -43,7 +43,7 @@ local function told(own, state, text)
   local status = failed and '"failed"' or '"done"'
   local event = '{"type":"turn_ended","messages":[' .. quote(own) .. '],"status":' .. status
   if #text <= BODY then event = event .. ',"reply":' .. quote(valid(text)) end
-  return event .. (failed and ',"error":"archived by an operator"}' or '}')
+  return event .. (failed and ',"error":"archived by an operator","code":"archived"}' or '}')
 end
 
 local ended, read = {}, 0

@@ -52,7 +52,7 @@ end
 local function archive_too_long(s, t, now)
   local own = own_id(s, t.id)
   local why = 'invalid message: its task has ' .. int(t.bytes) .. ' bytes, at most ' .. int(s.longest) .. ' are allowed; its content was not kept'
-  local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '"}'
+  local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '","code":"invalid_message"}'
   archive(s, t.id, tombstone(s, t.id, t.bytes), t.unique, why, outcome, now)
   keep_promises(s, {t}, outcome, now)
   count_archived(s, 1)
