@@ -55,6 +55,9 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	}
 	defer rdb.Close()
 	g, m, all := newGateway(s, tokens, destinations, rdb, log)
+	if !s.Open {
+		g.Guard(ctx, func(agent string) bool { return config.Worker{Agent: config.AgentKind(agent)}.RunsPrograms() })
+	}
 	server, err := service.StartHTTP(ctx, httpd.Config{
 		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log,
 		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },

@@ -33,7 +33,7 @@ type Board struct {
 	log      *slog.Logger
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
-	attempts *attempts
+	attempts *gateway.Attempts
 }
 
 // New returns the board of a gateway, whose tokens it uses. Mount it there as "/board/": its pages
@@ -42,7 +42,7 @@ func New(g *gateway.Gateway, d Deps) *Board {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	b := &Board{gateway: g, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), attempts: newAttempts()}
+	b := &Board{gateway: g, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), attempts: gateway.NewLogins()}
 	b.mux.HandleFunc("GET /board/static/{file}", serveStatic)
 	b.mux.HandleFunc("GET /board/login", b.getLogin)
 	b.mux.HandleFunc("POST /board/login", b.postLogin)

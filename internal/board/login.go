@@ -49,7 +49,7 @@ func (b *Board) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, p.To, http.StatusSeeOther)
 		return
 	}
-	succeeded, wait := b.attempts.begin(addressOf(r))
+	succeeded, wait := b.attempts.Begin(r)
 	if wait > 0 {
 		p.Wait = int((wait + time.Second - 1) / time.Second)
 		w.Header().Set("Retry-After", strconv.Itoa(p.Wait))

@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"turnstile/internal/board"
 	"turnstile/test/expect"
 )
 
@@ -35,42 +33,6 @@ func TestFailedLoginsAreBounded(t *testing.T) {
 	}
 	r.has(r.login("boss"), 429) // else the bound would be none
 	r.has(r.get("/board/"), 200, "Log out")
-}
-
-// Each address has its own bound, an IPv6 network is one address, and all have one together, which
-// also bounds what is remembered of them.
-func TestBoundsOfFailedLogins(t *testing.T) {
-	t.Parallel()
-	l := board.NewAttempts()
-	fail := func(address string) bool { return l.Begin(address, false) == 0 }
-	for i := range 10 {
-		expect.Equal(t, "attempt "+strconv.Itoa(i), fail("192.0.2.1:1000"), true)
-	}
-	expect.Equal(t, "one too many", fail("192.0.2.1:1001"), false)
-	expect.Equal(t, "as IPv6", fail("[::ffff:192.0.2.1]:1001"), false)
-	expect.Equal(t, "another address", fail("192.0.2.2:1000"), true)
-	l.Pass(6 * time.Second)
-	expect.Equal(t, "later", fail("192.0.2.1:1000"), true)
-	expect.Equal(t, "only one", fail("192.0.2.1:1000"), false)
-	for i := range 10 {
-		expect.Equal(t, "of a network", fail("[2001:db8:0:1::"+strconv.Itoa(i+1)+"]:1"), true)
-	}
-	expect.Equal(t, "of a network, one too many", fail("[2001:db8:0:1:ffff::1%eth0]:1"), false)
-	for range 1000 {
-		expect.Equal(t, "no failure", l.Begin("192.0.2.3:1", true), 0)
-	}
-	l.Pass(time.Hour)
-	failed := 0
-	for i := range 100_000 {
-		if fail("10." + strconv.Itoa(i>>16) + "." + strconv.Itoa(i>>8&255) + "." + strconv.Itoa(i&255) + ":1") {
-			failed++
-		}
-	}
-	expect.Equal(t, "in total", failed, 100)
-	expect.Equal(t, "remembered", l.Remembered(), 100)
-	l.Pass(time.Hour)
-	expect.Equal(t, "an hour later", fail("192.0.2.9:1"), true)
-	expect.Equal(t, "remembered then", l.Remembered(), 1)
 }
 
 // A cookie is worth what its token's entry says now. It ends with the secret that made it.

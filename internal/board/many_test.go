@@ -3,9 +3,13 @@ package board_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"html"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -93,6 +98,41 @@ func TestFirstPageOfManySessions(t *testing.T) {
 		})
 	}
 	expect.Equal(t, "commands with 100,000 sessions", cost[100_000], cost[60])
+}
+
+// The link to the next page names no session that the visitor may not see.
+func TestNextPageNamesNobodyElse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, reader)
+	for i := range 60 {
+		for _, key := range []string{fmt.Sprintf("secret:%02d", i), fmt.Sprintf("web:%02d", i)} {
+			_, err := r.client.Submit(t.Context(), key, session.Message{Text: "hi"})
+			expect.OK(t, err)
+		}
+	}
+	r.has(r.login("reader"), 200)
+	rows, pages := 0, 0
+	for link := "/board/"; link != ""; pages++ {
+		p := r.get(link)
+		r.has(p, 200)
+		if strings.Contains(p.text, "secret") {
+			t.Fatalf("the page %s names another session: %s", link, p.text)
+		}
+		rows += strings.Count(p.text, `href="/board/s/web:`)
+		_, next, _ := strings.Cut(p.text, `href="/board/?cursor=`)
+		if link = ""; next != "" {
+			cursor, _, _ := strings.Cut(next, `"`)
+			named, err := url.QueryUnescape(html.UnescapeString(cursor))
+			expect.OK(t, err)
+			if decoded, _ := base64.RawURLEncoding.DecodeString(named[strings.Index(named, ".")+1:]); strings.Contains(named+string(decoded), "secret") {
+				t.Fatalf("the cursor of page %d is %s", pages, named)
+			}
+			link = "/board/?cursor=" + html.UnescapeString(cursor)
+		}
+	}
+	if rows < 60 || pages < 2 {
+		t.Errorf("%d rows on %d pages", rows, pages)
+	}
 }
 
 // photographTheEnd takes the picture of a page behind the first one, for docs/board.md.

@@ -33,7 +33,7 @@ func (g *Gateway) Login(r *http.Request, secret string) (*http.Cookie, bool) {
 	until := strconv.FormatInt(time.Now().Add(cookieLife).Unix(), 10)
 	c := g.Logout(r)
 	c.MaxAge = int(cookieLife / time.Second)
-	c.Value = until + "." + token.mac(until) + "." + token.Name
+	c.Value = until + "." + token.mac(cookieName, until) + "." + token.Name
 	return c, true
 }
 
@@ -45,10 +45,10 @@ func (g *Gateway) Logout(r *http.Request) *http.Cookie {
 	}
 }
 
-// mac authenticates a cookie of the token.
-func (t Token) mac(until string) string {
+// mac authenticates what stands for the token, such as a cookie.
+func (t Token) mac(what, until string) string {
 	h := hmac.New(sha256.New, t.sum[:])
-	fmt.Fprintf(h, "%s %s %s", cookieName, until, t.Name)
+	fmt.Fprintf(h, "%s %s %s", what, until, t.Name)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -56,6 +56,9 @@ func (t Token) mac(until string) string {
 // every request may do everything. The error is a problem: it is Unauthorized without a valid
 // cookie, and RateLimited when the token has sent too many requests.
 func (g *Gateway) Visitor(r *http.Request) (Token, error) {
+	if g.config.Tokens == nil {
+		return g.anyone()
+	}
 	token, ok := g.ofCookie(r)
 	if !ok {
 		return Token{}, Fail(Unauthorized, "Log in.")
@@ -75,7 +78,7 @@ func (g *Gateway) ofCookie(r *http.Request) (Token, bool) {
 	until, rest, _ := strings.Cut(cookie.Value, ".")
 	mac, name, _ := strings.Cut(rest, ".")
 	token, ok := g.config.Tokens.named(name)
-	if !ok || !hmac.Equal([]byte(mac), []byte(token.mac(until))) {
+	if !ok || !hmac.Equal([]byte(mac), []byte(token.mac(cookieName, until))) {
 		return Token{}, false
 	}
 	end, err := strconv.ParseInt(until, 10, 64)

@@ -30,7 +30,7 @@ func TestDetailsAreForOperators(t *testing.T) {
 	}
 	contains(t, "the dead letters", operators.call("GET", "/v1/dead?session=web:1", nil).text, `"error":"`+detail+`"`)
 	for r, want := range map[*rig]string{users: "", operators: detail} {
-		s := r.stream("web:1", "0")
+		s := r.stream("web:1", "")
 		for {
 			e := expect.Received(t, "an event", s.events)
 			if e.Type == session.EventTurnEnded {

@@ -67,12 +67,18 @@ func (t Token) NewSession(name string) (string, error) {
 	return key, nil
 }
 
-// Waiting is the context of a wait: it ends when the client goes away and when the gateway drains.
-// Interrupted returns the problem of its end.
+// Waiting is the context of a wait: it ends when the client goes away, when the gateway drains, and when
+// the token was revoked. Interrupted returns the problem of its end.
 func (r *Request) Waiting() (context.Context, context.CancelFunc) {
+	g := r.gateway
 	ctx, cancel := context.WithCancelCause(r.Context())
-	stop := context.AfterFunc(r.gateway.ending, func() { cancel(errDraining) })
+	stop := context.AfterFunc(g.ending, func() { cancel(errDraining) })
+	forget := g.waits.add(r, cancel)
+	if !g.permits(r) { // the tokens were read again before Reload could know the wait
+		cancel(errRevoked)
+	}
 	return ctx, func() {
+		forget()
 		stop()
 		cancel(nil)
 	}
@@ -84,7 +90,7 @@ func Interrupted(err error) error {
 	case errors.Is(err, errDraining):
 		return because(err, Fail(Draining, "Send the request again: another gateway takes it, and finds what was stored."))
 	case errors.Is(err, errRevoked):
-		return because(err, Fail(Unauthorized, "The token may no longer read the session."))
+		return because(err, Fail(Unauthorized, "The token was changed. What was stored is kept."))
 	}
 	return err
 }

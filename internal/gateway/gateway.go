@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"turnstile"
@@ -81,9 +82,12 @@ type Gateway struct {
 	bodyMost int64
 	limits   *limiter
 	streams  streams
+	waits    waits
+	guesses  *Attempts // unknown tokens
 
 	heartbeat time.Duration
 	foreign   func(http.ResponseWriter, *Request, *Problem) // sends problems of paths of no route; nil: as Route.Fail
+	exposed   atomic.Pointer[string]                        // the agent that has it refuse requests, "" or nil: none
 
 	mu     sync.Mutex
 	routes []Route
@@ -107,6 +111,7 @@ func New(c Config, d Deps) *Gateway {
 		config: c, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
 		bodyMost: int64(c.Limits.WithDefaults().Payload + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
 		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
+		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens),
 	}
 	g.ending, g.drain = context.WithCancelCause(context.Background())
 	for _, origin := range c.Origins {
@@ -162,6 +167,9 @@ func (g *Gateway) WhileServing(work func(context.Context, *slog.Logger)) { go wo
 func (g *Gateway) metrics(w http.ResponseWriter, r *Request) error {
 	if g.deps.Metrics == nil {
 		return Fail(NotFound, "This gateway has no metrics.")
+	}
+	if !r.Token.SeesAll() {
+		return Fail(Forbidden, `The token %s may not read metrics: they count all sessions, and its "sessions" has no "*".`, r.Token.Name)
 	}
 	g.deps.Metrics.ServeHTTP(w, r.Request)
 	return nil

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -27,24 +28,36 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	query := r.URL.Query()
-	q := admin.ListQuery{State: admin.State(query.Get("state")), Prefix: query.Get("prefix"), Cursor: query.Get("cursor")}
-	prefixes, nth := []string{q.Prefix}, 0
-	if !r.Token.SeesAll() {
-		q.Only, prefixes = r.Token.Sees, r.Token.prefixes(q.Prefix)
+	list, err := r.Token.Sessions(r.Work(), g.deps.Admin, admin.ListQuery{
+		State: admin.State(query.Get("state")), Prefix: query.Get("prefix"), Cursor: query.Get("cursor"), Limit: limit,
+	})
+	if err != nil {
+		return err
+	}
+	page := sessionsPage{Sessions: []sessionview.Listed{}, Next: list.Next}
+	for _, s := range list.Sessions {
+		page.Sessions = append(page.Sessions, sessionview.ListedOf(s))
+	}
+	return Respond(w, http.StatusOK, page)
+}
+
+// Sessions returns a page of the sessions that the token sees. Neither it nor its Next names another
+// one. q.Limit is needed.
+func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.ListQuery) (page admin.List, err error) {
+	prefixes, nth, limit := []string{q.Prefix}, 0, q.Limit
+	if !t.SeesAll() {
+		q.Only, prefixes = t.Sees, t.prefixes(q.Prefix)
 		if nth, q.Cursor, err = splitCursor(q.Cursor, len(prefixes)); err != nil {
-			return err
+			return page, err
 		}
 	}
-	page := sessionsPage{Sessions: []sessionview.Listed{}}
 	for ; nth < len(prefixes) && len(page.Sessions) < limit; nth++ {
 		q.Prefix, q.Limit = prefixes[nth], limit-len(page.Sessions)
-		list, err := g.deps.Admin.List(r.Work(), q)
+		list, err := client.List(ctx, q)
 		if err != nil {
-			return err
+			return page, err
 		}
-		for _, s := range list.Sessions {
-			page.Sessions = append(page.Sessions, sessionview.ListedOf(s))
-		}
+		page.Sessions = append(page.Sessions, list.Sessions...)
 		if list.Next != "" {
 			page.Next = joinCursor(q, nth, list.Next)
 			break
@@ -53,7 +66,7 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 			page.Next = joinCursor(q, nth+1, "")
 		}
 	}
-	return Respond(w, http.StatusOK, page)
+	return page, nil
 }
 
 // joinCursor is the cursor of a list behind a place in one of its prefixes.

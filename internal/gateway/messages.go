@@ -163,13 +163,17 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.R
 	return g.wait(r, receipt.Session, receipt.ID, patience)
 }
 
-// wait waits for a message's end: for patience at most, and while the client is there and the
-// gateway does not drain.
+// wait waits for a message's end: for patience at most, and while the client is there, its token is
+// valid, and the gateway does not drain.
 func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration) (o session.Outcome, ended bool, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), min(patience, waitMost))
+	waiting, over := r.Waiting()
+	defer over()
+	ctx, cancel := context.WithTimeout(waiting, min(patience, waitMost))
 	defer cancel()
-	defer context.AfterFunc(g.ending, cancel)()
 	o, err = g.deps.Client.Wait(ctx, sessionKey, id)
+	if cause := context.Cause(waiting); errors.Is(cause, errRevoked) {
+		return session.Outcome{}, false, Interrupted(cause)
+	}
 	if err != nil && ctx.Err() != nil {
 		return session.Outcome{}, false, nil
 	}

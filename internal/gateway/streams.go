@@ -178,7 +178,7 @@ func (g *Gateway) allowed(s *stream) bool {
 	return ok && now.sum == s.token.sum && now.May(Read) && now.Sees(s.session)
 }
 
-// Reload reads the tokens again, and ends the streams that are no longer allowed. After an error
+// Reload reads the tokens again, and ends the streams and waits that are no longer allowed. After an error
 // the tokens are the same as before.
 func (g *Gateway) Reload() error {
 	if g.config.Tokens == nil {
@@ -192,5 +192,6 @@ func (g *Gateway) Reload() error {
 			s.cancel(errRevoked)
 		}
 	})
+	g.waits.revoke(g.permits)
 	return nil
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/hmac"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -15,6 +16,7 @@ const ticketLife = time.Minute
 type grant struct {
 	Token   string `json:"token"`
 	Session string `json:"session"`
+	MAC     string `json:"mac"` // of the session by the token's secret: a ticket ends with it. Earlier gateways store none
 }
 
 // postTicket makes a ticket for one session's stream.
@@ -31,7 +33,7 @@ func (g *Gateway) postTicket(w http.ResponseWriter, r *Request) error {
 	if !r.Token.Sees(body.Session) {
 		return unknownSession(body.Session)
 	}
-	data, err := json.Marshal(grant{r.Token.Name, body.Session})
+	data, err := json.Marshal(grant{r.Token.Name, body.Session, r.Token.ticketMAC(body.Session)})
 	if err != nil {
 		return err
 	}
@@ -60,5 +62,11 @@ func (g *Gateway) redeem(r *Request) (Token, error) {
 	if !found || of.Session != r.Session {
 		return Token{}, Fail(Unauthorized, "The ticket is for another stream.")
 	}
+	if of.MAC != "" && !hmac.Equal([]byte(of.MAC), []byte(token.ticketMAC(of.Session))) {
+		return Token{}, Fail(Unauthorized, "The token of the ticket was changed.")
+	}
 	return token, nil
 }
+
+// ticketMAC authenticates a ticket of the token.
+func (t Token) ticketMAC(session string) string { return t.mac("ticket", session) }

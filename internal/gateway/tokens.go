@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"turnstile/internal/strictjson"
 	"turnstile/pkg/session"
@@ -80,6 +81,10 @@ func matches(pattern, key string) bool {
 
 // everybody is the token of requests to a gateway without tokens.
 var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate}}
+
+// published are the hashes of secrets that no token may have: the empty one, and the examples of this
+// documentation and of its earlier versions.
+var published = [][sha256.Size]byte{sha256.Sum256(nil), sha256.Sum256([]byte("foo")), sha256.Sum256([]byte("chat-secret"))}
 
 // Tokens are the tokens of a file. They are safe for concurrent use.
 type Tokens struct {
@@ -164,7 +169,9 @@ func (e entry) token() (Token, error) {
 	if err != nil || len(sum) != len(t.sum) {
 		return t, errors.New("sha256 is not 64 hex digits: the SHA-256 of the secret")
 	}
-	copy(t.sum[:], sum)
+	if copy(t.sum[:], sum); slices.Contains(published, t.sum) {
+		return t, errors.New("sha256 is of a secret that everybody knows: make one by: openssl rand -hex 32")
+	}
 	if len(e.Sessions) == 0 {
 		return t, errors.New(`sessions is empty: list patterns such as "web:*"`)
 	}
@@ -217,7 +224,7 @@ func (t *Tokens) named(name string) (Token, bool) {
 // authenticate returns the token of a request.
 func (g *Gateway) authenticate(route Route, r *Request) (Token, error) {
 	if g.config.Tokens == nil {
-		return everybody, nil
+		return g.anyone()
 	}
 	header := r.Header.Get("Authorization")
 	if header == "" && route.Ticket {
@@ -233,7 +240,28 @@ func (g *Gateway) authenticate(route Route, r *Request) (Token, error) {
 		return Token{}, Fail(Unauthorized, "Send the header Authorization: Bearer TOKEN.")
 	}
 	token, ok := g.config.Tokens.find(strings.TrimSpace(secret))
-	if !ok {
+	return g.guessed(r, token, ok)
+}
+
+// guessed bounds how often an address may send unknown tokens. Meanwhile a known one is refused, too:
+// otherwise guesses would go on. From a private address it is not. That may be a proxy, and one of its
+// clients must not shut out the others.
+func (g *Gateway) guessed(r *Request, token Token, known bool) (Token, error) {
+	from := addressOf(r.Request)
+	var wait time.Duration
+	switch ip := from.Addr(); {
+	case !known:
+		_, wait = g.guesses.begin(from)
+	case ip.IsValid() && !ip.IsPrivate() && !ip.IsLoopback():
+		wait = g.guesses.wait(from)
+	}
+	if wait > 0 {
+		p := Fail(RateLimited, "Too many unknown tokens came from this address.")
+		p.retryAfter = wait
+		return Token{}, p
+	}
+	if !known {
+		g.log.Warn("a request had an unknown token", "route", r.route.Pattern, "address", r.RemoteAddr, "request_id", r.ID)
 		return Token{}, Fail(Unauthorized, "The token is unknown.")
 	}
 	return token, nil

@@ -105,6 +105,7 @@ func TestBadTokens(t *testing.T) {
 		`[{"nme": 1}]`: "unknown fields [0].nme",
 		`[{"name": "a b", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`:                                                                   "name: invalid",
 		`[{"name": "a", "sha256": "12", "sessions": ["*"], "may": ["read"]}]`:                                                                      "sha256 is not 64 hex digits",
+		`[{"name": "foo", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`:                                                                   "a secret that everybody knows",
 		`[{"name": "a", "sha256": "SUM", "sessions": [], "may": ["read"]}]`:                                                                        "sessions is empty",
 		`[{"name": "a", "sha256": "SUM", "sessions": ["a/b"], "may": ["read"]}]`:                                                                   `pattern "a/b"`,
 		`[{"name": "a", "sha256": "SUM", "sessions": [""], "may": ["read"]}]`:                                                                      `pattern ""`,
@@ -172,4 +173,44 @@ func TestTickets(t *testing.T) {
 	r.call("GET", "/v1/sessions/web:1/transcript"+fetch(), nil).problem(401, gateway.Unauthorized)
 	r.call("GET", "/v1/sessions/web:1/events?ticket=", nil).problem(401, gateway.Unauthorized)
 	r.as("web").call("POST", "/v1/tickets", object{"session": "a/b"}).problem(400, gateway.InvalidRequest)
+}
+
+// What was made with a token's secret ends with it: a ticket, and a wait for an outcome.
+func TestRotatedTokens(t *testing.T) {
+	t.Parallel()
+	path := tokensFile(t, threeTokens)
+	tokens, err := gateway.LoadTokens(path)
+	expect.OK(t, err)
+	r := newRig(t, func(c *gateway.Config) { c.Tokens = tokens })
+	var got struct{ Ticket string }
+	r.as("web").call("POST", "/v1/tickets", object{"session": "web:1"}).want(201, &got)
+	const message = "/v1/sessions/web:1/messages"
+	r.as("web").call("POST", message, object{"text": "hi"}, header("Idempotency-Key", "m")).want(202)
+	waits := []func() answer{
+		func() answer { return r.as("web").call("GET", message+"/m?wait=60s", nil) },
+		func() answer {
+			return r.as("web").call("POST", message, object{"text": "hi"}, header("Idempotency-Key", "m"), header("Prefer", "wait=60"))
+		},
+	}
+	answers := make(chan answer, len(waits))
+	for _, wait := range waits {
+		go func() { answers <- wait() }()
+	}
+	expect.Soon(t, "both waits", func() bool { return r.gateway.OpenWaits() == len(waits) })
+	writeTokens(t, path, strings.Replace(threeTokens, `"name": "web", "sha256": "SUM"`, `"name": "web", "sha256": "`+strings.Repeat("ab", 32)+`"`, 1))
+	expect.OK(t, r.gateway.Reload())
+	for range waits {
+		expect.Received(t, "the end of a wait", answers).problem(401, gateway.Unauthorized)
+	}
+	expect.Equal(t, "waits", r.gateway.OpenWaits(), 0)
+	r.call("GET", "/v1/sessions/web:1/events?ticket="+got.Ticket, nil).problem(401, gateway.Unauthorized)
+}
+
+// Metrics count all sessions.
+func TestMetricsNeedAllSessions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, `[{"name": "some", "sha256": "SUM", "sessions": ["web:*"], "may": ["operate"]},
+		{"name": "all", "sha256": "SUM", "sessions": ["web:*", "*"], "may": ["operate"]}]`))
+	r.as("some").call("GET", "/metrics", nil).problem(403, gateway.Forbidden)
+	r.as("all").call("GET", "/metrics", nil).want(200)
 }

@@ -67,7 +67,7 @@ func TestFirstBot(t *testing.T) {
 	const nobody = "http://127.0.0.1:1"
 	gateway.to(t, nobody)
 	running := program.Start(t, program.Command(t, "python3", []string{
-		"TURNSTILE_URL=" + gateway.URL, "TURNSTILE_TOKEN=foo", "WEBHOOK_SECRET=" + webhookSecret, "PLATFORM_URL=" + chats.URL, "BOT_DB=" + filepath.Join(dir, "bot.db"),
+		"TURNSTILE_URL=" + gateway.URL, "TURNSTILE_TOKEN=bot-secret", "WEBHOOK_SECRET=" + webhookSecret, "PLATFORM_URL=" + chats.URL, "BOT_DB=" + filepath.Join(dir, "bot.db"),
 	}, file("bot.py", code), "0"))
 	port, _, _ := strings.Cut(running.Output.Await(t, "listening on "), "\n")
 	deliveries.to(t, "http://127.0.0.1:"+port)
@@ -84,7 +84,7 @@ func TestFirstBot(t *testing.T) {
 
 	destinations := file("destinations.json", fmt.Sprintf(
 		`[{"name": "bot", "url": %q, "secrets": [%q], "sessions": ["room:*"], "private": true}]`, deliveries.URL+"/turnstile", webhookSecret))
-	tokens := file("tokens.json", fmt.Sprintf(`[{"name": "bot", "sha256": "%x", "sessions": ["room:*"], "may": ["send"]}]`, sha256.Sum256([]byte("foo"))))
+	tokens := file("tokens.json", fmt.Sprintf(`[{"name": "bot", "sha256": "%x", "sessions": ["room:*"], "may": ["send"]}]`, sha256.Sum256([]byte("bot-secret"))))
 	redis := "REDIS_URL=" + redistest.URL(t)
 	served := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
 		redis, "TURNSTILE_GATEWAY_ADDR=127.0.0.1:0", "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens, "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + destinations,

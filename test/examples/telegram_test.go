@@ -108,7 +108,7 @@ func newTelegramRig(t *testing.T) *telegramRig {
 	rig.deliveries.to(t, "http://127.0.0.1:1") // nobody listens there
 	tokens, destinations := filepath.Join(t.TempDir(), "tokens.json"), filepath.Join(t.TempDir(), "destinations.json")
 	expect.OK(t, os.WriteFile(tokens, fmt.Appendf(nil,
-		`[{"name": "telegram", "sha256": "%x", "sessions": ["telegram:*"], "may": ["send", "read", "control"]}]`, sha256.Sum256([]byte("foo"))), 0o600))
+		`[{"name": "telegram", "sha256": "%x", "sessions": ["telegram:*"], "may": ["send", "read", "control"]}]`, sha256.Sum256([]byte("telegram-secret"))), 0o600))
 	expect.OK(t, os.WriteFile(destinations, fmt.Appendf(nil,
 		`[{"name": "telegram", "url": %q, "secrets": [%q], "sessions": ["telegram:*"], "private": true}]`, rig.deliveries.URL, webhookSecret), 0o600))
 	redis := "REDIS_URL=" + redistest.URL(t)
@@ -130,7 +130,7 @@ func (rig *telegramRig) starts() {
 	rig.Helper()
 	rig.bot = program.Start(rig, program.Command(rig, "python3", []string{
 		"TELEGRAM_API=" + rig.url, "TELEGRAM_TOKEN=" + telegramToken, "TELEGRAM_CHATS=1001,1002", "TURNSTILE_URL=" + rig.gateway.URL,
-		"TURNSTILE_TOKEN=foo", "WEBHOOK_SECRET=" + webhookSecret, "WEBHOOK_ADDR=127.0.0.1:0", "BOT_DB=" + rig.db, "PYTHONDONTWRITEBYTECODE=1",
+		"TURNSTILE_TOKEN=telegram-secret", "WEBHOOK_SECRET=" + webhookSecret, "WEBHOOK_ADDR=127.0.0.1:0", "BOT_DB=" + rig.db, "PYTHONDONTWRITEBYTECODE=1",
 	}, example(rig.T, "telegram-bot", "bot.py")))
 	port, _, _ := strings.Cut(rig.bot.Output.Await(rig, "listening on "), "\n")
 	rig.deliveries.to(rig.T, "http://127.0.0.1:"+port)

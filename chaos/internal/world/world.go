@@ -157,7 +157,7 @@ func (w *World) addGateway(ctx context.Context, i int) (err error) {
 	if g.Proxy, err = w.proxied(name, i > 0); err != nil {
 		return err
 	}
-	env := append(w.deliverer(), "REDIS_URL="+w.url(g.Proxy), "TURNSTILE_GATEWAY_ADDR="+g.Addr, "TURNSTILE_GATEWAY_RATE=0",
+	env := append(w.deliverer(), "REDIS_URL="+w.url(g.Proxy), "TURNSTILE_GATEWAY_ADDR="+g.Addr, "TURNSTILE_GATEWAY_RATE=0", "TURNSTILE_GATEWAY_OPEN=true",
 		"TURNSTILE_GATEWAY_DRAIN_TIMEOUT=2s", "TURNSTILE_LOG_FORMAT=json")
 	g.Process = w.process(name, env, w.Programs.Gateway)
 	w.Gateways = append(w.Gateways, g)

@@ -1,21 +1,25 @@
-package board
+package gateway
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 )
 
-// attempts bounds failed logins: those of each address, and those of all. An attempt counts before
-// its token is checked, so attempts at the same moment are bounded too. One that succeeds does not
-// count afterwards.
-type attempts struct {
+// Attempts bounds failed logins and unknown tokens: those of each address, and those of all. An attempt
+// counts before its token is checked, so attempts at the same moment are bounded too. One that succeeds
+// does not count afterwards.
+type Attempts struct {
 	now func() time.Time
 
 	mu   sync.Mutex
 	all  bucket
 	from map[netip.Prefix]bucket // of those addresses whose bucket is not full
+
+	total   allowance
+	cleaned time.Time // when addresses were last forgotten
 }
 
 // bucket is when a token bucket is full again. The zero time: it is full.
@@ -29,11 +33,17 @@ type allowance struct {
 
 var (
 	perAddress = allowance{10, 6 * time.Second}
-	inTotal    = allowance{100, time.Second}
+	ofLogins   = allowance{100, time.Second}
+
+	// ofTokens bounds what is remembered of addresses. It is high: what it refuses may be no guess.
+	ofTokens = allowance{100_000, time.Millisecond}
 )
 
-func newAttempts() *attempts {
-	return &attempts{now: time.Now, from: map[netip.Prefix]bucket{}}
+// NewLogins returns the Attempts of a login page.
+func NewLogins() *Attempts { return newAttempts(ofLogins) }
+
+func newAttempts(total allowance) *Attempts {
+	return &Attempts{now: time.Now, from: map[netip.Prefix]bucket{}, total: total}
 }
 
 // take takes one out of a bucket. From an empty bucket it takes nothing, and returns when it is not.
@@ -49,28 +59,45 @@ func (a allowance) take(b bucket, now time.Time) (rest bucket, wait time.Duratio
 	return bucket(full), 0
 }
 
+// wait returns how long an address has to wait until it may fail again, 0 if it may now.
+func (l *Attempts) wait(from netip.Prefix) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, failed := l.from[from]
+	if !failed {
+		return 0
+	}
+	_, wait := perAddress.take(b, l.now())
+	return max(wait, 0)
+}
+
+// Begin counts a request's attempt. If it is one too many it returns how long to wait. Otherwise call
+// succeeded if it was none that failed.
+func (l *Attempts) Begin(r *http.Request) (succeeded func(), wait time.Duration) {
+	return l.begin(addressOf(r))
+}
+
 // begin counts an attempt from an address. If it is one too many it returns how long to wait.
 // Otherwise call succeeded if it was none that failed.
-func (l *attempts) begin(from netip.Prefix) (succeeded func(), wait time.Duration) {
+func (l *Attempts) begin(from netip.Prefix) (succeeded func(), wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	all, waitAll := inTotal.take(l.all, now)
+	all, waitAll := l.total.take(l.all, now)
 	one, waitOne := perAddress.take(l.from[from], now)
 	if wait = max(waitAll, waitOne); wait > 0 {
 		return nil, wait
 	}
 	// The total bounds this map: an address is in it for a minute after its last attempts.
-	for address, b := range l.from {
-		if !time.Time(b).After(now) {
-			delete(l.from, address)
-		}
+	if now.Sub(l.cleaned) > time.Second {
+		l.cleaned = now
+		maps.DeleteFunc(l.from, func(_ netip.Prefix, b bucket) bool { return !time.Time(b).After(now) })
 	}
 	l.all, l.from[from] = all, one
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.all = bucket(time.Time(l.all).Add(-inTotal.every))
+		l.all = bucket(time.Time(l.all).Add(-l.total.every))
 		if b, ok := l.from[from]; ok {
 			l.from[from] = bucket(time.Time(b).Add(-perAddress.every))
 		}

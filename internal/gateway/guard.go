@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// guardEvery is how often a guarded gateway looks at the workers. A worker's heartbeat is as old.
+const guardEvery = 5 * time.Second
+
+// Guard refuses the requests of a gateway without tokens while a worker lives whose agent runs programs:
+// these reach the gateway's loopback, and could do everything in every session. It returns when it has
+// looked at the workers once.
+func (g *Gateway) Guard(ctx context.Context, runsPrograms func(agent string) bool) {
+	if g.config.Tokens != nil {
+		return
+	}
+	g.lookAtAgents(ctx, runsPrograms)
+	g.WhileServing(func(ctx context.Context, _ *slog.Logger) {
+		ticks := time.NewTicker(guardEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+			g.lookAtAgents(ctx, runsPrograms)
+		}
+	})
+}
+
+// lookAtAgents looks at the workers. While Redis is away it changes nothing.
+func (g *Gateway) lookAtAgents(ctx context.Context, runsPrograms func(agent string) bool) {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	workers, err := g.deps.Admin.Workers(ctx)
+	if err != nil {
+		return
+	}
+	found := ""
+	for _, w := range workers {
+		if w.Agent != "" && runsPrograms(w.Agent) {
+			found = w.Agent
+		}
+	}
+	if before := g.exposed.Swap(&found); found != "" && (before == nil || *before == "") {
+		g.log.Warn("requests are refused: the programs of a worker's agent could reach this gateway, which has no tokens; set TURNSTILE_GATEWAY_TOKENS_FILE", "agent", found)
+	}
+}
+
+// anyone returns the token of requests to a gateway without tokens.
+func (g *Gateway) anyone() (Token, error) {
+	if agent := g.exposed.Load(); agent != nil && *agent != "" {
+		return Token{}, Fail(Forbidden, "This gateway has no tokens, and the programs of a worker's agent (%s) could use it, too. Set TURNSTILE_GATEWAY_TOKENS_FILE.", *agent)
+	}
+	return everybody, nil
+}

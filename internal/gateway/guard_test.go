@@ -1,0 +1,52 @@
+package gateway_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/gateway"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/agent/echo"
+	"turnstile/test/acl"
+	"turnstile/test/expect"
+)
+
+// A gateway without tokens is closed while a worker's agent runs programs, which could use it. One with
+// tokens is not.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	r, locked := newRig(t), newRig(t, withTokens(t, threeTokens))
+	programs := func(agent string) bool { return agent == "exec" }
+	r.gateway.Guard(t.Context(), programs)
+	r.call("GET", "/v1/sessions", nil).want(200)
+	w, err := engine.New(acl.Client(t, acl.Worker), echo.New(), engine.Options{
+		Queue: protocol.Config{Agent: "exec"}, Maintenance: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	expect.OK(t, err)
+	expect.OK(t, w.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.Drain(ctx, engine.ReasonShutdown)
+	})
+	operator := admin.NewClient(r.redis)
+	expect.Soon(t, "the worker's heartbeat", func() bool {
+		workers, err := operator.Workers(t.Context())
+		return err == nil && len(workers) > 0 && workers[0].Agent == "exec"
+	})
+	another := rigOn(t, r.redis) // the one of before looks again within 5 s
+	for _, g := range []*rig{another, locked} {
+		g.gateway.Guard(t.Context(), programs)
+	}
+	p := another.call("GET", "/v1/sessions", nil).problem(403, gateway.Forbidden)
+	contains(t, "the problem", p.Detail, "TURNSTILE_GATEWAY_TOKENS_FILE")
+	another.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}).problem(403, gateway.Forbidden)
+	another.call("GET", "/openapi.yaml", nil).want(200)
+	locked.as("root").call("GET", "/v1/sessions", nil).want(200)
+	expect.Soon(t, "the gateway of before to be closed", func() bool {
+		return r.call("GET", "/v1/sessions", nil).StatusCode == 403
+	})
+}
