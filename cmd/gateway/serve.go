@@ -73,6 +73,9 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		}
 		defer stop(context.WithoutCancel(ctx))
 	}
+	if destinations != nil {
+		g.WhileServing(destinations.Follow)
+	}
 	defer reloadAtHangup(files{g, tokens, destinations}, log)()
 	<-ctx.Done()
 	g.Drain()

@@ -1,9 +1,12 @@
 package outbox
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,4 +99,56 @@ func TestReload(t *testing.T) {
 		t.Errorf("a broken file: %v", err)
 	}
 	expect.List(t, "after a broken one", f.Current().Names(), "two")
+}
+
+// A file that is followed is read whenever it changes, also by being replaced. A mistake in it changes
+// nothing, and is logged once.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "destinations.json")
+	write := func(name string) {
+		next := path + ".new"
+		expect.OK(t, os.WriteFile(next, []byte(`[{"name": "`+name+`", "url": "https://b.example", "secrets": ["`+testSecret+`"]}]`), 0o600))
+		expect.OK(t, os.Rename(next, path))
+	}
+	write("one")
+	f, err := OpenFile(path)
+	expect.OK(t, err)
+	said := make(chan string, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	var over sync.WaitGroup
+	over.Go(func() {
+		f.follow(ctx, time.Millisecond, slog.New(slog.NewTextHandler(lines(said), nil)))
+	})
+	t.Cleanup(over.Wait)
+	t.Cleanup(cancel)
+	says := func(part string) {
+		t.Helper()
+		if line := expect.Received(t, "a line", said); !strings.Contains(line, part) {
+			t.Errorf("%s; want %s", line, part)
+		}
+	}
+	for _, name := range []string{"two", "three"} {
+		write(name)
+		says("[" + name + "]")
+		expect.List(t, "the names", f.Current().Names(), name)
+	}
+	write("Four")
+	says("has no usable name")
+	expect.List(t, "after a mistake", f.Current().Names(), "three")
+	expect.OK(t, os.Remove(path))
+	says("no such file")
+	write("three") // as it was before the mistake
+	says("[three]")
+	write("five")
+	says("[five]")
+	expect.Equal(t, "further lines", len(said), 0)
+}
+
+// lines are the lines of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }

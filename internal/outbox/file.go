@@ -1,20 +1,32 @@
 package outbox
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxFileLen bounds what is read of a wrong file.
 const maxFileLen = 4 << 20
 
+// followEvery is how often Follow looks at the file.
+const followEvery = 2 * time.Second
+
 // File is a destinations file. Its methods may be called at once.
 type File struct {
 	path    string
 	current atomic.Pointer[Destinations]
+
+	mu   sync.Mutex
+	seen [sha256.Size]byte // of the text that was read last, with mistakes or without
+	gone bool              // it could not be read
 }
 
 // OpenFile reads the file.
@@ -25,16 +37,53 @@ func OpenFile(path string) (*File, error) {
 
 // Reload reads the file again. After an error the destinations stay as they are.
 func (f *File) Reload() error {
+	_, err := f.reload(true)
+	return err
+}
+
+// Follow reads the file again whenever it has changed, until ctx ends. It looks at its text, so it sees
+// files that are replaced, too, as those of a mounted secret. A mistake is logged once.
+func (f *File) Follow(ctx context.Context, log *slog.Logger) { f.follow(ctx, followEvery, log) }
+
+func (f *File) follow(ctx context.Context, every time.Duration, log *slog.Logger) {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		switch changed, err := f.reload(false); {
+		case err != nil && changed:
+			log.Error("the destinations stay as they were", "file", f.path, "error", err)
+		case changed:
+			log.Info("the destinations have changed", "file", f.path, "destinations", f.Current().Names())
+		}
+	}
+}
+
+// reload reads the file, and its text if that is new or always is set. changed is false if nothing is
+// different from the last call, an error included.
+func (f *File) reload(always bool) (changed bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	text, err := f.read()
 	if err != nil {
-		return fmt.Errorf("read the destinations: %w", err)
+		changed, f.gone = !f.gone, true
+		return changed, fmt.Errorf("read the destinations: %w", err)
 	}
+	sum := sha256.Sum256(text)
+	if changed = sum != f.seen || f.gone; !changed && !always {
+		return false, nil
+	}
+	f.seen, f.gone = sum, false
 	read, err := ParseDestinations(text)
 	if err != nil {
-		return fmt.Errorf("read the destinations in %s: %w", f.path, err)
+		return changed, fmt.Errorf("read the destinations in %s: %w", f.path, err)
 	}
 	f.current.Store(read)
-	return nil
+	return changed, nil
 }
 
 // Current returns the destinations as last read.

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,4 +31,15 @@ func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox
 		defer cancel()
 		d.Stop(ctx)
 	}, nil
+}
+
+// follow reads a file again whenever it changes, until the function that it returns is called.
+func follow(file *outbox.File, log *slog.Logger) (stop func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() { file.Follow(ctx, log) })
+	return func(context.Context) {
+		cancel()
+		over.Wait()
+	}
 }

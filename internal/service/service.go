@@ -118,7 +118,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 			s.Worker.Drain(ctx, engine.ReasonShutdown)
 			return nil, err
 		}
-		s.stops = append(s.stops, stop)
+		s.stops = append(s.stops, stop, follow(destinations, c.Logger))
 	}
 	return s, nil
 }
