@@ -94,7 +94,7 @@ func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	select {
 	case err := <-submit("s1"):
 		expect.OK(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(expect.Patience):
 		t.Error("the second message waits for the first one's read")
 	}
 	close(release)

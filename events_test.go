@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,7 +21,7 @@ var errEnough = errors.New("enough")
 // eventsAfter returns the next n events behind after, as seenAs has them, and their ids.
 func eventsAfter(b *actors.Bench, after string, n int) (seen, ids []string) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
 	defer cancel()
 	err := b.Client.Events(ctx, actors.Key, after, func(e session.Event) error {
 		seen, ids = append(seen, seenAs(e)), append(ids, e.ID)

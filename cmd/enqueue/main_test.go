@@ -105,7 +105,7 @@ func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Worker, cfg.SentinelTTL = "w-"+turnstile.NewMessageID(), time.Minute // it does not renew
+	cfg.Worker, cfg.SentinelTTL = "w-"+turnstile.NewMessageID(), time.Hour // it does not renew
 	c, err := actors.NewConsumer(rdb, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func echo(h *protocol.Claim) *protocol.End {
 // occupy takes the session's next message and keeps it running. finish ends the turn.
 func occupy(t *testing.T, url, session string, cfg protocol.Config) (finish func()) {
 	t.Helper()
-	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute
+	cfg.Worker, cfg.SentinelTTL = "occupier", time.Hour
 	c, err := actors.NewConsumer(client(t, acl.As(t, url, acl.Worker)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func empty(t *testing.T, rdb redis.UniversalClient) {
 
 func bg(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

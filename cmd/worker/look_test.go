@@ -10,6 +10,7 @@ import (
 	"turnstile"
 	"turnstile/internal/sessionview"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // decode reads JSON with the standard decoder.
@@ -235,7 +236,7 @@ func TestShowContinuity(t *testing.T) {
 	}
 	resume, _ := shown["resume"].(map[string]any)
 	marked, err := time.Parse(time.RFC3339, resume["marked_at"].(string))
-	if resume["pending"] != true || resume["reason"] != "shutdown_timeout" || resume["interruptions"] != 1. || err != nil || time.Since(marked).Abs() > time.Minute {
+	if resume["pending"] != true || resume["reason"] != "shutdown_timeout" || resume["interruptions"] != 1. || err != nil || time.Since(marked).Abs() > expect.Patience {
 		t.Errorf("resume: %v", resume)
 	}
 	transcript, _ := shown["transcript"].([]any)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // waits bounds how long anything may take.
-const waits = 30 * time.Second
+const waits = expect.Patience
 
 // result is what one call of the program did.
 type result struct {

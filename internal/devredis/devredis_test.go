@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -211,7 +212,7 @@ func TestServerThatEndsByItself(t *testing.T) {
 	}
 	select {
 	case <-s.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(expect.Patience):
 		t.Error("Done is not closed")
 	}
 	s.Stop()

@@ -70,7 +70,7 @@ func needLinux(t *testing.T) {
 func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 	t.Parallel()
 	needLinux(t)
-	const short = 3 * time.Second
+	short := expect.Lease(3 * time.Second)
 	// A worker that is alive releases the session only after its agent's end.
 	gaveUp := func(r *rig, turn, token string) {
 		// The session can be claimed when the sentinel is free, or the next turn has begun.
@@ -105,7 +105,7 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 		"loss": {job{TTL: short}, func(r *rig, _ *process) {
 			expect.OK(r, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 		}, func(r *rig, turn, _ string) {
-			r.goneBy(turn, time.Now(), short/3+time.Second) // the worker notices at its next renewal
+			r.goneBy(turn, time.Now(), short/3+expect.Lease(time.Second)) // the worker notices at its next renewal
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

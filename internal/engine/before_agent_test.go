@@ -211,7 +211,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	r := newRig(t)
 	var f redistest.Faults
 	f.FailBefore(claiming, 1, errors.New("no such luck"))
-	w := r.worker(echo.New(), faulty(&f), sentinelTTL(time.Second))
+	w := r.worker(echo.New(), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
 	expect.List(t, "turns", r.starts(r.key), "m1")
@@ -233,7 +233,7 @@ func TestLateClaimStartsNoAgent(t *testing.T) {
 			if now {
 				a = immediate{s.Run}
 			}
-			r.worker(a, faulty(&f), sentinelTTL(time.Second))
+			r.worker(a, faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 			r.say("m1", "hello")
 			expect.Received(t, "the claim", gate.Arrived())
 			first := r.info().Fence

@@ -167,7 +167,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			one := r.process("one", job{TTL: 2 * time.Second, Checkpoint: time.Millisecond})
+			one := r.process("one", job{TTL: expect.Lease(2 * time.Second), Checkpoint: time.Millisecond})
 			r.say("m1", "tool=look sleep=1h hello")
 			expect.Soon(t, "a checkpoint, and the turn's start to be published", func() bool {
 				return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 && len(r.started("m1")) == 1

@@ -21,7 +21,7 @@ import (
 func TestB64_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: 50 * time.Millisecond})
+	one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Checkpoint: 50 * time.Millisecond})
 	r.say("m0", "hi")
 	first := r.ends("m0", session.StatusDone)
 	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
@@ -100,7 +100,7 @@ func (r *rig) wake() {
 func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const ttl = time.Second
+	ttl := expect.Lease(time.Second)
 	one := r.process("one", job{TTL: ttl, Checkpoint: 100 * time.Millisecond})
 	r.say("m1", "stream=26 tick=100ms abcdefghijklmnopqrstuvwxyz")
 	r.awaitPartial("echo: ")

@@ -188,7 +188,7 @@ func (r *rig) wholeTurns() {
 func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: time.Millisecond})
+	one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Checkpoint: time.Millisecond})
 	r.say("m0", "before")
 	r.ends("m0", session.StatusDone)
 	r.say("m1", "linger")

@@ -27,9 +27,10 @@ func (r *rig) started(id string) (at []time.Time) {
 
 func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 	t.Parallel()
-	for name, ttl := range map[string]time.Duration{"2s": 2 * time.Second, "3s": 3 * time.Second} {
+	for name, idle := range map[string]time.Duration{"2s": 2 * time.Second, "3s": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ttl := expect.Lease(idle)
 			r := newRig(t)
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", "sleep=900ms hello")
@@ -43,7 +44,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 			took := r.started("m1")[1].Sub(killed)
 			t.Logf("the message was started again %s after kill -9, the TTL being %s", took, ttl)
-			if took > ttl+3*time.Second {
+			if took > ttl+expect.Lease(3*time.Second) {
 				t.Errorf("recovery took %s, the TTL is %s", took, ttl)
 			}
 			expect.List(t, "transcript", r.transcript(r.key), "user sleep=900ms hello", "assistant echo: hello", "user behind", "assistant echo: behind")
@@ -55,7 +56,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 func TestDeadlyMessageIsArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: 5 * time.Second}) }
+	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: expect.Lease(5 * time.Second)}) }
 	p := start(0)
 	r.say("m0", "hello")
 	old := r.ends("m0", session.StatusDone).SessionID
@@ -117,7 +118,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			const ttl = 2 * time.Second // the other worker needs this long to take over
+			ttl := expect.Lease(2 * time.Second) // the other worker needs this long to take over
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", text)
 			r.say("m2", "behind")
@@ -157,7 +158,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			one := r.process("one", job{TTL: 3 * time.Second, Drain: 100 * time.Millisecond})
+			one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Drain: 100 * time.Millisecond})
 			r.say("m0", "linger")
 			expect.Soon(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
 			r.awaitPartial("look")

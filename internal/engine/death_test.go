@@ -192,7 +192,7 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	t.Helper()
 	r := newRig(t)
 	j := job{
-		TTL: time.Second, Checkpoint: 50 * time.Millisecond, Step: step, Before: before, Immediate: c.immediate,
+		TTL: expect.Lease(time.Second), Checkpoint: 50 * time.Millisecond, Step: step, Before: before, Immediate: c.immediate,
 		Steps: filepath.Join(t.TempDir(), "steps"), Log: filepath.Join(t.TempDir(), "log"),
 	}
 	c.before(r)

@@ -59,7 +59,7 @@ func TestDrainProgress(t *testing.T) {
 	r := newRig(t)
 	s := newStage()
 	j := newJournal("drain")
-	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(3*time.Second), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
+	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
 	expect.Equal(t, "before", w.DrainProgress(), engine.DrainProgress{})
 	acts := map[string]*act{}
 	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {

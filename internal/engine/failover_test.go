@@ -21,7 +21,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	server := redistest.StartServer(t, "--appendonly", "no", "--save", "")
 	r := rigOn(t, server.URL(), server.Client())
 	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
+	r.worker(s, sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "behind")

@@ -48,7 +48,7 @@ func TestStuckLoopIsUnhealthy(t *testing.T) {
 			t.Parallel()
 			r, s := newRig(t), newStage()
 			var f redistest.Faults
-			w := r.worker(s, faulty(&f), sentinelTTL(time.Second), steps())
+			w := r.worker(s, faulty(&f), sentinelTTL(expect.Lease(time.Second)), steps())
 			check := r.health(w)
 			r.say("m1", "hello")
 			s.next(t, "m1")
@@ -103,7 +103,7 @@ func TestWaitingIsHealthy(t *testing.T) {
 		t.Parallel()
 		server := durable(t)
 		r, s := rigOn(t, server.URL(), server.Client()), newStage()
-		w := r.worker(s, sentinelTTL(2*time.Second), steps())
+		w := r.worker(s, sentinelTTL(2*time.Second), steps()) // it ends while Redis is away
 		r.say("m1", "hello")
 		s.next(t, "m1")
 		server.Kill()

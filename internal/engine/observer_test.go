@@ -183,7 +183,7 @@ func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
 	s := newStage()
-	w := r.worker(s, observes(o), sentinelTTL(time.Second))
+	w := r.worker(s, observes(o), sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "another's", time.Second).Err())
@@ -216,7 +216,7 @@ func TestRedisFailuresAreReported(t *testing.T) {
 	f.FailBefore(redistest.Named("zpopmin"), 2, broken)
 	f.FailBefore(renewing, 1, broken)
 	s := newStage()
-	w := r.worker(s, observes(o), faulty(&f), sentinelTTL(15*time.Second)) // the turn keeps its lease on a slow machine
+	w := r.worker(s, observes(o), faulty(&f), sentinelTTL(expect.Lease(15*time.Second))) // the turn keeps its lease on a slow machine
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	expect.Equal(t, "failed claims", o.failures("claim"), 2)

@@ -90,7 +90,7 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			server := redistest.StartServer(t)
 			r := rigOn(t, server.URL(), server.Client())
 			s := newStage()
-			const ttl = 3 * time.Second
+			ttl := expect.Lease(3 * time.Second)
 			w := r.worker(s, sentinelTTL(ttl))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
@@ -213,7 +213,7 @@ func TestFinishAtTheLastMoment(t *testing.T) {
 	server := redistest.StartServer(t)
 	r := rigOn(t, server.URL(), server.Client())
 	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
+	r.worker(s, sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "behind")
@@ -247,7 +247,7 @@ func TestSlowRedis(t *testing.T) {
 		emit(agent.Event{Type: agent.EventText, Text: "re: "})
 		emit(agent.Event{Type: agent.EventText, Text: turn.Text()})
 		return agent.Result{}, nil
-	}), faulty(&f), sentinelTTL(time.Second))
+	}), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	for i := range 4 {
 		for s := range 3 {
 			r.submit(fmt.Sprint(r.key, s), session.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
@@ -286,7 +286,7 @@ func TestRenewalsFail(t *testing.T) {
 	var f renewalFaults
 	f.strike()
 	s := newStage()
-	const ttl = 9 * time.Second
+	ttl := expect.Lease(9 * time.Second)
 	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(ttl))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
@@ -319,7 +319,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	var f renewalFaults
 	f.strike()
 	s, j := newStage(), newJournal("renewals")
-	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(3*time.Second), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
 	var acts []*act
 	for _, name := range []string{"one", "two", "three"} {
 		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})

@@ -57,7 +57,7 @@ func TestProof200x10(t *testing.T) {
 
 // prove calls strike with a worker that is stopped in the middle of its turns.
 func prove(r *rig, sessions int, strike func(*process)) {
-	j := job{TTL: 2 * time.Second, Concurrency: 10}
+	j := job{TTL: expect.Lease(2 * time.Second), Concurrency: 10}
 	one := r.process("one", j)
 	r.process("two", j)
 	keys := make([]string, sessions)
@@ -74,6 +74,9 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		}
 		if !running {
 			one.signal(syscall.SIGCONT)
+			if r.countDone(keys) >= sessions*proofMessages {
+				r.Fatal("it was all done before the first worker was found in a turn: nothing is proved")
+			}
 		}
 		return running
 	})
@@ -100,6 +103,16 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	r.Logf("%d sessions x %d messages, %d turns were redelivered", sessions, proofMessages, again)
 }
 
+// proofText is a session's message with this number. The one in the middle takes long enough for its
+// worker to write of it, and to be struck then.
+func proofText(i int) string {
+	sleep := "20ms"
+	if i == proofMessages/2 {
+		sleep = "300ms"
+	}
+	return fmt.Sprintf("sleep=%s stream=2 message %d", sleep, i)
+}
+
 // sendAll submits the messages, in order within each session.
 func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 	var all sync.WaitGroup
@@ -108,7 +121,7 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 		all.Go(func() {
 			for i := range proofMessages {
 				for s := n; s < len(keys); s += senders {
-					m := session.Message{ID: fmt.Sprint(i), Text: fmt.Sprintf("sleep=20ms stream=2 message %d", i)}
+					m := session.Message{ID: fmt.Sprint(i), Text: proofText(i)}
 					if _, err := r.client.Submit(r.ctx, keys[s], m); err != nil {
 						r.Error(err)
 						return
@@ -171,7 +184,7 @@ func (r *rig) proved(key string) (again int) {
 	var ended []string
 	for i := range proofMessages {
 		text := fmt.Sprintf("message %d", i)
-		want = append(want, "user sleep=20ms stream=2 "+text, "assistant echo: "+text)
+		want = append(want, "user "+proofText(i), "assistant echo: "+text)
 		ends = append(ends, fmt.Sprint(i))
 		o := r.outcomeIn(key, fmt.Sprint(i))
 		if o.Status != session.StatusDone || o.Reply != "echo: "+text {

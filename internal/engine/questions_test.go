@@ -70,7 +70,7 @@ func TestQuestionAndDecision(t *testing.T) {
 // A decision whose signal is lost comes with the next renewal.
 func TestDecisionWithoutASignal(t *testing.T) {
 	t.Parallel()
-	r, _, a := inTurn(t, sentinelTTL(time.Second))
+	r, _, a := inTurn(t, sentinelTTL(expect.Lease(time.Second)))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
@@ -140,7 +140,7 @@ func TestQuestionsEnd(t *testing.T) {
 // Unknown decisions, of a later version, are denials.
 func TestUnknownDecision(t *testing.T) {
 	t.Parallel()
-	r, _, a := inTurn(t, sentinelTTL(time.Second))
+	r, _, a := inTurn(t, sentinelTTL(expect.Lease(time.Second)))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())

@@ -50,7 +50,7 @@ func TestUnknownToolsAreCheap(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(expect.Patience):
 		t.Fatal("it searches all open tools")
 	}
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long a test waits for an event.
-const patience = 30 * time.Second
+const patience = expect.Patience
 
 // rig is a sender and a view of the database that its workers share.
 type rig struct {

@@ -195,7 +195,7 @@ func TestSteerSignalIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
-	r.worker(s, sentinelTTL(1500*time.Millisecond))
+	r.worker(s, sentinelTTL(expect.Lease(1500*time.Millisecond)))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
@@ -238,7 +238,7 @@ func TestSteerWhileStarting(t *testing.T) {
 func TestSteeredTurnIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := r.process("one", job{TTL: 3 * time.Second, Checkpoint: time.Millisecond})
+	one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Checkpoint: time.Millisecond})
 	r.say("m1", "linger")
 	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == string(agent.EventToolEnd) })
 	r.say("m2", "behind")

@@ -248,7 +248,7 @@ func TestStopArrivesWithTheRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
+	r.worker(s, sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())

@@ -276,7 +276,7 @@ func (r *rig) scrapeWith(count func()) (all page) {
 // A lost lease is counted, and its turn counts as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = time.Second })
+	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = expect.Lease(time.Second) })
 	r.say("a", "m", "sleep=1h hello")
 	r.runs("a")
 	expect.OK(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())

@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const waits = 30 * time.Second
+const waits = expect.Patience
 
 // paper collects what the console writes, and can be read meanwhile.
 type paper struct {

@@ -152,7 +152,7 @@ func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	b.Drain()
 	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Processed()+":2001-02-03", 7, 0).Err())
 	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Failed()+":2001-02-03", 7, 0).Err())
-	ctx, cancel := context.WithTimeout(b.Ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
 	defer cancel()
 	expect.OK(t, b.Client.Erase(ctx, actors.Key))
 	expect.List(t, "keys that are left", b.Redis.Keys(b.Ctx, b.Keys.Any()).Val())

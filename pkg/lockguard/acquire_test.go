@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -235,7 +236,7 @@ func TestFenceRises(t *testing.T) {
 func TestRenewalOutlivesTheTTL(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	const ttl = 400 * time.Millisecond
+	ttl := expect.Lease(400 * time.Millisecond)
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	ctx, cancel := context.WithCancel(t.Context())
 	lock, err := g.Acquire(ctx, "n")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -30,7 +31,7 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	t.Run("holder dies", func(t *testing.T) {
-		const ttl = time.Second
+		ttl := expect.Lease(time.Second)
 		dead := newGuard(t, client, lockguard.WithTTL(ttl), lockguard.WithoutRenewal())
 		acquire(t, dead, "n2")
 		g := newGuard(t, client)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -127,7 +128,7 @@ func TestRenewalsThatFail(t *testing.T) {
 	client := redistest.New(t)
 	faults := &redistest.Faults{}
 	client.AddHook(faults)
-	const ttl = time.Second
+	ttl := expect.Lease(time.Second)
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
 	broken := errors.New("broken wire")

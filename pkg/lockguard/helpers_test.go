@@ -12,8 +12,8 @@ import (
 	"turnstile/pkg/lockguard"
 )
 
-// soon is far below the TTL of tests in which an event must come without waiting for a TTL.
-const soon = 5 * time.Second
+// soon is below the TTL of tests in which an event must come without waiting for a TTL.
+const soon = 25 * time.Second
 
 // newGuard returns a guard that is closed at the test's end.
 func newGuard(t testing.TB, client redis.UniversalClient, options ...lockguard.Option) *lockguard.Guard {

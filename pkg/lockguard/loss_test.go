@@ -8,13 +8,14 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	const ttl = 3 * time.Second
+	ttl := expect.Lease(3 * time.Second)
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
 	client.Del(t.Context(), rediskey.ForLock("n").Sentinel())
@@ -59,7 +60,7 @@ func TestLostWhenTheSentinelIsStolen(t *testing.T) {
 func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	const ttl = 2 * time.Second
+	ttl := expect.Lease(2 * time.Second)
 	g := newGuard(t, server.Client(), lockguard.WithTTL(ttl))
 	acquire(t, g, "warm") // opens a connection and loads the script
 	before := time.Now()
@@ -76,7 +77,7 @@ func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 func TestHolderDies(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	const ttl = 2 * time.Second
+	ttl := expect.Lease(2 * time.Second)
 	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
 	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
@@ -84,20 +85,20 @@ func TestHolderDies(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	release(t, got(t, waiting, ttl+time.Second))
+	release(t, got(t, waiting, ttl+expect.Lease(time.Second)))
 }
 
 func TestHolderIsStoppedPastItsTTL(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	client := redistest.New(t)
-	const ttl = time.Second
+	ttl := expect.Lease(time.Second)
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	c.stop(t)
-	lock := got(t, waiting, ttl+time.Second)
+	lock := got(t, waiting, ttl+expect.Lease(time.Second))
 	if _, err := c.stdin.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}

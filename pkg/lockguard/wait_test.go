@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -229,7 +230,7 @@ func awaitListeners(t *testing.T, client redis.UniversalClient, n int) {
 func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	const ttl = time.Second
+	ttl := expect.Lease(time.Second)
 	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
 	c := startChild(t, redistest.URL(t), "n", ttl)
@@ -289,7 +290,7 @@ func TestServerRestartsWhileOneWaits(t *testing.T) {
 func TestWaiterKeepsItsPlaceForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	const ttl = 600 * time.Millisecond
+	ttl := expect.Lease(600 * time.Millisecond)
 	long := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	short := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, long, "n")

@@ -44,7 +44,7 @@ const (
 	page     = "docs/security.md"
 	variable = "TURNSTILE_TEST_ACL" // set in the process of a Suite
 	password = "a-password-of-tests"
-	patience = 3 * time.Minute
+	patience = 15 * time.Minute
 )
 
 // Rules are the arguments of each user's ACL SETUSER on the page. A shell parses the page's

@@ -63,7 +63,7 @@ func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 // the channels.
 func NewWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...Setup) *Consumer {
 	t.Helper()
-	cfg := protocol.Config{Worker: t.Name() + "/" + name, Retention: time.Hour, SentinelTTL: time.Minute}
+	cfg := protocol.Config{Worker: t.Name() + "/" + name, Retention: time.Hour, SentinelTTL: time.Hour}
 	for _, change := range changes {
 		change(&cfg)
 	}

@@ -88,7 +88,7 @@ func (b *Bench) Dead(sessionKey string) (list []string) {
 	b.Helper()
 	for d, err := range b.Client.DeadLetters(b.Ctx, sessionKey) {
 		expect.OK(b, err)
-		if d.Session != sessionKey || d.Age < 0 || d.Age > time.Minute || time.Since(d.At).Abs() > time.Minute {
+		if d.Session != sessionKey || d.Age < 0 || d.Age > expect.Patience || time.Since(d.At).Abs() > expect.Patience {
 			b.Errorf("%+v", d)
 		}
 		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text))
@@ -118,10 +118,10 @@ func (b *Bench) IsIn(index, member string) bool {
 	return b.Redis.ZScore(b.Ctx, index, member).Err() == nil
 }
 
-// Recent fails the test unless a time is of the last minute.
+// Recent fails the test unless a time is of this test.
 func Recent(t testing.TB, what string, at time.Time) {
 	t.Helper()
-	if d := time.Since(at); d < -2*time.Second || d > time.Minute {
+	if d := time.Since(at); d < -2*time.Second || d > expect.Patience {
 		t.Errorf("%s: %s", what, at)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -125,7 +126,7 @@ func startWorker(t *testing.T, settings []string) *program.Process {
 	t.Helper()
 	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), append([]string{
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug",
-		"TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
+		"TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
 	}, settings...)))
 }
 

@@ -31,7 +31,7 @@ func path(t *testing.T) string {
 
 func startProgram(t *testing.T, environ ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
 	client := actors.NewClient(redistest.New(t))
 	p := program.Start(t, program.Command(t, path(t), append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)))

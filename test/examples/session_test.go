@@ -57,7 +57,7 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(func() {
 		cancel()
 		w.Drain(ctx, engine.ReasonShutdown)

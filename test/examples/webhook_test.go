@@ -79,7 +79,7 @@ func TestWebhookBot(t *testing.T) {
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=echo", "TURNSTILE_DELIVER=true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + file,
 	}))
 	worker.Output.Await(t, "delivering")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	for _, text := range []string{"one", "two", "three"} {
 		_, err := client.Submit(ctx, "demo", session.Message{Text: text},

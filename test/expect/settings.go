@@ -11,7 +11,7 @@ import (
 
 // Patience is how long an event may take before the test fails. It is long: only a test
 // that fails waits for it.
-const Patience = time.Minute
+const Patience = 4 * time.Minute
 
 // Proof reports whether tests try all of their cases, as `make cases` and `make proof` ask them to
 // with TURNSTILE_PROOF=true. Otherwise they try some of each kind.

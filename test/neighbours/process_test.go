@@ -21,7 +21,7 @@ import (
 )
 
 // sentinelTTL is the setting of the workers here: the time until a dead one's sessions are
-// recovered.
+// recovered on an idle machine.
 const sentinelTTL = 2 * time.Second
 
 // stage is one Redis and its users.
@@ -56,7 +56,7 @@ func (s *stage) worker(v version, settings ...string) *process {
 	s.Helper()
 	settings = append([]string{
 		"TURNSTILE_AGENT=echo", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_SWEEP_INTERVAL=2s",
-		"TURNSTILE_SENTINEL_TTL=" + sentinelTTL.String(), "TURNSTILE_DRAIN_TIMEOUT=20ms",
+		"TURNSTILE_SENTINEL_TTL=" + expect.Lease(sentinelTTL).String(), "TURNSTILE_DRAIN_TIMEOUT=20ms",
 	}, settings...)
 	p := program.Start(s, program.Command(s, v.program("worker"), s.environ(settings...)))
 	p.Output.Await(s, "worker started")

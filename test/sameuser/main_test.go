@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"turnstile"
 	_ "turnstile/internal/process/command" // a part of the worker: a change there must not leave a cached test result
@@ -154,7 +155,7 @@ func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	worker := u.start(t, path, append([]string{
 		"REDIS_URL=" + redistest.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.dir),
-		"TURNSTILE_CONCURRENCY=1", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
+		"TURNSTILE_CONCURRENCY=1", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
 		"TURNSTILE_RETRY_BACKOFF=10ms",
 	}, settings...))
 	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)

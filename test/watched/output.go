@@ -6,10 +6,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// Patience bounds how long anything may take.
-const Patience = 30 * time.Second
+	"turnstile/test/expect"
+)
 
 // Output takes a program's output while it runs.
 type Output struct {
@@ -50,7 +49,7 @@ func (o *Output) Await(t testing.TB, part string) (behind string) {
 // Until waits until is returns true for the output so far.
 func (o *Output) Until(t testing.TB, want string, is func(text string) bool) {
 	t.Helper()
-	deadline := time.After(Patience)
+	deadline := time.After(expect.Patience)
 	for {
 		o.mu.Lock()
 		text, changed := o.text.String(), o.changed

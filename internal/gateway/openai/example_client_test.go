@@ -24,7 +24,7 @@ func exampleClient(t *testing.T) (dir string) {
 		expect.OK(t, err)
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "install", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts")
 	npm.Dir, npm.WaitDelay = dir, time.Second

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -57,7 +58,7 @@ func (p programs) gateway() (*program.Process, sdk.Client, string) {
 func (p programs) worker() *program.Process {
 	p.Helper()
 	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), []string{
-		"REDIS_URL=" + p.redis, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=1s",
+		"REDIS_URL=" + p.redis, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
 	}))
 }
 

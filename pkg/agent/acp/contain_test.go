@@ -77,7 +77,7 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 				if !strings.Contains(said, "at "+string(c.at)) {
 					t.Error(said)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(expect.Patience):
 				t.Fatal("the turn does not end")
 			}
 			ended := make(chan error, 1)
@@ -85,7 +85,7 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 			select {
 			case err := <-ended:
 				expect.OK(t, err)
-			case <-time.After(10 * time.Second):
+			case <-time.After(expect.Patience):
 				t.Fatal("the agent does not end")
 			}
 		})

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds how long a test waits for an event.
-const patience = 30 * time.Second
+const patience = expect.Patience
 
 func actorCommand(t testing.TB, args ...string) []string {
 	t.Helper()

@@ -15,11 +15,12 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 	"turnstile/test/redistest"
 )
 
-const patience = 30 * time.Second
+const patience = expect.Patience
 
 // work starts a worker with the agent, and returns a sender.
 func work(r *rig, a agent.Agent) *actors.Client {

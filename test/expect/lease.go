@@ -1,0 +1,64 @@
+package expect
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostSlower bounds by how much Lease lengthens a lease: a test waits for some of them to end.
+const mostSlower = 6
+
+// slowest is the most that this process has measured, in thousandths.
+var slowest atomic.Int64
+
+// Lease is how long a lease must be here to be held as surely as one of d on an idle machine, at least
+// d. Other programs that compute keep an owner from renewing in time, and then the test tells of the
+// machine and not of the code. The factor is measured at each call, and does not fall again in a
+// process: the machine may be busy again in a moment.
+func Lease(d time.Duration) time.Duration {
+	now := int64(1000 * slower())
+	for {
+		was := slowest.Load()
+		if now <= was {
+			return longer(d, was)
+		}
+		if slowest.CompareAndSwap(was, now) {
+			return longer(d, now)
+		}
+	}
+}
+
+// longer is d times thousandths, at least d, in whole ms.
+func longer(d time.Duration, thousandths int64) time.Duration {
+	return max(d, d*time.Duration(thousandths)/1000).Round(time.Millisecond)
+}
+
+// slower measures how much longer a thread computes now than it would alone: the time that passes,
+// by the processor time that it gets meanwhile. A share of a processor is not all: a thread that
+// wakes up waits for its turn, so a shared one counts twice.
+func slower() float64 {
+	const sample = 20 * time.Millisecond // some turns of the scheduler
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began, computed := time.Now(), threadTime()
+	for threadTime()-computed < sample && time.Since(began) < mostSlower*sample {
+		continue
+	}
+	passed, got := time.Since(began), threadTime()-computed
+	if got <= 0 {
+		return mostSlower
+	}
+	return min(1+2*(float64(passed)/float64(got)-1), mostSlower)
+}
+
+// threadTime is the processor time of this thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
