@@ -22,6 +22,7 @@ import (
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
 	"turnstile/internal/process/guardian"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
@@ -104,7 +105,7 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 		Destinations: destinations,
 	})
 	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: s.AsynqmonURL, Logger: log}))
-	openai.New(client, operator).Mount(g)
+	openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)
 	return g, watched, m
 }
 

@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
 	"turnstile/internal/outbox"
+	"turnstile/internal/protocol"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
 )
@@ -33,7 +34,7 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 			Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
 		})
 		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon", Logger: log}))
-		openai.New(client, operator).Mount(g)
+		openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)
 		return g
 	}
 }

@@ -110,7 +110,7 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 	t.Parallel()
 	g := gateway.New(gateway.Config{}, gateway.Deps{})
 	g.Drain()
-	openai.New(nil, nil).Mount(g)
+	openai.New(nil, nil, nil).Mount(g)
 	patterns := slices.Sorted(slices.Values(g.Patterns()))
 	expect.List(t, "routes", patterns, operations()...)
 }

@@ -134,7 +134,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	to, err := identify(r, key, data)
+	to, err := identify(r, chatSession, key, data)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,14 @@ import (
 type API struct {
 	client *turnstile.Client
 	admin  *admin.Client
+	bodies Bodies
 
 	oneShots oneShots
 }
 
 // New returns the routes for the sessions of a client.
-func New(client *turnstile.Client, operator *admin.Client) *API {
-	return &API{client: client, admin: operator, oneShots: defaultOneShots}
+func New(client *turnstile.Client, operator *admin.Client, bodies Bodies) *API {
+	return &API{client: client, admin: operator, bodies: bodies, oneShots: defaultOneShots}
 }
 
 // Mount adds the routes to a gateway, which erases the sessions of chats that have none until it

@@ -111,7 +111,8 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	worker := p.worker()
 	_, client, _ := p.gateway()
 	const text = "stream=20 tick=100ms one two three four five six seven eight"
-	chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage(text)))
+	keyed := option.WithHeader("Idempotency-Key", "k")
+	chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage(text)), keyed)
 	s := client.Responses.NewStreaming(t.Context(), say("s", text))
 	id := ""
 	for s.Next() && s.Current().Type != "response.output_text.delta" {
@@ -172,7 +173,7 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 		t.Errorf("the chat is not told: %v", err)
 	}
 	// The same request again gets the new turn.
-	again, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text)), option.WithHeader("X-Stainless-Retry-Count", "1"))
+	again, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text)), keyed)
 	expect.OK(t, err)
 	expect.Equal(t, "again", again.Choices[0].Message.Content, "echo: one two three four five six seven eight")
 }

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -185,8 +186,8 @@ func TestStreamBehindTheEnd(t *testing.T) {
 	}
 }
 
-// A request without a key finds its message at any gateway while it runs, streamed or not, for both
-// APIs.
+// A request that says it is repeated finds its message at any gateway while it runs, streamed or not,
+// for both APIs.
 func TestRepeatedStreamsAtTwoGateways(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -199,10 +200,11 @@ func TestRepeatedStreamsAtTwoGateways(t *testing.T) {
 		Close() error
 	}{}
 	for i, client := range []sdk.Client{r.sdk, elsewhere} {
-		s := client.Responses.NewStreaming(t.Context(), p)
+		repeats := option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(i))
+		s := client.Responses.NewStreaming(t.Context(), p, repeats)
 		expect.Equal(t, "begins", s.Next(), true)
 		ids[i] = s.Current().Response.ID
-		c := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("sleep=1s again")))
+		c := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("sleep=1s again")), repeats, option.WithHeader("X-Turnstile-Session", "c"))
 		expect.Equal(t, "begins", c.Next(), true)
 		ids[2+i] = c.Current().ID
 		streams = append(streams, s, c)

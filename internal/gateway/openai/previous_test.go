@@ -31,6 +31,8 @@ func TestPreviousResponse(t *testing.T) {
 	expect.OK(t, err)
 	_, err = after("", first.ID, "a fork")
 	r.refused(err, 400, "invalid_request", "cannot be continued twice")
+	_, err = after("s", first.ID, "a fork in the conversation that it names")
+	r.refused(err, 400, "invalid_request", "cannot be continued twice")
 	_, err = after("other", second.ID, "elsewhere")
 	r.refused(err, 400, "invalid_request", "is of the conversation s")
 	r.worker()

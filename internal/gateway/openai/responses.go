@@ -79,7 +79,7 @@ func (b responseBody) target(r *gateway.Request, data []byte) (t target, opts []
 		key = previous.session
 		opts = append(opts, turnstile.After(previous.message))
 	}
-	t, err = identify(r, key, data)
+	t, err = identify(r, responseSession, key, data)
 	return t, opts, err
 }
 

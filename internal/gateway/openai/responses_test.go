@@ -250,7 +250,7 @@ func TestWhatIsRefused(t *testing.T) {
 	r.refused(err, 400, "idempotency_conflict", "")
 }
 
-// The SDKs repeat requests by themselves and send no key.
+// The SDKs repeat requests by themselves, send no key, and say that they repeat one.
 func TestRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -261,9 +261,8 @@ func TestRepeatedRequests(t *testing.T) {
 		expect.OK(t, err)
 		return got.ID
 	}
-	retry := option.WithHeader("X-Stainless-Retry-Count", "1")
 	first := send()
-	expect.Equal(t, "while it waits", send(), first)
+	expect.Equal(t, "while it waits", send(retry), first)
 	r.worker()
 	streamed(t, r.sdk.Responses.GetStreaming(t.Context(), first, responses.ResponseGetParams{}))
 	expect.Equal(t, "a retry after its end", send(retry), first)

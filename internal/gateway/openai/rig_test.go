@@ -74,7 +74,7 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	}
 	client, operator := turnstile.NewClient(rdb), admin.NewClient(rdb)
 	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
-	api := openai.New(client, operator)
+	api := openai.New(client, operator, protocol.NewBodies(rdb))
 	if r.eraseAfter > 0 {
 		api.EraseAfter(r.eraseAfter, r.eraseAfter/10)
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,125 +13,139 @@ import (
 	"turnstile/pkg/session"
 )
 
-const (
-	// retried is for how long after its end a message is found again by a client that says that it
-	// repeats its request.
-	retried = time.Minute
+// retried is for how long after its end a message is found again by a client that says that it
+// repeats its request.
+const retried = time.Minute
 
-	// repeats is how many messages with the same body the gateway tells apart in one session, per
-	// IDEMPOTENCY_TTL. Later ones have random ids: a repeated request is carried out twice.
-	repeats = 100
+// Bodies remembers the last message of each body that was sent to a session more than once.
+type Bodies interface {
+	// Last returns the id of the message that Sent has stored, "" if there is none, and Redis' time.
+	Last(ctx context.Context, sessionKey, body string) (id string, now time.Time, err error)
+
+	// Sent stores the id of the body's last message.
+	Sent(ctx context.Context, sessionKey, body, id string) error
+}
+
+// The kinds of sessions that are made for a request. A key begins with it behind the token's prefix,
+// so a key of one API names no session of the other.
+const (
+	responseSession = "r"
+	chatSession     = "c"
 )
 
-// bodyID is the message id of a request without an idempotency key.
-func bodyID(token, sessionKey string, body []byte) string {
+// hashed names what a token sends to a session. Nothing else that another token sends has this name.
+func hashed(token, sessionKey string, what []byte) string {
 	h := sha256.New()
 	h.Write([]byte(token + "\n" + sessionKey + "\n"))
-	h.Write(body)
-	return "oai-" + hex.EncodeToString(h.Sum(nil))[:32]
+	h.Write(what)
+	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
 // target is where a request's message goes.
 type target struct {
 	place
-	named     bool // by an idempotency key
-	fresh     bool // the session is made for it
-	temporary bool // and erased after it
+	byBody    bool // the message's id is made of the body
+	temporary bool // the session is made for the message, and erased after it
 }
 
-// nth is where the message goes if n others with the same body went there before.
-func (t target) nth(n int) place {
-	p, suffix := t.place, ""
-	switch {
-	case n == repeats:
-		suffix = "-" + turnstile.NewMessageID()
-	case n > 0:
-		suffix = "-" + strconv.Itoa(n)
-	}
-	p.message += suffix
-	if t.fresh {
-		p.session += suffix
-	}
-	return p
-}
-
-// identify returns the message id of a request, and its session, which is made for it if the request
-// has none.
-func identify(r *gateway.Request, sessionKey string, data []byte) (t target, err error) {
+// identify returns the session and the message id of a request. A request that names no session gets
+// one of its own: of its idempotency key, else a random one, so that no two users of a token share it.
+func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t target, err error) {
 	key, err := r.IdempotencyKey()
 	if err != nil {
 		return t, err
 	}
-	t = target{place: place{sessionKey, key}, named: key != "", fresh: sessionKey == ""}
-	if !t.named {
-		t.message = bodyID(r.Token.Name, sessionKey, data)
-	}
-	if t.fresh {
-		name := []byte(key)
-		if !t.named {
-			name = data
+	t.place = place{sessionKey, key}
+	if sessionKey == "" {
+		name := turnstile.NewMessageID()
+		if key != "" {
+			name = hashed(r.Token.Name, "", []byte(key))
 		}
-		if t.session, err = r.Token.NewSession("r" + bodyID(r.Token.Name, "", name)[len("oai-"):]); err != nil {
+		if t.session, err = r.Token.NewSession(kind + name); err != nil {
 			return t, err
 		}
 	}
 	if err := session.ValidateKey(t.session); err != nil {
 		return t, refuse("conversation", "%s.", err)
 	}
+	switch {
+	case key != "":
+	case sessionKey == "":
+		t.message = turnstile.NewMessageID()
+	default:
+		t.message, t.byBody = "oai-"+hashed(r.Token.Name, sessionKey, data), true
+	}
 	return t, nil
 }
 
-// submit stores a message. The SDKs repeat requests and send no key, so without one a message that
-// waits or runs is that of the same body, and so is one that has just ended if the client says that
-// it repeats its request. Otherwise the same words are another message.
+// submit stores a message. OpenAI's SDKs repeat requests and send no key, but say that they repeat
+// one: then the last message of the same body is meant. Otherwise the same words are another message.
+// The first one of a body has an id that is made of it, so most need nothing stored beside them.
 func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...turnstile.SubmitOption) (turnstile.Receipt, error) {
-	opts = append(opts, turnstile.Literal())
-	opts = opts[:len(opts):len(opts)]
-	m.TraceParent = r.TraceParent()
-	for n := 0; ; n++ {
-		at := to.nth(n)
-		if err := r.See(at.session); err != nil {
+	if err := r.See(to.session); err != nil {
+		return turnstile.Receipt{}, err
+	}
+	opts = append(opts, turnstile.Literal(), r.DefaultReplyTo(to.session))
+	m.ID, m.TraceParent = to.message, r.TraceParent()
+	if to.temporary {
+		if err := a.admin.MakeTemporary(r.Work(), to.session); err != nil {
 			return turnstile.Receipt{}, err
 		}
-		if to.temporary {
-			if err := a.admin.MakeTemporary(r.Work(), at.session); err != nil {
-				return turnstile.Receipt{}, err
-			}
+	}
+	if !to.byBody {
+		return a.store(r, to.session, m, opts)
+	}
+	repeats := saysItRepeats(r)
+	var now time.Time
+	if repeats {
+		last, at, err := a.bodies.Last(r.Work(), to.session, to.message)
+		if err != nil {
+			return turnstile.Receipt{}, err
 		}
-		m.ID = at.message
-		receipt, err := a.client.Submit(r.Work(), at.session, m, append(opts, r.DefaultReplyTo(at.session))...)
-		if err == nil {
-			err = receipt.Err()
-		}
-		switch {
-		case errors.Is(err, session.ErrNotLast):
-			return receipt, refuse("previous_response_id", "The conversation's last response is another one: a response cannot be continued twice, after it was undone, or after the conversation was begun anew.")
-		case to.named:
-			return receipt, err
-		case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrConflict):
-		case err != nil:
-			return receipt, err
-		case receipt.Status != turnstile.Duplicate || !over(receipt.State):
-			return receipt, nil
-		case a.repeated(r, receipt, to.nth(n+1)):
-			return receipt, nil
+		if now = at; last != "" {
+			m.ID = last
 		}
 	}
+	receipt, err := a.store(r, to.session, m, opts)
+	switch {
+	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrConflict):
+	case err != nil || receipt.Status != turnstile.Duplicate:
+		return receipt, err
+	case repeats && a.recent(r, receipt, now):
+		return receipt, nil
+	}
+	m.ID = turnstile.NewMessageID()
+	if err := a.bodies.Sent(r.Work(), to.session, to.message, m.ID); err != nil {
+		return turnstile.Receipt{}, err
+	}
+	return a.store(r, to.session, m, opts)
 }
 
-// over reports whether a duplicate's message has ended.
-func over(state string) bool { return state == "completed" || state == "archived" || state == "gone" }
+// store stores a message with its id.
+func (a *API) store(r *gateway.Request, sessionKey string, m session.Message, opts []turnstile.SubmitOption) (turnstile.Receipt, error) {
+	receipt, err := a.client.Submit(r.Work(), sessionKey, m, opts...)
+	if err == nil {
+		err = receipt.Err()
+	}
+	if errors.Is(err, session.ErrNotLast) {
+		err = refuse("previous_response_id", "The conversation's last response is another one: a response cannot be continued twice, after it was undone, or after the conversation was begun anew.")
+	}
+	return receipt, err
+}
 
-// repeated reports whether a request repeats one whose message has just ended. If there is a next
-// message with the same body, the request repeats a later one.
-func (a *API) repeated(r *gateway.Request, receipt turnstile.Receipt, next place) bool {
-	if n, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count")); err != nil || n < 1 {
-		return false
+// saysItRepeats reports whether a client says that it repeats a request.
+func saysItRepeats(r *gateway.Request) bool {
+	n, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))
+	return err == nil && n > 0
+}
+
+// recent reports whether the message of a duplicate waits, runs or has just ended.
+func (a *API) recent(r *gateway.Request, receipt turnstile.Receipt, now time.Time) bool {
+	switch receipt.State {
+	case "completed", "archived", "gone":
+	default:
+		return true
 	}
 	m, err := a.client.Message(r.Work(), receipt.Session, receipt.ID)
-	if err != nil || time.Since(m.Ended) > retried {
-		return false
-	}
-	_, err = a.client.Message(r.Work(), next.session, next.message)
-	return err != nil
+	return err == nil && now.Sub(m.Ended) <= retried
 }

@@ -1,0 +1,36 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// bodyLife is for how long the last message of a body is known. A client's timeout is shorter.
+const bodyLife = 24 * time.Hour
+
+// Bodies remembers the last message of each body that was sent to a session more than once. The
+// gateway tells a client's repetition of a request by it.
+type Bodies struct{ rdb redis.UniversalClient }
+
+// NewBodies returns one that shares rdb.
+func NewBodies(rdb redis.UniversalClient) Bodies { return Bodies{rdb} }
+
+// Last returns the id of a body's last message, "" if there is none, and Redis' time.
+func (b Bodies) Last(ctx context.Context, sessionKey, body string) (id string, now time.Time, err error) {
+	at := b.rdb.Time(ctx)
+	id, err = b.rdb.Get(ctx, rediskey.For(sessionKey).Call(body)).Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	return id, at.Val(), errors.Join(err, at.Err())
+}
+
+// Sent stores the id of a body's last message.
+func (b Bodies) Sent(ctx context.Context, sessionKey, body, id string) error {
+	return b.rdb.Set(ctx, rediskey.For(sessionKey).Call(body), id, bodyLife).Err()
+}
