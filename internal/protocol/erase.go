@@ -17,17 +17,24 @@ type Erase struct {
 	Others  []string // further keys to delete, not among Keys
 	Last    bool     // the session has no other key left
 	Keep    bool     // erase nothing while an outcome is owed or not delivered
+
+	// Unused erases nothing unless no message waits and the last turn ended so long ago. 0: whatever
+	// waits.
+	Unused time.Duration
 }
 
-// Owing is what an Erase with Keep found.
-type Owing struct{ Owed, Stored int }
+// Kept is why an Erase has erased nothing.
+type Kept struct {
+	Owed, Stored int   // owed: outcomes that are owed, and that are not delivered
+	At           int64 // used: when to look again, ms; 0: unknown
+}
 
 // Do returns gone, held (the session has an owner), changed (a turn has run since the keys were
-// listed), owed (see Keep) or batch (call it again).
-func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, found Owing, err error) {
+// listed), owed (see Keep), used (see Unused) or batch (call it again).
+func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, why Kept, err error) {
 	k := rediskey.For(e.Session)
 	r, err := eraseMove.run(ctx, rdb, eraseMove.keys(Keys(e.Session, "", time.Now()), e.Others...), eraseMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(e.Session), "idem", k.Idem(""), "fence", e.Fence, "size", e.Batch, "last", e.Last, "keep", e.Keep,
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(e.Session), "idem", k.Idem(""), "fence", e.Fence, "size", e.Batch, "last", e.Last, "keep", e.Keep, "unused", e.Unused.Milliseconds(),
 	))
-	return r.status(), Owing{int(r.int("promised")), int(r.int("stored"))}, err
+	return r.status(), Kept{int(r.int("promised")), int(r.int("stored")), r.int("at")}, err
 }

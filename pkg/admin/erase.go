@@ -22,7 +22,10 @@ const eraseBatch = 500
 // EraseOption changes one Erase.
 type EraseOption func(*eraseOptions)
 
-type eraseOptions struct{ drop bool }
+type eraseOptions struct {
+	drop   bool
+	unused time.Duration // see protocol.Erase
+}
 
 // EraseUndelivered has Erase delete deliveries as well.
 func EraseUndelivered() EraseOption { return func(o *eraseOptions) { o.drop = true } }
@@ -32,6 +35,11 @@ type UndeliveredError struct {
 	Owed        int // messages that have not ended
 	Undelivered int // deliveries that are stored
 }
+
+// usedError says that a temporary session is used, and when to look again, 0 if unknown.
+type usedError struct{ at int64 }
+
+func (*usedError) Error() string { return "the session is used" }
 
 // Error says how many there are.
 func (e *UndeliveredError) Error() string {
@@ -59,7 +67,7 @@ func (a *Client) Erase(ctx context.Context, sessionKey string, options ...EraseO
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	err := a.erase(ctx, sessionKey, !o.drop, func() ([]string, error) { return a.scan(ctx, rediskey.For(sessionKey).Any()) })
+	err := a.erase(ctx, sessionKey, o, func() ([]string, error) { return a.scan(ctx, rediskey.For(sessionKey).Any()) })
 	switch {
 	case errors.Is(err, session.ErrBusy):
 		return fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
@@ -70,7 +78,7 @@ func (a *Client) Erase(ctx context.Context, sessionKey string, options ...EraseO
 }
 
 // erase erases a session whose keys list returns, beside those that every session has.
-func (a *Client) erase(ctx context.Context, sessionKey string, keep bool, list func() ([]string, error)) error {
+func (a *Client) erase(ctx context.Context, sessionKey string, o eraseOptions, list func() ([]string, error)) error {
 	k := rediskey.For(sessionKey)
 	for {
 		fence, many, err := a.eraseWhat(ctx, k)
@@ -85,7 +93,7 @@ func (a *Client) erase(ctx context.Context, sessionKey string, keep bool, list f
 				return err
 			}
 		}
-		gone, err := a.eraseBatches(ctx, sessionKey, fence, found, !many, keep)
+		gone, err := a.eraseBatches(ctx, sessionKey, fence, found, !many, o)
 		if err != nil {
 			return err
 		}
@@ -97,15 +105,15 @@ func (a *Client) erase(ctx context.Context, sessionKey string, keep bool, list f
 
 // eraseBatches deletes a batch of messages, and the found keys. all says that found has every key
 // of the session. gone reports that nothing is left.
-func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all, keep bool) (gone bool, err error) {
+func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool, o eraseOptions) (gone bool, err error) {
 	own := protocol.Keys(sessionKey, "", time.Now())
 	// For example transcripts of earlier session ids, which no worker uses any more.
 	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
 	for {
 		part := others[:min(len(others), eraseBatch)]
 		others = others[len(part):]
-		state, owing, err := protocol.Erase{
-			Session: sessionKey, Fence: fence, Batch: eraseBatch, Others: part, Last: all && len(others) == 0, Keep: keep,
+		state, why, err := protocol.Erase{
+			Session: sessionKey, Fence: fence, Batch: eraseBatch, Others: part, Last: all && len(others) == 0, Keep: !o.drop, Unused: o.unused,
 		}.Do(ctx, a.rdb)
 		switch {
 		case err != nil:
@@ -113,7 +121,9 @@ func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, fou
 		case state == "held":
 			return false, session.ErrBusy
 		case state == "owed":
-			return false, &UndeliveredError{Owed: owing.Owed, Undelivered: owing.Stored}
+			return false, &UndeliveredError{Owed: why.Owed, Undelivered: why.Stored}
+		case state == "used":
+			return false, &usedError{why.At}
 		case state != "batch" || len(others) == 0:
 			return state == "gone", nil
 		}

@@ -39,11 +39,11 @@ func ExampleClient_EraseTemporary() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
-	_, err := turnstile.NewClient(rdb).Submit(ctx, "question:1", session.Message{Text: "hello"})
-	demo.Check(err)
 	for _, key := range []string{"question:1", "question:2"} { // the second one never gets a message
 		demo.Check(operator.MakeTemporary(ctx, key))
 	}
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "question:1", session.Message{Text: "hello"})
+	demo.Check(err)
 	for range 2 {
 		n, more, err := operator.EraseTemporary(ctx, 0)
 		fmt.Println(n, more, err)

@@ -19,9 +19,20 @@ const temporaryBatch = 100
 
 // MakeTemporary has EraseTemporary erase a session some time after its last turn. Call it before the
 // session's first message is submitted: if this program dies then, another one erases the session.
+//
+// A session that exists is left as it is, unless it is temporary: the error wraps session.ErrInvalid.
 func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
+	}
+	exists, err := a.rdb.Exists(ctx, rediskey.For(sessionKey).Record()).Result()
+	if err == nil && exists > 0 {
+		if err = a.rdb.ZScore(ctx, rediskey.Temporary, sessionKey).Err(); errors.Is(err, redis.Nil) {
+			return fmt.Errorf("%w temporary session %s: it exists", session.ErrInvalid, sessionKey)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make %s temporary: %w", sessionKey, err)
 	}
 	// Score 0: the first look only sets the time of the next one, by Redis' clock.
 	if err := a.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Err(); err != nil {
@@ -64,31 +75,30 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 	return erased, len(keys) == temporaryBatch, errors.Join(problems...)
 }
 
-// eraseTemporary erases a session that is no longer used. at is when to look again, 0 if unknown.
+// eraseTemporary erases a session that is no longer used. The script that erases it looks whether it
+// is. at is when to look again, 0 if unknown.
 func (a *Client) eraseTemporary(ctx context.Context, key string, now int64, after time.Duration) (gone bool, at int64, err error) {
-	info, err := a.Session(ctx, key)
-	if err != nil || info.Phase != session.PhaseIdle || info.Pending+info.Scheduled > 0 {
-		return false, 0, err
-	}
-	ended, err := a.rdb.HGet(ctx, rediskey.For(key).Run(), "ended_at").Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return false, 0, fmt.Errorf("read %s: %w", key, err)
-	}
-	if at = ended + after.Milliseconds(); at > now {
-		return false, at, nil
-	}
-	// Without a scan of all keys: each chat has a session. Transcripts of earlier session ids, which a
-	// temporary session hardly has, expire by themselves.
 	k := rediskey.For(key)
-	day := time.UnixMilli(now).UTC().AddDate(0, 0, -1).Format(":2006-01-02")
-	known := []string{k.Processed() + day, k.Failed() + day}
-	if info.SessionID != "" {
-		known = append(known, k.Transcript(info.SessionID))
-	}
-	err = a.erase(ctx, key, true, func() ([]string, error) { return known, nil })
+	err = a.erase(ctx, key, eraseOptions{unused: max(after, time.Millisecond)}, func() ([]string, error) {
+		// Without a scan of all keys: each chat has a session. Transcripts of earlier session ids, which
+		// a temporary session hardly has, expire by themselves.
+		day := time.UnixMilli(now).UTC().AddDate(0, 0, -1).Format(":2006-01-02")
+		known := []string{k.Processed() + day, k.Failed() + day}
+		id, err := a.rdb.HGet(ctx, k.Record(), "session_id").Result()
+		if errors.Is(err, redis.Nil) {
+			return known, nil
+		}
+		return append(known, k.Transcript(id)), err
+	})
+	var used *usedError
 	var undelivered *UndeliveredError
-	if errors.Is(err, session.ErrBusy) || errors.As(err, &undelivered) {
+	switch {
+	case errors.As(err, &used):
+		return false, used.at, nil
+	case errors.Is(err, session.ErrBusy), errors.As(err, &undelivered):
 		return false, 0, nil
+	case err != nil:
+		return false, 0, fmt.Errorf("erase %s: %w", key, err)
 	}
-	return err == nil, 0, err
+	return true, 0, nil
 }

@@ -119,6 +119,9 @@ func (o origin) message(text string, files []session.Attachment, metadata map[st
 	return gateway.Worded(session.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}), nil
 }
 
+// ours reports whether a message was sent by this API.
+func ours(m session.Message) bool { return m.Meta[openaiMeta] != "" }
+
 // originOf returns the origin and the metadata of a stored message.
 func originOf(m session.Message) (o origin, metadata map[string]string) {
 	metadata = map[string]string{}

@@ -119,7 +119,8 @@ func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnsti
 	return a.respond(w, r, p, m)
 }
 
-// find returns the message of the response in the path.
+// find returns the message of the response in the path: one that was sent by this API, whatever else
+// an id may name.
 func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err error) {
 	id := r.PathValue("id")
 	p, ok := parseResponseID(id)
@@ -127,7 +128,7 @@ func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err 
 		return p, m, unknownResponse(id)
 	}
 	m, err = a.client.Message(r.Work(), p.session, p.message)
-	if errors.Is(err, turnstile.ErrUnknownMessage) {
+	if errors.Is(err, turnstile.ErrUnknownMessage) || err == nil && !ours(m.Message) {
 		err = unknownResponse(id)
 	}
 	return p, m, err
@@ -191,7 +192,8 @@ func wantsStream(w http.ResponseWriter, r *gateway.Request) (bool, error) {
 	return false, refuse("stream", "stream is true or false.")
 }
 
-// postCancel ends a response that waits or runs, and no other message.
+// postCancel ends a response that waits or runs, and no other message. Without the right to read, the
+// client learns its status only.
 func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 	p, m, err := a.find(r)
 	if err != nil {
@@ -200,7 +202,7 @@ func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 	o, ended, err := a.client.Cancel(r.Work(), p.session, p.message, true)
 	if err == nil && !ended {
 		if o, err = a.client.Wait(r.Work(), p.session, p.message); errors.Is(err, context.DeadlineExceeded) {
-			return a.respond(w, r, p, m) // the turn ends later
+			return a.cancelled(w, r, p, m) // the turn ends later
 		}
 	}
 	if errors.Is(err, turnstile.ErrUnknownMessage) {
@@ -210,5 +212,20 @@ func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	m.Outcome = &o
-	return a.respond(w, r, p, m)
+	return a.cancelled(w, r, p, m)
+}
+
+// cancelled responds to a cancel with the response as it is now.
+func (a *API) cancelled(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
+	if r.Token.May(gateway.Read) {
+		return a.respond(w, r, p, m)
+	}
+	now := p.begun(session.Message{}, m.Accepted)
+	switch {
+	case m.Outcome != nil:
+		now = now.ended(session.Outcome{Status: m.Outcome.Status}, []any{})
+	case m.State == "running" || m.State == "retry":
+		now.Status = inProgress
+	}
+	return gateway.Respond(w, http.StatusOK, now)
 }

@@ -10,16 +10,24 @@
 --   idem             prefix of the keys of ids that senders named
 --   fence            of the last turn when the keys were looked up, '': none
 --   size number     how many tasks a batch has
+--   unused number   erase nothing unless no message waits and the last turn ended this many ms ago;
+--     0: whatever waits
 --   last flag        these are all its keys; else this call erases at most a batch
 --   keep flag        erase nothing while a delivery is owed or undelivered
 -- RETURNS
 --   'gone'
 --   'held'
+--   'used' at        look again then, ms; 0: unknown
 --   'owed' promised stored     how many outcomes are owed, and how many are not delivered
 --   'changed'        a turn has run since the keys were looked up, and may have made others
 --   'batch' n        how many messages are erased: call again
 
 if call('EXISTS', s.sentinel) == 1 then return held{} end
+if unused > 0 then
+  local at = (tonumber(call('HGET', s.run, 'ended_at') or 0) or 0) + unused
+  if call('LLEN', s.pending) + call('LLEN', s.active) + call('ZCARD', s.scheduled) + call('ZCARD', s.retry) > 0 then at = 0 end
+  if at == 0 or at > now_ms() then return used{at = at} end
+end
 if (call('HGET', s.run, 'fence') or '') ~= fence then return changed{} end
 local sequence = call('HGET', s.deliveries, 'seq') -- the next one begins with Redis' clock, too
 if keep then

@@ -1,0 +1,57 @@
+package openai_test
+
+import (
+	"encoding/base64"
+	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// A response is cancelled by whoever may control, as every other message. Whoever may not read learns
+// its status and nothing that was said.
+func TestCancelNeedsControl(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, tokens(t, "ann send", "eye send read", "op control", "boss control read"))
+	at := func(token string) *sdk.Client {
+		c := r.at(r.url, option.WithAPIKey(token), option.WithMaxRetries(0))
+		return &c
+	}
+	id, _ := background(t, *at("ann"), "s", "hello")
+	for _, token := range []string{"ann", "eye"} {
+		_, err := at(token).Responses.Cancel(t.Context(), id)
+		r.refused(err, 403, "forbidden", "may not control")
+	}
+	r.worker()
+	whole, err := at("boss").Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	_, _ = streamed(t, at("boss").Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
+	expect.Equal(t, "id", whole.ID, id)
+	blind, err := at("op").Responses.Cancel(t.Context(), id)
+	expect.OK(t, err)
+	expect.Equal(t, "status", string(blind.Status), "completed")
+	expect.Equal(t, "output without read", len(blind.Output), 0)
+	seen, err := at("boss").Responses.Cancel(t.Context(), id)
+	expect.OK(t, err)
+	expect.Equal(t, "output with read", seen.OutputText(), "echo: hello")
+}
+
+// An id that names a message of another route is no response's.
+func TestMadeUpResponseIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, err := r.client.Submit(t.Context(), "s", session.Message{ID: "m", Text: "hello"})
+	expect.OK(t, err)
+	id := "resp_" + base64.RawURLEncoding.EncodeToString([]byte("s\nm"))
+	_, err = r.sdk.Responses.Cancel(t.Context(), id)
+	r.refused(err, 404, "unknown_message", id)
+	_, err = r.sdk.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+	r.refused(err, 404, "unknown_message", id)
+	state, _, _, err := r.client.MessageState(t.Context(), "s", "m")
+	expect.OK(t, err)
+	expect.Equal(t, "the message", state, "pending")
+}

@@ -1,0 +1,60 @@
+package admin_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// A message that comes behind the look at a temporary session and before the script is not erased,
+// and neither is one that has run meanwhile.
+func TestEraseTemporaryBesideASender(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(b *actors.Bench){
+		"accepted": func(b *actors.Bench) { b.Say("new") },
+		"ended":    func(b *actors.Bench) { b.Say("new"); b.Drain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachKind(t, func(b *actors.Bench) {
+				expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key))
+				b.Say("old")
+				b.Drain()
+				expect.OK(b, b.Redis.HSet(b.Ctx, b.Keys.Run(), "ended_at", 1).Err())          // long ago
+				expect.OK(b, b.Redis.ZIncrBy(b.Ctx, rediskey.Temporary, 1, actors.Key).Err()) // as behind the first look
+				var once sync.Once
+				b.Redis.AddHook(actors.Before(actors.Script("erase"), func() { once.Do(func() { meanwhile(b) }) }))
+				erased, _, err := b.Client.EraseTemporary(b.Ctx, time.Hour)
+				expect.OK(b, err)
+				expect.Equal(b, "erased", erased, 0)
+				state, _, _, err := b.Client.MessageState(b.Ctx, actors.Key, "new")
+				expect.OK(b, err)
+				expect.Equal(b, "the message is there", state == "pending" || state == "completed", true)
+				if at := b.Redis.ZScore(b.Ctx, rediskey.Temporary, actors.Key).Val(); at < float64(time.Now().UnixMilli()) {
+					t.Errorf("the next look is at %f", at)
+				}
+			})
+		})
+	}
+}
+
+// A session that exists cannot be made temporary. One that is temporary can be again.
+func TestMakeTemporaryWhatExists(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("kept")
+	if err := b.Client.MakeTemporary(b.Ctx, actors.Key); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("a session that exists: %v", err)
+	}
+	expect.Equal(t, "marked", b.IsIn(rediskey.Temporary, actors.Key), false)
+	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
+	_, err := b.Client.Submit(b.Ctx, "other", session.Message{Text: "x"})
+	expect.OK(t, err)
+	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
+}
