@@ -117,7 +117,7 @@ func (op operation) check(t *testing.T, rdb redis.UniversalClient, then redistes
 
 var fates = []redistest.Fate{redistest.Loading, redistest.ReadOnly, redistest.Cut, redistest.NoServer, redistest.CarriedOut}
 
-// Whoever is told session.ErrUnchanged, or is refused, finds that nothing was changed: also if a first
+// Whoever receives session.ErrUnchanged, or is refused, finds that nothing was changed: also if a first
 // attempt was carried out, its reply was lost, and what repeats it is refused. A short blip stays
 // invisible.
 func TestUnchangedIsTrueBelowGoRedis(t *testing.T) {

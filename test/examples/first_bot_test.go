@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// platform is a chat platform that nobody has heard of. It keeps what it is told to show.
+// platform is a chat platform that nobody has heard of. It keeps what it is given to show.
 type platform struct {
 	*httptest.Server
 	mu    sync.Mutex

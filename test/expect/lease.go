@@ -15,8 +15,8 @@ const mostSlower = 6
 var slowest atomic.Int64
 
 // Lease is how long a lease must be here to be held as surely as one of d on an idle machine, at least
-// d. Other programs that compute keep an owner from renewing in time, and then the test tells of the
-// machine and not of the code. The factor is measured at each call, and does not fall again in a
+// d. Other programs that compute keep an owner from renewing in time, and then the test judges the
+// machine and not the code. The factor is measured at each call, and does not fall again in a
 // process: the machine may be busy again in a moment.
 func Lease(d time.Duration) time.Duration {
 	now := int64(1000 * slower())
