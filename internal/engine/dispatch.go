@@ -166,7 +166,12 @@ func (d *dispatcher) claim(sessions []string) error {
 // to store is not lost in this way: that may be the message's doing.
 func (d *dispatcher) survive(c *protocol.Claim) {
 	d.life.run(func() {
-		if err := c.Survive(d.life.work); err != nil && d.life.work.Err() == nil {
+		err := c.Survive(d.life.work)
+		switch {
+		case err == nil || d.life.work.Err() != nil:
+		case errors.Is(err, protocol.ErrNotWoken):
+			d.log.Warn("the session of a lost turn waits until recovery finds it", "session", c.Session(), "error", err)
+		default:
 			d.log.Warn("a lost turn may count as this worker's death", "session", c.Session(), "error", err)
 		}
 	})

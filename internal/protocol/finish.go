@@ -196,9 +196,9 @@ func (c *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// ErrNotWoken is wrapped by an error of Finish, Requeue or Retry that carried out its move: the
-// turn has ended and the sentinel is released, but the session has waiting messages and could not
-// be woken. PutBack wakes it; otherwise reap or the sweep finds it.
+// ErrNotWoken is wrapped by an error of Finish, Requeue, Retry or Survive that carried out its move:
+// the turn has ended and the sentinel is released, but the session has waiting messages and could
+// not be woken. PutBack wakes it; otherwise reap or the sweep finds it.
 var ErrNotWoken = errors.New("the session was not woken for its waiting messages")
 
 // released ends the claim, and wakes the session if it can be claimed again, now or later.

@@ -13,6 +13,8 @@
 --     earlier, and reap finds it
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'survived')
+-- A full Redis refuses a script only until its first write, so that one frees memory.
+call('HDEL', s.run, '')
 if run.token == s.token and run.fence == s.fence and run.phase ~= 'idle' then
   local owner = call('GET', s.sentinel)
   local freed = s.fence .. ' freed' -- for a repetition
