@@ -138,6 +138,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 		b.Start()
 		b.Die()
 	}
+	b.Doubt()
 	b.ClaimNothing("it was archived")
 	expect.Equal(t, "archived", b.Outcome("plain").Status, session.StatusFailed)
 	b.Say("anew")

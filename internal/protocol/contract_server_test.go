@@ -116,6 +116,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 				b.Start()
 				b.Die()
 			}
+			b.Doubt()
 			b.ClaimNothing("it was archived")
 		},
 		"stopped, then dead": func(b *actors.Bench) {

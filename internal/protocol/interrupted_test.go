@@ -314,6 +314,7 @@ func TestPartialOfAMessageThatIsGivenUp(t *testing.T) {
 		b.Renew(b.Claim())
 		b.Die()
 	}
+	b.Doubt()
 	expect.Equal(t, "partials before the last claim", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 1)
 	expect.Equal(t, "next message", b.Claim().Turn().Message.ID, "b")
 	expect.Equal(t, "state", b.State("a"), "archived")

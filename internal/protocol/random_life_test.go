@@ -55,6 +55,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)
 		if len(claims) == 0 {
+			b.DoubtEnds()
 			return
 		}
 		h = claims[0]
