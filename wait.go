@@ -2,7 +2,6 @@ package turnstile
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -271,7 +271,7 @@ func (c *Client) lastTurnWith(ctx context.Context, sessionKey, id string) (turn 
 	}
 	run := script.HashFields(read)
 	var tasks []string
-	_ = json.Unmarshal([]byte(run.Text("ids")), &tasks) // a list that cannot be read is empty
+	_ = boundedjson.Unmarshal([]byte(run.Text("ids")), &tasks) // a list that cannot be read is empty
 	if !slices.Contains(tasks, rediskey.TaskID(sessionKey, id)) {
 		return "", nil
 	}

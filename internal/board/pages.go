@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/printable"
 	"turnstile/pkg/session"
 )
@@ -94,7 +95,7 @@ func brief(data json.RawMessage) string {
 		return ""
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) == nil && len(fields) == 1 {
+	if boundedjson.Unmarshal(data, &fields) == nil && len(fields) == 1 {
 		for _, value := range fields {
 			data = value
 		}

@@ -49,8 +49,10 @@ func TestBadBodies(t *testing.T) {
 		`{"text": "a", "meta": {"sender": "boss"}}`:            gateway.InvalidRequest,
 		`{"text": "a", "attachments": [{"name": "f"}]}`:        gateway.InvalidRequest,
 		`{"text": "a", "attachments": [{"url": "https://x"}]}`: gateway.InvalidRequest,
-		`{"Text": "a"}`:                                        gateway.UnknownFields,
-		`{"text": "a", "id": "m"}`:                             gateway.UnknownFields,
+		`{"text": "a", "attachments": [{}` + strings.Repeat(",{}", 100_000) + `]}`: gateway.InvalidJSON,
+		`{"text": "a"} [{}` + strings.Repeat(",{}", 100_000) + `] x`:               gateway.InvalidJSON,
+		`{"Text": "a"}`:            gateway.UnknownFields,
+		`{"text": "a", "id": "m"}`: gateway.UnknownFields,
 		`{"text": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`:    gateway.InvalidJSON,
 		`{"x": ` + strings.Repeat(`{"a":`, 9_000) + `1` + strings.Repeat("}", 9_000) + `}`: gateway.UnknownFields,
 	} {

@@ -1,9 +1,10 @@
 package protocol
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
+
+	"turnstile/internal/boundedjson"
 )
 
 // notesMost is the most dropped messages that a note names, each in a line. The senders' scripts
@@ -22,7 +23,7 @@ func (t *ClaimedTurn) setDropped(result string) {
 	omitted, rest, _ := strings.Cut(result, " ")
 	told, list, _ := strings.Cut(rest, " ")
 	var ids []string
-	if json.Unmarshal([]byte(list), &ids) != nil || len(ids) == 0 {
+	if boundedjson.Unmarshal([]byte(list), &ids) != nil || len(ids) == 0 {
 		return
 	}
 	out, _ := strconv.ParseInt(omitted, 10, 64)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -17,7 +18,7 @@ import (
 // of session.RoleSystem that says why.
 func DecodeEntry(line string) session.Entry {
 	var e session.Entry
-	if err := json.Unmarshal([]byte(line), &e); err != nil {
+	if err := boundedjson.Unmarshal([]byte(line), &e); err != nil {
 		return session.Entry{Role: session.RoleSystem, Text: fmt.Sprintf("[an entry of %d bytes that cannot be read: %v]", len(line), err)}
 	}
 	return e

@@ -1,8 +1,7 @@
 package stored
 
 import (
-	"encoding/json"
-
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -45,7 +44,7 @@ func (p Partial) Encode() (string, error) {
 // version or is empty.
 func DecodePartial(text string) (p Partial, ok bool) {
 	var s storedPartial
-	if json.Unmarshal([]byte(text), &s) != nil || s.V != partialVersion || len(s.Entries) == 0 || len(s.Messages) == 0 {
+	if boundedjson.Unmarshal([]byte(text), &s) != nil || s.V != partialVersion || len(s.Entries) == 0 || len(s.Messages) == 0 {
 		return Partial{}, false
 	}
 	return Partial{Fence: s.Fence, Turn: s.Turn, Messages: s.Messages, Entries: DecodeEntries(s.Entries)}, true

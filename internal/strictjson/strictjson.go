@@ -9,12 +9,16 @@ import (
 	"fmt"
 	"io"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
 // Decode reads one JSON value. It refuses unknown fields and anything after the value. Errors
 // wrap session.ErrInvalid, and repeat little of the value.
 func Decode(data []byte, into any) error {
+	if err := boundedjson.Check(data, into); err != nil {
+		return fmt.Errorf("%w JSON: %w", session.ErrInvalid, err)
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {

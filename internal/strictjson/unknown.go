@@ -11,6 +11,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/printable"
 	"turnstile/pkg/session"
 )
@@ -36,10 +37,13 @@ func DecodeNamed(data []byte, into any) error {
 		return fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
 	}
 	if !json.Valid(data) {
-		var value any
+		var value json.RawMessage
 		if err := Decode(data, &value); err != nil {
 			return err
 		}
+	}
+	if err := boundedjson.Check(data, into); err != nil {
+		return fmt.Errorf("%w JSON: %w", session.ErrInvalid, err)
 	}
 	w := walk{text: data}
 	w.value(reflect.TypeOf(into), "")

@@ -1,8 +1,9 @@
 package session
 
 import (
-	"encoding/json"
 	"fmt"
+
+	"turnstile/internal/boundedjson"
 )
 
 // ErrTooLarge is wrapped by errors about a message that exceeds its Limits. It wraps ErrInvalid.
@@ -84,7 +85,7 @@ func (l Limits) DecodePayload(data []byte) (Message, error) {
 		return Message{}, err
 	}
 	var p payload
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := boundedjson.Unmarshal(data, &p); err != nil {
 		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %.500s", ErrInvalid, err.Error())
 	}
 	if p.V != payloadVersion {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
@@ -113,7 +114,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	var body chatBody
-	if err := json.Unmarshal(data, &body); err != nil {
+	if err := boundedjson.Unmarshal(data, &body); err != nil {
 		return gateway.BadJSON(err)
 	}
 	if err := body.check(); err != nil {

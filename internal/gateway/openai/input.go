@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
@@ -167,7 +168,7 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 		return text, nil, nil
 	}
 	var parts []part
-	if err := json.Unmarshal(data, &parts); err != nil {
+	if err := boundedjson.Unmarshal(data, &parts); err != nil {
 		return "", nil, refuse(param, "A content is a string or a list of parts.")
 	}
 	var texts []string
@@ -207,7 +208,7 @@ func parseInput(data json.RawMessage) (text string, files []session.Attachment, 
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
 	}
-	if err := json.Unmarshal(data, &items); err != nil || len(items) == 0 {
+	if err := boundedjson.Unmarshal(data, &items); err != nil || len(items) == 0 {
 		return "", nil, refuse("input", "The input is a string or a list of items.")
 	}
 	var texts []string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
@@ -21,7 +22,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	var body responseBody
-	if err := json.Unmarshal(data, &body); err != nil {
+	if err := boundedjson.Unmarshal(data, &body); err != nil {
 		return gateway.BadJSON(err)
 	}
 	if err := body.check(); err != nil {

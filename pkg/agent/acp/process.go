@@ -13,6 +13,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/paced"
 	"turnstile/internal/version"
@@ -164,7 +165,7 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 		return got.err
 	}
 	if result != nil {
-		if err := json.Unmarshal(got.result, result); err != nil {
+		if err := boundedjson.Unmarshal(got.result, result); err != nil {
 			return fmt.Errorf("the agent's response to %s makes no sense: %w", method, err)
 		}
 	}

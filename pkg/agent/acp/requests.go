@@ -9,6 +9,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 )
 
@@ -139,7 +140,7 @@ func (t *turn) file(ctx context.Context, do func() (any, error)) (any, error) {
 // responseTo is f's response to a request with these parameters. Its errors go to the agent.
 func responseTo[P any](params json.RawMessage, f func(P) (any, error)) (any, *acpsdk.RequestError) {
 	var p P
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := boundedjson.Unmarshal(params, &p); err != nil {
 		return nil, &acpsdk.RequestError{Code: codeInvalidParams, Message: err.Error()}
 	}
 	result, err := f(p)

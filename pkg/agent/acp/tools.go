@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
@@ -174,7 +175,7 @@ func (t *tool) complaint() string {
 	}
 	var text string
 	var object map[string]json.RawMessage
-	if json.Unmarshal(t.output, &text) != nil && json.Unmarshal(t.output, &object) == nil {
+	if json.Unmarshal(t.output, &text) != nil && boundedjson.Unmarshal(t.output, &object) == nil {
 		for _, key := range []string{"error", "message", "output"} {
 			if json.Unmarshal(object[key], &text) == nil && text != "" {
 				break
@@ -196,7 +197,7 @@ func contentText(content json.RawMessage) (string, bool) {
 		Type    string          `json:"type"`
 		Content json.RawMessage `json:"content"`
 	}
-	if json.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
+	if boundedjson.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
 		return "", false
 	}
 	var all []string

@@ -5,6 +5,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -93,7 +94,7 @@ func (t *turn) updated(params json.RawMessage) {
 	}
 	t.anyEvent = true
 	var u update
-	if err := json.Unmarshal(n.Update, &u); err != nil {
+	if err := boundedjson.Unmarshal(n.Update, &u); err != nil {
 		t.logger.Debug("an update of the agent is of an unknown form", "error", err)
 		var kind struct {
 			Kind string `json:"sessionUpdate"`

@@ -13,6 +13,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 )
 
@@ -237,7 +238,7 @@ func (c *conn) line(line []byte) {
 		return
 	}
 	var m message
-	if err := json.Unmarshal(line, &m); err != nil {
+	if err := boundedjson.Unmarshal(line, &m); err != nil {
 		c.logger.Debug("a line of the agent is not a message", "line", fmt.Sprintf("%.200s", line), "error", err)
 		return
 	}
@@ -272,7 +273,7 @@ func failure(data json.RawMessage) *acpsdk.RequestError {
 		return nil
 	}
 	var err acpsdk.RequestError
-	if json.Unmarshal(data, &err) != nil {
+	if boundedjson.Unmarshal(data, &err) != nil {
 		err = acpsdk.RequestError{Code: codeInternal, Message: string(data)}
 	}
 	return &err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -81,7 +82,7 @@ func (c *claudeLines) line(of string, data []byte) error {
 	}
 	var l claudeHead
 	if of == "system" || of == "assistant" || of == "user" {
-		if err := json.Unmarshal(data, &l); err != nil {
+		if err := boundedjson.Unmarshal(data, &l); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,7 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 	if len(l.Message.Content) == 0 || l.Message.Content[0] == '"' {
 		return nil // a user's text: the prompt
 	}
-	if err := json.Unmarshal(l.Message.Content, &blocks); err != nil {
+	if err := boundedjson.Unmarshal(l.Message.Content, &blocks); err != nil {
 		return err
 	}
 	var failed error
@@ -196,7 +197,7 @@ func (c *claudeLines) piece(data []byte) error {
 			Usage claudeUsage `json:"usage"`
 		} `json:"event"`
 	}
-	if err := json.Unmarshal(data, &l); err != nil {
+	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return err
 	}
 	if l.Parent != "" {
@@ -245,7 +246,7 @@ func (c *claudeLines) result(data []byte) error {
 		Usage   claudeUsage            `json:"usage"`
 		Models  map[string]claudeModel `json:"modelUsage"`
 	}
-	if err := json.Unmarshal(data, &l); err != nil {
+	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return err
 	}
 	total := session.Usage{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -79,7 +80,7 @@ func (c *codexLines) line(of string, data []byte) error {
 			Output int64 `json:"output_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(data, &l); err != nil {
+	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return err
 	}
 	switch of {
@@ -89,7 +90,7 @@ func (c *codexLines) line(of string, data []byte) error {
 	case "turn.started":
 	case "item.started", "item.updated", "item.completed":
 		var item codexItem
-		if err := json.Unmarshal(l.Item, &item); err != nil {
+		if err := boundedjson.Unmarshal(l.Item, &item); err != nil {
 			return err
 		}
 		return c.item(of, item, data)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
@@ -58,7 +59,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 		} `json:"error"`
 		Stats geminiStats `json:"stats"`
 	}
-	if err := json.Unmarshal(data, &l); err != nil {
+	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return err
 	}
 	switch of {

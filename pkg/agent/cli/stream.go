@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -201,7 +202,7 @@ func plain(raw json.RawMessage) string {
 	var blocks []struct {
 		Text string `json:"text"`
 	}
-	if json.Unmarshal(raw, &blocks) != nil {
+	if boundedjson.Unmarshal(raw, &blocks) != nil {
 		return string(raw)
 	}
 	var texts []string

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
@@ -93,7 +94,7 @@ func (e *eventLines) line(data []byte) error {
 		return nil
 	}
 	var l line
-	if err := json.Unmarshal(data, &l); err != nil {
+	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return fmt.Errorf("it is not a JSON object with an event: %.500s", err.Error())
 	}
 	if l.Type != agent.EventText && l.Type != agent.EventThought {

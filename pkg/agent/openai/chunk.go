@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+
+	"turnstile/internal/boundedjson"
 )
 
 // chunk has the fields of a streamed chunk that the agent uses.
@@ -69,7 +71,7 @@ func chunks(r io.Reader) iter.Seq2[chunk, error] {
 				return
 			}
 			var c chunk
-			err := json.Unmarshal(data, &c)
+			err := boundedjson.Unmarshal(data, &c)
 			if c.Error != nil { // whatever the rest is
 				err = newStatusError(0, nil, data)
 			}

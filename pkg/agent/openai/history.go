@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -92,14 +93,13 @@ func fittingName(name string) string {
 
 // fittingArgs makes an input the arguments of a call, which are an object.
 func fittingArgs(input json.RawMessage) string {
-	var object map[string]json.RawMessage
 	switch {
 	case len(input) == 0 || string(input) == "null":
 		return "{}"
-	case json.Unmarshal(input, &object) == nil:
-		return string(input)
 	case !json.Valid(input):
 		return "{}"
+	case bytes.HasPrefix(bytes.TrimSpace(input), []byte("{")):
+		return string(input)
 	}
 	return `{"input":` + string(input) + `}`
 }

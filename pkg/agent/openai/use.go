@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
@@ -55,7 +56,7 @@ func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage,
 		return nil, fmt.Errorf("there is no tool named %q", c.name), nil
 	}
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(c.raw, &object); err != nil {
+	if err := boundedjson.Unmarshal(c.raw, &object); err != nil {
 		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(string(c.raw))), nil
 	}
 	return r.start(ctx, t, c.args)

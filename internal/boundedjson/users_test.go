@@ -1,0 +1,35 @@
+package boundedjson_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"turnstile/internal/boundedjson"
+	"turnstile/internal/stored"
+	"turnstile/internal/strictjson"
+	"turnstile/pkg/session"
+)
+
+// Whoever decodes what others have written takes little more memory than its text.
+func TestDecodersAreBounded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	attachments := `{"v": 1, "text": "a", "attachments": [{}` + strings.Repeat(",{}", 600_000) + `]}`
+	entries := `{"v": 1, "messages": ["m"], "entries": [""` + strings.Repeat(`,""`, 600_000) + `]}`
+	for name, decode := range map[string]func(){
+		"a payload":  func() { _, _ = session.DecodePayload([]byte(attachments)) },
+		"an entry":   func() { stored.DecodeEntry(attachments) },
+		"a partial":  func() { stored.DecodePartial(entries) },
+		"a setting":  func() { _ = strictjson.Decode([]byte(attachments), new(session.Message)) },
+		"a body":     func() { _ = strictjson.DecodeNamed([]byte(attachments), new(session.Message)) },
+		"two bodies": func() { _ = strictjson.DecodeNamed([]byte(attachments+attachments), new(session.Message)) },
+		"any value":  func() { _ = boundedjson.Unmarshal([]byte(attachments), new(any)) },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		decode()
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > 24<<20 {
+			t.Errorf("%s of %d bytes: %d bytes were allocated", name, len(attachments), made)
+		}
+	}
+}
