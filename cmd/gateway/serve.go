@@ -36,6 +36,7 @@ const connections = 16
 func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	guardian.Conceal() // in a container it may run beside agents, with a password in REDIS_URL
 	log := service.NewLogger(stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
+	service.LimitMemory(log)
 	tokens, err := loadTokens(s.TokensFile)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	}
 	token := service.MakeToken(&s)
 	log := service.NewLogger(p.raw.stderr, s)
+	service.LimitMemory(log)
 	end, release := service.WatchSignals(ctx, engine.ReasonShutdown)
 	defer release()
 	rdb, err := service.Connect(end.Requested, s.RedisURL, log)

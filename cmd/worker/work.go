@@ -42,6 +42,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	}
 	screen := p.screen(d)
 	log := service.NewLogger(p.logTo(screen), s)
+	service.LimitMemory(log)
 	a, err := newAgent(s, log)
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ const (
 	InternalError    Code = "internal_error"
 	RedisUnavailable Code = "redis_unavailable" // Redis is away, starts or fails over
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
+	Overloaded       Code = "overloaded"        // the bodies that arrive are too many bytes together
 	Draining         Code = "draining"          // the gateway ends; another one takes the request
 )
 
@@ -94,5 +95,6 @@ var meanings = map[Code]struct {
 	InternalError:        {http.StatusInternalServerError, "The request failed"},
 	RedisUnavailable:     {http.StatusServiceUnavailable, "Redis cannot be reached"},
 	RedisRefused:         {http.StatusServiceUnavailable, "Redis refused the request"},
+	Overloaded:           {http.StatusServiceUnavailable, "Too many large requests at once"},
 	Draining:             {http.StatusServiceUnavailable, "The gateway is shutting down"},
 }

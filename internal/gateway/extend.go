@@ -70,6 +70,7 @@ func (t Token) NewSession(name string) (string, error) {
 // Waiting is the context of a wait: it ends when the client goes away, when the gateway drains, and when
 // the token was revoked. Interrupted returns the problem of its end.
 func (r *Request) Waiting() (context.Context, context.CancelFunc) {
+	r.freeBody()
 	g := r.gateway
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(g.ending, func() { cancel(errDraining) })

@@ -80,6 +80,7 @@ type Gateway struct {
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
 	bodyMost int64
+	bodies   bodies
 	limits   *limiter
 	streams  streams
 	waits    waits
@@ -113,6 +114,7 @@ func New(c Config, d Deps) *Gateway {
 		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
 		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens),
 	}
+	g.bodies = newBodies(g.bodyMost)
 	g.ending, g.drain = context.WithCancelCause(context.Background())
 	for _, origin := range c.Origins {
 		_ = g.origins.AddTrustedOrigin(origin) // checked with the settings

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -40,6 +39,7 @@ type Request struct {
 	gateway *Gateway
 	work    context.Context // nil before the first Work
 	cancel  context.CancelFunc
+	held    int64 // bytes of the body
 
 	route    Route
 	started  time.Time
@@ -56,8 +56,9 @@ func (r *Request) Work() context.Context {
 	return r.work
 }
 
-// end frees what Work has made.
+// end frees what the request holds.
 func (r *Request) end() {
+	r.freeBody()
 	if r.cancel != nil {
 		r.cancel()
 	}
@@ -81,13 +82,17 @@ func (r *Request) saysJSON() error {
 
 // ReadAny reads the body, whatever it is said to be.
 func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, r.gateway.bodyMost))
+	data, taken, err := r.gateway.bodies.read(http.MaxBytesReader(w, r.Body, r.gateway.bodyMost), r.ContentLength)
+	r.held += taken
 	if err == nil {
 		w.Header().Del("Connection")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a wait outlives it; after an error it ends the connection
 	}
 	var large *http.MaxBytesError
+	var full *Problem
 	switch {
+	case errors.As(err, &full):
+		return nil, full
 	case errors.As(err, &large):
 		return nil, Fail(BodyTooLarge, "The body has more than %d bytes.", large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -39,6 +39,7 @@ type streams struct {
 // openStream counts a stream, unless it may not be opened. ctx ends with its cause. Call close at
 // its end.
 func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Context, s *stream, err error) {
+	r.freeBody()
 	if g.Draining() {
 		return nil, nil, errStreamDraining()
 	}

@@ -1,0 +1,144 @@
+package deploy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+	"turnstile/test/program"
+	"turnstile/test/redistest"
+)
+
+// memoryMost is the memory of a small container, in KiB, and of the gateway's in docker-compose.yml.
+const memoryMost = 512 << 10
+
+// The environment says what a container of this size has the program set by itself.
+const memoryLimit = "GOMEMLIMIT=460MiB"
+
+var listensOn = regexp.MustCompile(`addr=(\S+)`)
+
+// peak is the most memory that a process has had, in KiB.
+func peak(t *testing.T, p *program.Process) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	expect.OK(t, err)
+	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("process %d has ended:\n%s", p.Process.Pid, text)
+	}
+	n, err := strconv.Atoi(string(found[1]))
+	expect.OK(t, err)
+	return n
+}
+
+// listOf is a list of empty objects, of some 2 MB.
+var listOf = sync.OnceValue(func() string { return "[{}" + strings.Repeat(",{}", 680_000) + "]" })
+
+// The gateway outlives bodies that would take a hundred times their size, and senders of large bodies
+// that never end.
+func TestGatewayInASmallContainer(t *testing.T) {
+	t.Parallel()
+	p := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
+		"REDIS_URL=" + redistest.StartServer(t).URL(), memoryLimit,
+	}, "--addr", "127.0.0.1:0"))
+	p.Output.Until(t, "its address", listensOn.MatchString)
+	addr := listensOn.FindStringSubmatch(p.Output.String())[1]
+	post := func(path, body string) (int, error) {
+		response, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(body)) //nolint:noctx // the process ends with the test
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	var all sync.WaitGroup
+	for i := range 10 {
+		for path, body := range map[string]string{
+			fmt.Sprintf("/v1/sessions/s%d/messages", i): `{"text":"a","attachments":` + listOf() + `}`,
+			"/v1/responses":        `{"input":` + listOf() + `}`,
+			"/v1/chat/completions": `{"messages":` + listOf() + `}`,
+		} {
+			all.Go(func() {
+				if status, err := post(path, body); err != nil || status != http.StatusBadRequest && status != http.StatusServiceUnavailable {
+					t.Errorf("%s: %d, %v", path, status, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+
+	refused := make(chan bool, 200)
+	for range cap(refused) {
+		all.Go(func() {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			const length, sent = 2_000_000, 1_900_000
+			fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", length)
+			if _, err := io.WriteString(conn, strings.Repeat(" ", sent)); err != nil {
+				refused <- true
+				return
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				refused <- true
+				return
+			}
+			_ = response.Body.Close()
+			refused <- response.StatusCode == http.StatusServiceUnavailable // others after 10 s: 408
+		})
+	}
+	expect.Equal(t, "the first that is refused", <-refused, true)
+	expect.Soon(t, "a small request in between", func() bool {
+		status, err := post("/v1/sessions/s/messages", `{"text":"a"}`)
+		return err == nil && (status == http.StatusAccepted || status == http.StatusOK)
+	})
+	all.Wait()
+	if n := peak(t, p); n > memoryMost {
+		t.Errorf("the gateway has had %d KiB", n)
+	}
+}
+
+// A worker outlives twenty messages at once that would take a hundred times their size.
+func TestWorkerInASmallContainer(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	rdb := server.Client()
+	const messages = 20
+	payload := []byte(`{"v":1,"text":"a","attachments":` + listOf() + `}`)
+	for i := range messages {
+		key := fmt.Sprint("s", i)
+		_, err := asynq.NewClientFromRedisClient(rdb).EnqueueContext(t.Context(), asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(key)))
+		expect.OK(t, err)
+		expect.OK(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Member: key}).Err())
+	}
+	p := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+		"REDIS_URL=" + server.URL(), memoryLimit, "TURNSTILE_AGENT=echo", "TURNSTILE_CONCURRENCY=" + strconv.Itoa(messages), "TURNSTILE_SWEEP_INTERVAL=1s",
+	}))
+	expect.Soon(t, "the dead letters", func() bool {
+		var dead int64
+		for i := range messages {
+			dead += rdb.ZCard(t.Context(), rediskey.For(fmt.Sprint("s", i)).Archived()).Val()
+		}
+		return dead == messages
+	})
+	if n := peak(t, p); n > memoryMost {
+		t.Errorf("the worker has had %d KiB", n)
+	}
+}
