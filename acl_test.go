@@ -10,5 +10,5 @@ import (
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,
-		"TestStopWhoseSenderDies", "TestB75_Undo", "TestMessagesCap")
+		"TestStopWhoseSenderDies", "TestB75_Undo", "TestMessagesCap", "TestDestinationCapWhileItsReadHangs")
 }

@@ -54,6 +54,15 @@ func TestDestinationCap(t *testing.T) {
 	expect.OK(t, err)
 	full("by its session's", r.Err())
 
+	// Workers count no more, and gateways go on delivering.
+	counted := b.Redis.HGet(b.Ctx, rediskey.Waiting, "at").Val()
+	for _, age := range []time.Duration{2 * time.Minute, -2 * time.Minute} {
+		expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.Waiting, "at", b.RedisTime().Add(-age).UnixMilli()).Err())
+		expect.OK(t, submit(2, "s7", fmt.Sprint("m", age > 0), to("hook")))
+	}
+	expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.Waiting, "at", counted).Err())
+	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.For("s7").Owed(), rediskey.For("s7").Deliveries()).Err())
+
 	backlog, err := b.Client.Backlog(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "counted", backlog.Destinations["hook"].Count, 3)
@@ -75,7 +84,7 @@ func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
 	reads, release := make(chan struct{}), make(chan struct{})
 	b.Redis.AddHook(actors.Hook(func(cmds []redis.Cmder, send func() error) error {
-		if len(cmds) == 1 && cmds[0].Name() == "hget" && cmds[0].Args()[1] == rediskey.Waiting {
+		if cmds[0].Name() == "hmget" && cmds[0].Args()[1] == rediskey.Waiting {
 			reads <- struct{}{}
 			<-release
 		}

@@ -70,6 +70,33 @@ func TestMessagesCap(t *testing.T) {
 	expect.Equal(t, "one too many", submit(b, "s6", "a"), "refused messages")
 }
 
+// A sender can write the count. One that cannot be read refuses nothing, and the workers' next count
+// replaces it.
+func TestMessagesCapHeals(t *testing.T) {
+	t.Parallel()
+	for name, poison := range map[string][]any{
+		"another type":   {"SET", rediskey.Waiting, "x"},
+		"a list":         {"RPUSH", rediskey.Waiting, "x"},
+		"no numbers":     {"HSET", rediskey.Waiting, "count", "x", "at", "y", "owing", "z"},
+		"of the future":  {"HSET", rediskey.Waiting, "count", "0", "at", "9000000000000000"},
+		"a number's end": {"HSET", rediskey.Waiting, "count", "nan", "at", "inf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := capped(t, 3)
+			expect.OK(t, b.Redis.Do(b.Ctx, poison...).Err())
+			for _, s := range []string{"s0", "s1", "s2"} {
+				expect.Equal(t, "with it", submit(b, s, "a"), "accepted ")
+			}
+			_, err := b.Client.Backlog(b.Ctx)
+			expect.OK(t, err)
+			b.TrimAll()
+			expect.Equal(t, "counted", b.Redis.HGet(b.Ctx, rediskey.Waiting, "count").Val(), "3")
+			expect.Equal(t, "after the count", submit(b, "s3", "a"), "refused messages")
+		})
+	}
+}
+
 // Without a cap, Submit does not read the count.
 func TestMessagesCapReadsOnlyIfItIsSet(t *testing.T) {
 	t.Parallel()

@@ -61,9 +61,25 @@ func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return goOn()
 	})
 	if err == nil {
-		err = errors.Join(m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err(), owing.Store(ctx, m.rdb))
+		err = errors.Join(m.storeCount(ctx, waiting, now), owing.Store(ctx, m.rdb))
 	}
 	return archived, errors.Join(err, failed)
+}
+
+// storeCount stores how many messages wait, for senders. They may write the key, too: a wrong type is
+// replaced.
+func (m *Maintenance) storeCount(ctx context.Context, waiting int64, now time.Time) error {
+	set := func() error {
+		return m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
+	}
+	err := set()
+	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return err
+	}
+	if err := m.rdb.Del(ctx, rediskey.Waiting).Err(); err != nil {
+		return err
+	}
+	return set()
 }
 
 // waiting counts the messages that wait in sessions, and returns the sessions that have

@@ -10,7 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/boundedjson"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // DefaultDestinationCap is how many outcomes all sessions may owe a destination and store for it,
@@ -91,17 +93,35 @@ func (all Owings) Store(ctx context.Context, rdb redis.Cmdable) error {
 }
 
 // LastOwings returns the counts that were stored last.
-func LastOwings(ctx context.Context, rdb redis.Cmdable) (all Owings, err error) {
-	text, err := rdb.HGet(ctx, rediskey.Waiting, owingField).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = json.Unmarshal([]byte(text), &all)
+func LastOwings(ctx context.Context, rdb redis.Cmdable) (Owings, error) {
+	all, _, err := lastOwings(ctx, rdb)
 	return all, err
 }
+
+// lastOwings also returns the counts' age. Senders may write the key: what cannot be read is none.
+func lastOwings(ctx context.Context, rdb redis.Cmdable) (all Owings, age time.Duration, err error) {
+	var read *redis.SliceCmd
+	var now *redis.TimeCmd
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		read, now = p.HMGet(ctx, rediskey.Waiting, owingField, "at"), p.Time(ctx)
+		return nil
+	})
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	stored := script.HashFields(read)
+	if boundedjson.Unmarshal([]byte(stored.Text(owingField)), &all) != nil {
+		return nil, 0, nil
+	}
+	return all, now.Val().Sub(time.UnixMilli(stored.Int("at"))), nil
+}
+
+// staleOwings is the age of counts that no longer hold: no worker counts any more, while gateways may
+// have delivered since.
+const staleOwings = time.Minute
 
 // How old a sender's counts may be: of a message that names its destination, and of one that may go to
 // its session's. Workers count every 20 s.
@@ -125,9 +145,12 @@ func (f *fullDestinations) over(ctx context.Context, rdb redis.Cmdable, named bo
 	if fresh {
 		return known
 	}
-	all, err := LastOwings(ctx, rdb)
+	all, age, err := lastOwings(ctx, rdb)
 	if err != nil {
 		return known
+	}
+	if age.Abs() > staleOwings {
+		all = nil
 	}
 	var full []string
 	for to, o := range all {

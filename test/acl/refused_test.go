@@ -68,6 +68,10 @@ func TestWhatUsersMayNotDo(t *testing.T) {
 		{"DEL", rediskey.Ready}, {"ZREM", rediskey.Owned, "s"}, {"ZRANGE", rediskey.Sessions, 0, -1}, {"SREM", rediskey.AllQueues, "s"},
 		{"SMEMBERS", rediskey.AllQueues}, {"SSCAN", rediskey.AllQueues, 0}, {"EVAL", "return redis.call('DEL', KEYS[1])", 1, rediskey.Due},
 	}
+	index = append(index, [][]any{
+		{"SET", rediskey.Waiting, "x"}, {"DEL", rediskey.Waiting}, {"HSET", rediskey.Waiting, "count", 0}, {"EXPIRE", rediskey.Waiting, 1},
+		{"EVAL", "return redis.call('SET', KEYS[1], 'x')", 1, rediskey.Waiting}, {"RENAMENX", rediskey.For(acl.Tenant + "s").Record(), rediskey.Waiting},
+	}...)
 	scan, cancel := []any{"SCAN", 0}, []any{"PUBLISH", rediskey.AsynqCancel, "task"}
 	for user, further := range map[string][][]any{
 		acl.Worker:       nil,
