@@ -1,0 +1,56 @@
+#!/bin/sh
+# Gives a Redis server an administrator and the users of security.md, switches the default user off,
+# keeps that, and checks the result. Run it again to change passwords or rules.
+#
+#   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh [-h HOST] [-p PORT]
+#
+# Roles: WORKER, SENDER, OPERATOR, GATEWAY, DASHBOARD. One without a password gets no user. The first
+# time it connects as the default user, with the password in REDISCLI_AUTH if it has one. Arguments are
+# redis-cli's. It needs redis-cli 7 and sha256sum.
+set -eu
+page=$(dirname "$0")/security.md
+: "${ADMIN_PASSWORD:?set it to a long random text}"
+
+fail() { echo "redis-users: $*" >&2; exit 1; }
+digest() { printf %s "$1" | sha256sum | cut -c 1-64; } # a password in an argument could be read by every process
+as() { # as USER PASSWORD COMMAND...: a command of this user
+  login=$1 secret=$2
+  shift 2
+  REDISCLI_AUTH=$secret redis-cli $options --no-auth-warning -e --user "$login" "$@"
+}
+may_login() { # by AUTH itself: redis-cli goes on as the default user where its own has failed
+  [ "$(printf %s "$2" | redis-cli $options -x AUTH "$1" 2>/dev/null)" = OK ]
+}
+admin() { as turnstile-admin "$ADMIN_PASSWORD" "$@"; }
+options=$*
+
+# Without another administrator, switching the default user off would lock everybody out.
+if ! may_login turnstile-admin "$ADMIN_PASSWORD"; then
+  redis-cli $options -e ACL SETUSER turnstile-admin reset on "#$(digest "$ADMIN_PASSWORD")" '~*' '&*' +@all >/dev/null ||
+    fail "the default user may not set users: give its password in REDISCLI_AUTH"
+fi
+may_login turnstile-admin "$ADMIN_PASSWORD" || fail "the administrator cannot log in: nothing was switched off"
+
+roles=
+for role in worker sender operator gateway dashboard; do
+  name=$(echo "$role" | tr a-z A-Z)
+  eval "password=\${${name}_PASSWORD:-}"
+  [ -n "$password" ] || continue
+  rules=$(sed -n "/^redis-cli ACL SETUSER turnstile-$role reset/,/^\`\`\`/p" "$page" | sed "/^\`\`\`/d; s/^redis-cli/admin/; s/>$name-PASSWORD/#$(digest "$password")/")
+  [ -n "$rules" ] || fail "$page has no rules for $role"
+  eval "$rules" >/dev/null
+  may_login "turnstile-$role" "$password" || fail "turnstile-$role cannot log in: the default user is still on"
+  roles="$roles turnstile-$role"
+done
+
+admin ACL SETUSER default off >/dev/null
+if [ -n "$(admin CONFIG GET aclfile | sed -n 2p)" ]; then
+  admin ACL SAVE >/dev/null
+else
+  admin CONFIG REWRITE >/dev/null || fail "the users are set, and lost when Redis restarts: start it with a configuration file or an aclfile"
+fi
+
+# The end is what the server says, not what was sent to it.
+! redis-cli $options -e PING >/dev/null 2>&1 || fail "the default user can still log in"
+[ "$(admin ACL WHOAMI)" = turnstile-admin ] || fail "the administrator cannot log in"
+echo "redis-users: set and kept: turnstile-admin$roles; default is off"
