@@ -165,7 +165,7 @@ func wideSituations() []wide {
 			b.Die()
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", true, "keep", false).Err()
+				return protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "unused", 0, "last", true, "keep", false).Err()
 			}
 		})},
 

@@ -65,7 +65,7 @@ func erasing(fill func(f *filler, n int)) func(*actors.Bench, *filler, int) func
 		return func() error { // not Erase, which would search all of the filling's keys
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			for range 2 { // the first look may come before everything is there
-				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true, "keep", false).Err(); err != nil {
+				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "unused", 0, "last", true, "keep", false).Err(); err != nil {
 					return err
 				}
 			}

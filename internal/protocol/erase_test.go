@@ -23,7 +23,7 @@ func TestEraseOfAnUnfinishedStop(t *testing.T) {
 	b.StopAndDie(actors.Script("stop"))
 	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 	for range 2 {
-		expect.OK(t, protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", false, "keep", false).Err())
+		expect.OK(t, protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "unused", 0, "last", false, "keep", false).Err())
 	}
 	expect.Equal(t, "left of the stop", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
 	b.Say("later")
@@ -45,7 +45,7 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 	var results []string
 	for range 3 {
 		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
-		got, err := protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true, "keep", false).Slice()
+		got, err := protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "unused", 0, "last", true, "keep", false).Slice()
 		expect.OK(t, err)
 		results = append(results, fmt.Sprint(got...))
 		if got[0] == "gone" {

@@ -30,7 +30,7 @@ func TestB01_SentinelIsUpFromTheClaim(t *testing.T) {
 	expect.Equal(t, "fence", info.Fence, h.Turn().Fence)
 	expect.Equal(t, "turn", info.Turn, h.Turn().ID)
 	expect.List(t, "messages", info.Messages, "a")
-	if ttl := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); ttl <= 0 || ttl > time.Minute {
+	if ttl := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); ttl <= 0 || ttl > b.Worker.Config().SentinelTTL {
 		t.Errorf("the sentinel lives %s", ttl)
 	}
 }

@@ -233,7 +233,7 @@ func sessionSituations() []situation {
 			fence := b.Info().Fence
 			b.Pass(5 * time.Millisecond) // the fencing token must not be ahead of the clock
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true, "keep", false).Err()
+				return protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "unused", 0, "last", true, "keep", false).Err()
 			}
 		}},
 		{"stop", "", func(b *actors.Bench) func() error {
