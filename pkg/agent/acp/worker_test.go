@@ -74,7 +74,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
 	}
 	// A failure ends the process. The next turn has another.
-	if o := say(t, client, "text a\nend refusal"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "refuses") {
+	if o := say(t, client, "text a\nend refusal"); o.Status != session.StatusFailed || !strings.Contains(o.Detail, "refuses") {
 		t.Errorf("%+v", o)
 	}
 	third := pidOf(t, say(t, client, "pid"))
@@ -82,7 +82,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 		t.Errorf("after a failure: process %d, and the old one is alive: %v", third, alive(first))
 	}
 	// The turn had produced nothing, so it is retried with another process.
-	if o := say(t, client, "exit 3"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "exit status 3") {
+	if o := say(t, client, "exit 3"); o.Status != session.StatusFailed || !strings.Contains(o.Detail, "exit status 3") {
 		t.Errorf("%+v", o)
 	}
 	last := pidOf(t, say(t, client, "pid"))
