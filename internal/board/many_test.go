@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
@@ -138,9 +139,10 @@ func TestNextPageNamesNobodyElse(t *testing.T) {
 // photographTheEnd takes the picture of a page behind the first one, for docs/board.md.
 func (r *rig) photographTheEnd() {
 	p := browser.Open(r.T)
+	r.workerOf(echo.New(), true)
 	p.Size(1100, 700)
 	p.Goto(r.url + "/board/?prefix=web:0999")
-	p.Await(`document.querySelectorAll("tr[data-row]").length > 9`)
+	p.Await(`document.querySelectorAll("tr[data-row]").length > 9 && document.querySelector(".overview").textContent.includes("on 1 worker")`)
 	expect.Equal(r, "wider than the window", p.Eval("document.documentElement.scrollWidth > innerWidth"), "false")
 	p.Shoot(filepath.Join(cmp.Or(os.Getenv("TURNSTILE_PICTURES"), r.TempDir()), "board-many.png"))
 }

@@ -4,13 +4,15 @@ import (
 	"time"
 
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 // overview is what all workers and sessions do together.
 type overview struct {
 	admin.Backlog
 	Workers, Draining int
-	Slots, Turns      int // of all workers, a few seconds ago
+	Slots, Turns      int            // of all workers, a few seconds ago
+	Today             *session.Usage // nil: no agent has reported tokens today
 }
 
 // lateFrom is from when on a delivery that nobody makes is worth a word.
@@ -35,8 +37,17 @@ func (b *Board) overview(v *visit) *overview {
 		b.problem(v.Request, err)
 		return nil
 	}
-	o := overview{Backlog: backlog, Workers: len(workers)}
+	today, err := b.deps.Admin.TokensToday(v.work)
+	if err != nil {
+		b.problem(v.Request, err)
+		return nil
+	}
+	o := overview{Backlog: backlog, Today: today}
 	for _, w := range workers {
+		if w.Started.IsZero() {
+			continue // it sends no heartbeat, and is found only now and then
+		}
+		o.Workers++
 		if w.Draining {
 			o.Draining++
 		}

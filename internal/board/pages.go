@@ -110,8 +110,14 @@ func ago(at time.Time) string {
 	}
 	d := time.Since(at)
 	before, after := "", " ago"
-	if d < 0 {
+	if d < 0 { // "in 3 h" for what was set to three hours a moment ago
 		d, before, after = -d, "in ", ""
+		for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
+			if rounded := d.Round(unit); rounded < 60*unit || unit == time.Hour {
+				d = rounded
+				break
+			}
+		}
 	}
 	switch {
 	case d < 2*time.Second && after != "":

@@ -63,7 +63,7 @@ func TestPictures(t *testing.T) {
 	p := browser.Open(t)
 	r := newRig(t)
 	r.many(24)
-	r.workerOf(talker{})
+	r.workerOf(talker{}, true)
 	r.say("web:anna", "I moved last week. Can order 7012 still go to my new address?")
 	r.say("web:anna", "Yes, the one in Lisbon.")
 	r.submit("web:anna", "Tell me when it has left the warehouse.", turnstile.Delay(3*time.Hour))
@@ -80,8 +80,8 @@ func TestPictures(t *testing.T) {
 		width, height     int
 		dark              bool
 	}{
-		{"board-sessions.png", "/board/", `document.querySelectorAll("tr[data-row] .running, tr[data-row] .asking").length === 2`, 1100, 800, false},
-		{"board-session-dark.png", "/board/s/tg:carla", `document.querySelector("#approve")`, 1100, 670, true},
+		{"board-sessions.png", "/board/", `document.querySelectorAll("tr[data-row] .running, tr[data-row] .asking").length === 2 && /^2 of [^]*16.9k tokens/.test(document.querySelector(".overview").textContent)`, 1100, 800, false},
+		{"board-session-dark.png", "/board/s/tg:carla", `document.querySelector("#approve") && document.querySelector("time[data-until]").textContent.includes(":")`, 1100, 700, true},
 		{"board-phone.png", "/board/s/web:anna", `document.querySelector("#line li")`, 390, 780, false},
 		{"", "/board/", `document.querySelectorAll("tr[data-row]").length > 9`, 390, 780, true},
 		{"", "/board/s/web:dora", `document.querySelector("#reply")?.textContent.length > 20`, 1100, 640, false},

@@ -117,14 +117,15 @@ func tokensFile(t *testing.T, tokens ...token) string {
 // worker runs echo's turns.
 func (r *rig) worker() {
 	r.Helper()
-	r.workerOf(echo.New())
+	r.workerOf(echo.New(), false)
 }
 
-func (r *rig) workerOf(a agent.Agent) {
+// workerOf runs an agent's turns, with a heartbeat as every worker outside of tests has it. It ends later.
+func (r *rig) workerOf(a agent.Agent, heartbeat bool) {
 	r.Helper()
 	r.workers++
 	w, err := engine.New(acl.Client(r.T, acl.Worker), a, engine.Options{
-		ID: fmt.Sprintf("worker-%d", r.workers), Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+		ID: fmt.Sprintf("worker-%d", r.workers), Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), Maintenance: heartbeat,
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -48,7 +49,7 @@ func TestQuestionCountsDown(t *testing.T) {
 	for _, name := range []string{"reader", "boss"} {
 		r.login(name)
 		expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "if nobody decides") })
-		r.has(r.get("/board/s/web:1"), 200, `data-until="20`, ">in 4 min<")
+		r.has(r.get("/board/s/web:1"), 200, `data-until="20`, ">in 5 min<")
 	}
 }
 
@@ -82,12 +83,14 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)
 	r.login("boss")
-	r.submit("web:1", "sleep=1m")
-	r.has(r.get("/board/"), 200, "No worker is seen.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
-	r.worker()
+	r.submit("web:1", "usage=12000:350 sleep=1m")
+	r.has(r.get("/board/"), 200, "No worker sends a heartbeat.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
+	r.lacks(r.get("/board/"), "today")
+	r.workerOf(echo.New(), true)
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		p := r.get("/board/")
-		return strings.Contains(p.text, "busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<")
+		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&
+			strings.Contains(p.text, "<b>12k</b> tokens in and <b>350</b> out today<")
 	})
 	r.login("reader")
 	r.lacks(r.get("/board/"), "overview", "asynqmon")

@@ -19,6 +19,6 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestTheWorkerWithTheWarmAgentClaimsFirst", "TestRetryAtTheHeadOfTheLine",
 		"TestArchivedAfterMaxAttempts", "TestB24_ASuspendedSessionBeginsAnew", "TestResumedTurnGoesOn", "TestDrainHandsOver",
 		"TestB36_EveryRunningTurnIsMarked", "TestB38_MarkedBeforeTheInterrupt", "TestB64_SurvivesKill",
-		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsArchived", "TestMaintenance",
+		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsArchived", "TestMaintenance", "TestTokensOfTheDay",
 	)
 }

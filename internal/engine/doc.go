@@ -28,6 +28,7 @@
 //	renewer.go       renewer: renews all leases
 //	signals.go       listener: stops, steers and decisions from elsewhere
 //	timers.go        timers: due, reap and sweep wake sessions
+//	tokens.go        usedTokens: the day's count of tokens
 //	lost_wakeups.go  lostWakeUps: sessions that this worker could not wake
 //	jobs.go          jobServer: an asynq.Server for maintenance
 //	drain.go         the worker's end, and its progress

@@ -36,6 +36,7 @@ type recorder struct {
 
 	state       agentState
 	checkpoints checkpoints
+	tokens      *usedTokens
 
 	mu      sync.Mutex
 	over    bool
@@ -52,8 +53,8 @@ type recorder struct {
 
 // newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
 // has emitted nothing.
-func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
-	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
+func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, tokens *usedTokens, c containment) *recorder {
+	r := &recorder{turn: turn, claim: claim, containment: c, tokens: tokens, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
 	r.entries.turn = turn
 	r.state.claim, r.state.log = claim, c.log
 	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
@@ -76,6 +77,7 @@ func (r *recorder) record(e agent.Event) {
 		if e.Usage == nil {
 			return
 		}
+		r.tokens.add(*e.Usage)
 	case agent.EventState:
 		if r.state.want(e.Data) {
 			r.schedule()

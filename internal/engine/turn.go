@@ -22,6 +22,7 @@ type turnDeps struct {
 	share       *share
 	open        *openQuestions
 	wakeUps     *lostWakeUps
+	tokens      *usedTokens
 	drainReason func() Reason
 }
 
@@ -51,7 +52,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.log = log.With("turn", t.ID, "fence", t.Fence)
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.CheckpointInterval, t.containment)
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.CheckpointInterval, d.tokens, t.containment)
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, d.opts.AskTimeout)
 	if d.steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {

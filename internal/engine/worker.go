@@ -29,6 +29,7 @@ type Worker struct {
 	listener   *listener
 	timers     *timers
 	wakeUps    *lostWakeUps
+	tokens     *usedTokens
 	pool       *warmPool // nil: agents are not kept warm
 	recovery   *recovery.Recovery
 	upkeep     *maintenance.Maintenance
@@ -70,12 +71,13 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}),
 		pool:    newWarmPool(a, opts),
 		wakeUps: newLostWakeUps(queue, life, d),
+		tokens:  newUsedTokens(rdb, life, log),
 
 		recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue),
 	}
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
-		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps,
+		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
 		share: &share{turns: opts.ShareTurns, time: opts.ShareTime, others: waiters{look: queue.OthersWait}, life: life},
 		open:  &openQuestions{slots: opts.Concurrency, log: log},
 	}
@@ -129,6 +131,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.life.run(w.renewer.run)
 	w.life.run(w.wakeUps.run)
+	w.life.run(w.tokens.run)
 	w.timers.start()
 	w.dispatcher.start()
 	w.log.Info("worker started", "concurrency", w.opts.Concurrency)

@@ -176,3 +176,29 @@ func (l *longest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
+// asynq lists a heartbeat by the worker's clock. A worker whose clock is behind Redis' lives all the same,
+// and one whose clock is ahead is gone when its key is.
+func TestHeartbeatOfAnotherClock(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return nil })
+	servers(b)
+	operator := admin.NewClient(b.Redis)
+	count := func() int {
+		workers, err := operator.Workers(b.Ctx)
+		expect.OK(t, err)
+		return len(workers)
+	}
+	now, err := b.Redis.Time(b.Ctx).Result()
+	expect.OK(t, err)
+	name := b.Redis.ZRange(b.Ctx, rediskey.Servers, 0, 0).Val()[0]
+	info := b.Redis.Get(b.Ctx, name).Val()
+	for _, behind := range []time.Duration{11 * time.Second, 10 * time.Minute} {
+		expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Servers, redis.Z{Score: float64(now.Add(-behind).Unix()), Member: name + "2"}).Err())
+		expect.OK(t, b.Redis.Set(b.Ctx, name+"2", info, time.Minute).Err())
+		expect.Equal(t, "workers, one of them "+behind.String()+" behind", count(), 2)
+	}
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Servers, redis.Z{Score: float64(now.Add(time.Hour).Unix()), Member: name + "3"}).Err())
+	expect.Equal(t, "workers, one of them killed", count(), 2)
+}

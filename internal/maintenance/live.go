@@ -33,13 +33,17 @@ func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, err
 	return rdb.ZCount(ctx, rediskey.Servers, strconv.FormatInt(now.Unix(), 10), "+inf").Result()
 }
 
+// heartbeatSkew is how far a worker's clock may be behind Redis' for Heartbeats to find it. asynq
+// lists a heartbeat by the worker's clock. Whether it lives is the expiry of its key, by Redis'.
+const heartbeatSkew = time.Hour
+
 // Heartbeats returns the live workers, read from the same keys as asynqmon's Servers page.
 func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, error) {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
 		return nil, err
 	}
-	names, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: rediskey.Servers, Start: now.Unix(), Stop: "+inf", ByScore: true}).Result()
+	names, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: rediskey.Servers, Start: now.Add(-heartbeatSkew).Unix(), Stop: "+inf", ByScore: true}).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,10 @@
 // command that updates them is safe to repeat.
 package rediskey
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // queuePrefix starts the asynq queue name of every session.
 const queuePrefix = "session:"
@@ -38,6 +41,7 @@ const (
 	asynqServer  = Servers + ":{"
 	ticketPrefix = "turnstile:ticket:"
 	timerPrefix  = "turnstile:timer:"
+	tokensPrefix = "turnstile:tokens:"
 	signalPrefix = "turnstile:signal:"
 )
 
@@ -52,6 +56,9 @@ const Swept = timerPrefix + "swept"
 
 // Timer is the short-lived key that lets one worker at a time run a periodic job.
 func Timer(job string) string { return timerPrefix + job }
+
+// Tokens is the HASH input, output: the tokens that agents have reported on a day, in UTC.
+func Tokens(day time.Time) string { return tokensPrefix + day.UTC().Format(time.DateOnly) }
 
 // Signal is the PUBSUB channel on which a worker receives requests for its turns.
 func Signal(worker string) string { return signalPrefix + worker }

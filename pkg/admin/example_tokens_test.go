@@ -1,0 +1,29 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+func ExampleClient_TokensToday() {
+	rdb, stop := demo.Worker(echo.New())
+	defer stop()
+	ctx, client, operator := context.Background(), turnstile.NewClient(rdb), admin.NewClient(rdb)
+	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "usage=1200:350 hello"})
+	demo.Check(err)
+	_, err = client.Wait(ctx, "web:42", "one")
+	demo.Check(err)
+	var used *session.Usage
+	for used == nil { // a worker writes them within a second
+		used, err = operator.TokensToday(ctx)
+		demo.Check(err)
+	}
+	fmt.Println(used.InputTokens, used.OutputTokens)
+	// Output: 1200 350
+}
