@@ -143,18 +143,23 @@ func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (n
 // RemoveUnchanged removes members from an index, except those whose score is no longer the one that
 // was read.
 func RemoveUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores map[string]string) error {
-	return RescoreUnchanged(ctx, rdb, index, members, scores, nil)
+	_, err := RescoreUnchanged(ctx, rdb, index, members, scores, nil)
+	return err
 }
 
-// RescoreUnchanged is RemoveUnchanged, but a member with a score in to gets that score instead.
-func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores, to map[string]string) error {
+// RescoreUnchanged is RemoveUnchanged, but a member with a score in to gets that score instead. It returns
+// how many members it has changed.
+func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores, to map[string]string) (int, error) {
+	changed := 0
 	for batch := range slices.Chunk(members, TimerBatch) {
 		call := Rescore(index, batch, scores, to)
-		if _, err := call.Script.Run(ctx, rdb, call.Keys, call.Args...); err != nil {
-			return err
+		reply, err := rescoreMove.run(ctx, rdb, call.Keys, call.Args)
+		if err != nil {
+			return changed, err
 		}
+		changed += int(reply.int("changed"))
 	}
-	return nil
+	return changed, nil
 }
 
 // Rescore gives members of an index their scores in to, and removes those without one. A member

@@ -150,7 +150,8 @@ func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, sc
 	if at > 0 {
 		to[sessionKey] = fmt.Sprint(at)
 	}
-	return RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
+	_, err := RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
+	return err
 }
 
 // IndexOutbox has deliverers look at sessions no later than at, in ms by Redis' clock.

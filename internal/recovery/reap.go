@@ -89,7 +89,7 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	if err == nil {
 		// A session that was woken meanwhile has another score and stays.
-		err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
+		_, err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
 	}
 	return len(found.ready), errors.Join(failed, err)
 }

@@ -45,34 +45,49 @@ func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
 // messages, or whose outcomes are owed to a destination or not delivered, is looked at again when
 // after has passed. Outcomes that were given up count as not delivered until the session's record
 // expires. more says that other sessions are to be looked at now. An error about one session does not
-// keep the others. Any number of programs may call it.
+// keep the others. Any number of programs may call it, and share the work.
 func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
 	now, _, keys, scores, err := protocol.ReadDue(ctx, a.rdb, rediskey.Temporary, temporaryBatch)
 	if err != nil {
 		return 0, false, fmt.Errorf("read temporary sessions: %w", err)
 	}
-	to := map[string]string{}
-	var problems []error
+	again := strconv.FormatInt(now+after.Milliseconds(), 10)
+	later := map[string]string{}
 	for _, key := range keys {
-		again := now + after.Milliseconds()
-		if scores[key] != "0" {
-			gone, at, err := a.eraseTemporary(ctx, key, now, after)
-			switch {
-			case err != nil:
-				problems = append(problems, err)
-			case gone:
-				erased++
-				continue // it has no place in to, so it leaves the index
-			case at > 0:
-				again = at
-			}
-		}
-		to[key] = strconv.FormatInt(again, 10)
+		later[key] = again
 	}
-	if err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, keys, scores, to); err != nil {
+	more = len(keys) == temporaryBatch
+	// First, so that another program that has read the same sessions leaves them to this one.
+	moved, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, keys, scores, later)
+	if err != nil {
+		return 0, false, fmt.Errorf("reschedule temporary sessions: %w", err)
+	}
+	if moved == 0 {
+		return 0, more, nil
+	}
+	var looked []string
+	var problems []error
+	to := map[string]string{} // those that are not in it leave the index
+	for _, key := range keys {
+		if scores[key] == "0" {
+			continue
+		}
+		gone, at, err := a.eraseTemporary(ctx, key, now, after)
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case gone:
+			erased++
+			looked = append(looked, key)
+		case at > 0:
+			to[key] = strconv.FormatInt(at, 10)
+			looked = append(looked, key)
+		}
+	}
+	if _, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, looked, later, to); err != nil {
 		problems = append(problems, fmt.Errorf("reschedule temporary sessions: %w", err))
 	}
-	return erased, len(keys) == temporaryBatch, errors.Join(problems...)
+	return erased, more, errors.Join(problems...)
 }
 
 // eraseTemporary erases a session that is no longer used. The script that erases it looks whether it

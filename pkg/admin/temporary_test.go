@@ -2,9 +2,13 @@ package admin_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -42,6 +46,32 @@ func TestEraseTemporaryBesideASender(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of two programs that look at once, one erases the first hundred and the other the rest.
+func TestEraseTemporaryIsShared(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const sessions = 150
+	for i := range sessions {
+		b.Redis.ZAdd(b.Ctx, rediskey.Temporary, redis.Z{Score: 1, Member: fmt.Sprint("chat:", i)})
+	}
+	var scripts atomic.Int64
+	other := 0
+	b.Redis.AddHook(actors.Before(actors.Script("erase"), func() {
+		if scripts.Add(1) > 1 {
+			return
+		}
+		var err error
+		other, _, err = b.Client.EraseTemporary(b.Ctx, time.Hour)
+		expect.OK(b, err)
+	}))
+	own, _, err := b.Client.EraseTemporary(b.Ctx, time.Hour)
+	expect.OK(b, err)
+	expect.Equal(t, "erased by one", own, 100)
+	expect.Equal(t, "erased by the other", other, 50)
+	expect.Equal(t, "scripts", scripts.Load(), sessions)
+	expect.Equal(t, "left", b.Redis.ZCard(b.Ctx, rediskey.Temporary).Val(), 0)
 }
 
 // A session that exists cannot be made temporary. One that is temporary can be again.
