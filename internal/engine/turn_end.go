@@ -91,7 +91,8 @@ var errNotStored = errors.New("the turn's entries could not be stored")
 // failure is the end of a turn that failed. An agent's error may have anything in it, so it is for
 // operators.
 func failure(err error) protocol.End {
-	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Error: protocol.AgentFailed, Detail: err.Error()}
+	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
+	end.Error = cmp.Or(agent.UserText(err), protocol.AgentFailed)
 	switch {
 	case errors.Is(err, errTimeout):
 		end.Code, end.Error = session.CodeTimeout, errTimeout.Error()

@@ -74,7 +74,9 @@ func TestErrorsForUsers(t *testing.T) {
 		code, error string
 		detail      string
 	}{
-		"error":   {func() error { return errors.New("exit status 1: key=hunter2") }, session.CodeAgentFailed, "the agent failed", "exit status 1: key=hunter2"},
+		"error": {func() error { return errors.New("exit status 1: key=hunter2") }, session.CodeAgentFailed, "the agent failed", "exit status 1: key=hunter2"},
+		"told": {func() error { return agent.ForUser(errors.New("key=hunter2"), "the conversation is too long") }, session.CodeAgentFailed,
+			"the conversation is too long", "key=hunter2"},
 		"panic":   {func() error { panic("hunter2") }, session.CodeInternal, "an internal error ended the turn", "the agent panicked: hunter2"},
 		"timeout": {nil, session.CodeTimeout, "the agent took too long", "the agent took too long: ended after 100ms: killed, hunter2"},
 	} {

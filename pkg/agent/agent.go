@@ -119,3 +119,30 @@ func IsRetryable(err error) bool {
 type retryable struct{ error }
 
 func (r *retryable) Unwrap() error { return r.error }
+
+// ForUser marks an error with what its users are told. Without it they learn only that the agent failed,
+// because an error may have anything in it: err itself is for operators. sentence begins in lower case
+// and has no secret.
+func ForUser(err error, sentence string) error {
+	if err == nil {
+		return nil
+	}
+	return &forUser{err, sentence}
+}
+
+// UserText returns what ForUser has marked err with, or "".
+func UserText(err error) string {
+	var u *forUser
+	if !errors.As(err, &u) {
+		return ""
+	}
+	return u.sentence
+}
+
+type forUser struct {
+	error
+
+	sentence string
+}
+
+func (u *forUser) Unwrap() error { return u.error }

@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"turnstile/pkg/agent"
 )
 
 // failure is why there was no reply.
 type failure struct {
-	why     error         // a sentence for the user
+	why     error         // a sentence for operators
 	passing bool          // a retry may succeed
 	after   time.Duration // the server asked for this wait; 0: it did not
 	images  bool          // the server may have refused an image
@@ -140,8 +142,9 @@ func (r *run) refused(e *statusError) failure {
 	model, base := r.config.Model, r.base.Redacted()
 	switch {
 	case e.tooLong():
-		return failure{why: fmt.Errorf("the conversation is too long for the model %s: /new begins a new one, /undo takes back the last turn. "+
-			"If this comes often, set TURNSTILE_CONTEXT_TOKENS lower than %d", model, r.config.ContextTokens)}
+		why := fmt.Errorf("the conversation is too long for the model %s; if this comes often, set TURNSTILE_CONTEXT_TOKENS lower than %d",
+			model, r.config.ContextTokens)
+		return failure{why: agent.ForUser(why, "the conversation is too long: /new begins a new one, /undo takes back the last turn")}
 	case e.status == http.StatusUnauthorized && r.config.Key == "":
 		return failure{why: errors.New("the model's server wants a key (HTTP 401) and none is set: set TURNSTILE_OPENAI_API_KEY")}
 	case e.status == http.StatusUnauthorized:
