@@ -22,6 +22,7 @@ type room struct {
 // import any.
 var rooms = []room{
 	// Packages without knowledge of Turnstile.
+	{"internal/boundedjson", ""},
 	{"internal/listenaddr", ""},
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
@@ -29,15 +30,15 @@ var rooms = []room{
 	{"internal/typo", ""},
 	{"internal/version", ""},
 	// The leaves that users see.
-	{"pkg/session", ""},
-	{"internal/strictjson", "internal/printable pkg/session"},
+	{"pkg/session", "internal/boundedjson"},
+	{"internal/strictjson", "internal/boundedjson internal/printable pkg/session"},
 	{"internal/titles", "pkg/session"},
 	// Redis: its keys and what is stored, its scripts, connections, leases.
 	{"internal/rediskey", ""},
 	{"internal/redisserver", ""},
 	{"internal/redisconn", ""},
 	{"internal/lease", ""},
-	{"internal/stored", "pkg/session"},
+	{"internal/stored", "internal/boundedjson pkg/session"},
 	{"internal/script", "internal/redisconn"},
 	// The lock and the marks.
 	{"pkg/lockguard", "internal/lease internal/redisconn internal/rediskey internal/script"},
@@ -46,10 +47,10 @@ var rooms = []room{
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
-	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
+	{"pkg/agent/...", "internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
-	{"internal/protocol", "internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
+	{"internal/protocol", "internal/boundedjson internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
@@ -64,12 +65,12 @@ var rooms = []room{
 	{"internal/metrics", "internal/engine internal/lease internal/outbox internal/version pkg/admin pkg/session"},
 	// The library, the gateway, and the programs.
 	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
-	{".", "internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
+	{".", "internal/boundedjson internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"docs", ""},
 	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/strictjson pkg/admin pkg/session"},
-	{"internal/board", ". internal/gateway internal/printable internal/sessionview pkg/admin pkg/agent pkg/session"},
-	{"internal/gateway/openai", ". internal/gateway pkg/admin pkg/agent pkg/session"},
+	{"internal/board", ". internal/boundedjson internal/gateway internal/printable internal/sessionview pkg/admin pkg/agent pkg/session"},
+	{"internal/gateway/openai", ". internal/boundedjson internal/gateway pkg/admin pkg/agent pkg/session"},
 	{"cmd/...", "*"},
 	{"docs/...", "*"},
 	{"examples/...", "*"},

@@ -33,6 +33,24 @@ func (l *testLease) renew(ttl time.Duration) {
 
 func (l *testLease) Deadline() time.Time { return *l.deadline.Load() }
 
+// heldLease is renewed all the time until it ends, ttl after end.
+type heldLease struct {
+	ttl   time.Duration
+	ended atomic.Pointer[time.Time]
+}
+
+func (l *heldLease) end() {
+	at := time.Now()
+	l.ended.Store(&at)
+}
+
+func (l *heldLease) Deadline() time.Time {
+	if at := l.ended.Load(); at != nil {
+		return at.Add(l.ttl)
+	}
+	return time.Now().Add(l.ttl)
+}
+
 // turn is a turn of the test's own, with text as its message. Its id is in the environment of every
 // process that the agent starts.
 func turn(t *testing.T, text string) agent.Turn {
@@ -232,12 +250,12 @@ func TestB86_LeaseHoldsThroughTheGrace(t *testing.T) {
 	a := newAgent(t, Config{Command: roleCommand("tree"), Grace: time.Hour})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tn := turn(t, "")
-	lease := newTestLease(time.Hour)
+	lease := &heldLease{ttl: 2 * time.Second}
 	cause := errors.New("drained")
 	var pids []int
 	_, err := a.Run(agent.WithLease(ctx, lease), tn, func(e agent.Event) {
 		pids = parsePids(t, e.Text)
-		lease.renew(2 * time.Second) // it ends in the grace, however long the agent took to start
+		lease.end() // in the grace, however long the agent took to start
 		cancel(cause)
 	})
 	if !errors.Is(err, cause) {
