@@ -78,6 +78,10 @@ func NewMessageID() string { return strings.ToLower(rand.Text()) }
 // with session.ModeSteer. A probably mistyped command, such as /stpo, is not stored: the receipt
 // suggests the command. A text that begins with // loses one slash and is a message. Any other text
 // that begins with a slash is a message as it is. With Literal every text is.
+//
+// A command with an ID is carried out at most once in ClientConfig.IdempotencyTTL, and Submit returns
+// its receipt again. If the program died meanwhile, or lost Redis' reply, it may have been carried out:
+// then the error of a repetition wraps session.ErrExpired.
 func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Message, opts ...SubmitOption) (Receipt, error) {
 	var s submission
 	for _, o := range opts {
@@ -135,8 +139,16 @@ func (c *Client) command(ctx context.Context, sessionKey string, m *session.Mess
 		case delay > 0:
 			return Receipt{}, false, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd.Name, cmd.Name)
 		case !cmd.IsMessage(args):
-			r := Receipt{Session: sessionKey, Status: Answered}
-			r.Reply, r.Invalid, err = cmd.Run(ctx, c.operations(), sessionKey, args)
+			run := func() (Receipt, error) {
+				r, err := Receipt{Session: sessionKey, Status: Answered}, error(nil)
+				r.Reply, r.Invalid, err = cmd.Run(ctx, c.operations(), sessionKey, args)
+				return r, err
+			}
+			if m.ID == "" || cmd.Reads(args) {
+				r, err = run()
+			} else {
+				r, err = c.once(ctx, sessionKey, *m, run)
+			}
 			return r, true, err
 		}
 		m.Text, m.Mode = args, session.ModeSteer
@@ -151,6 +163,41 @@ func (c *Client) command(ctx context.Context, sessionKey string, m *session.Mess
 // eventsBefore is how long before a message was stored Receipt.EventsAfter is, in ms: a script may
 // see an earlier clock than its events.
 const eventsBefore = 10
+
+// once carries out a command that has an id, or returns the receipt of the same command under that id.
+func (c *Client) once(ctx context.Context, sessionKey string, m session.Message, run func() (Receipt, error)) (Receipt, error) {
+	r := Receipt{Session: sessionKey, Status: Answered}
+	if err := session.ValidateID(m.ID); err != nil {
+		return r, err
+	}
+	what, err := c.cfg.Limits.EncodePayload(m)
+	if err != nil {
+		return r, err
+	}
+	once := protocol.NewOnce(c.rdb, sessionKey, m.ID, what, c.cfg.IdempotencyTTL)
+	stored, begun, err := once.Begin(ctx)
+	switch {
+	case errors.Is(err, session.ErrConflict):
+		return Receipt{Session: sessionKey, ID: m.ID, Status: Refused, Reason: reasonConflict}, nil
+	case err != nil:
+		return r, fmt.Errorf("carry out command %s of %s: %w", m.ID, sessionKey, protocol.Unchanged(err, false))
+	case !begun:
+		if err := json.Unmarshal([]byte(stored), &r); err != nil {
+			return r, fmt.Errorf("read the result of command %s of %s: %w", m.ID, sessionKey, err)
+		}
+		return r, nil
+	}
+	if r, err = run(); err != nil {
+		if errors.Is(err, session.ErrUnchanged) {
+			_ = once.Free(context.WithoutCancel(ctx)) // otherwise its repetition learns that it may have been carried out
+		}
+		return r, err
+	}
+	if data, err := json.Marshal(r); err == nil {
+		_ = once.End(context.WithoutCancel(ctx), string(data)) // the same
+	}
+	return r, nil
+}
 
 // receipt fills in the receipt of a message.
 func receipt(r Receipt, a protocol.Accepted) (Receipt, error) {

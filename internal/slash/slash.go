@@ -99,6 +99,17 @@ func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args strin
 	return reply, false, err
 }
 
+// Reads reports whether the command with args changes nothing.
+func (cmd Command) Reads(args string) bool {
+	switch cmd.Name {
+	case "/help", "/status", "/history":
+		return true
+	case "/queue", "/title":
+		return args == ""
+	}
+	return false
+}
+
 // IsMessage reports whether the command with args is a message to steer into the running
 // turn.
 func (cmd Command) IsMessage(args string) bool { return cmd.run == nil && args != "" }

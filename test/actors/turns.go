@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"strings"
 
 	"turnstile"
 	"turnstile/internal/protocol"
@@ -10,10 +11,13 @@ import (
 	"turnstile/test/expect"
 )
 
-// Say submits a message whose id is its text.
+// Say submits a message whose id is its text, or a command, which has none.
 func (b *Bench) Say(text string, mode ...session.Mode) turnstile.Receipt {
 	b.Helper()
 	m := session.Message{ID: text, Text: text}
+	if strings.HasPrefix(text, "/") {
+		m.ID = ""
+	}
 	if len(mode) > 0 {
 		m.Mode = mode[0]
 	}

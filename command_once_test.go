@@ -1,0 +1,95 @@
+package turnstile_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// A command with an id is carried out once, whatever breaks: its repetition gets its receipt, or learns
+// that it may have been carried out. A command that changed nothing can be repeated.
+func TestCommandWithAnID(t *testing.T) {
+	t.Parallel()
+	undo := session.Message{ID: "k", Text: "/undo"}
+	bench := func(t *testing.T) (*actors.Bench, *redistest.Faults) {
+		b, faults := actors.NewBench(t), &redistest.Faults{}
+		b.Client = actors.NewClient(b.Redis)
+		b.Redis.AddHook(faults)
+		for _, text := range []string{"one", "two", "three"} {
+			b.Say(text)
+			b.Drain()
+		}
+		return b, faults
+	}
+	left := func(b *actors.Bench, turns int) {
+		b.Helper()
+		expect.Equal(b, "turns", len(b.Transcript(b.Info().SessionID)), 2*turns)
+	}
+	submit := func(b *actors.Bench) (turnstile.Receipt, error) { return b.Client.Submit(b.Ctx, actors.Key, undo) }
+
+	t.Run("repeated", func(t *testing.T) {
+		t.Parallel()
+		b, _ := bench(t)
+		first, err := submit(b)
+		expect.OK(t, err)
+		again, err := submit(b)
+		expect.OK(t, err)
+		expect.Equal(t, "receipt", again, first)
+		left(b, 2)
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "k", Text: "/retry"})
+		expect.OK(t, err)
+		expect.Equal(t, "another command", r.Reason, "conflict")
+		r, err = b.Client.Submit(b.Ctx, actors.Key, undo, turnstile.Literal())
+		expect.OK(t, err)
+		expect.Equal(t, "a message", r.Reason, "conflict")
+		b.Say("four")
+		r, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "four", Text: "/undo"})
+		expect.OK(t, err)
+		expect.Equal(t, "a message's id", r.Reason, "conflict")
+		left(b, 2)
+	})
+	t.Run("its program died behind the command", func(t *testing.T) {
+		t.Parallel()
+		b, faults := bench(t)
+		stores := func(cmd redis.Cmder) bool { return cmd.Name() == "set" && cmd.Args()[len(cmd.Args())-1] != "nx" }
+		faults.FailBefore(stores, -1, errors.New("broken pipe"))
+		_, err := submit(b)
+		expect.OK(t, err)
+		faults.Clear()
+		_, err = submit(b)
+		expect.Equal(t, "expired", errors.Is(err, session.ErrExpired) && !errors.Is(err, session.ErrUnchanged), true)
+		left(b, 2)
+	})
+	t.Run("its program died before the command", func(t *testing.T) {
+		t.Parallel()
+		b, _ := bench(t)
+		what, err := undo.EncodePayload()
+		expect.OK(t, err)
+		_, begun, err := protocol.NewOnce(b.Redis, actors.Key, "k", what, time.Hour).Begin(b.Ctx)
+		expect.OK(t, err)
+		expect.Equal(t, "begun", begun, true)
+		_, err = submit(b)
+		expect.Equal(t, "expired", errors.Is(err, session.ErrExpired), true)
+		left(b, 3)
+	})
+	t.Run("it was refused", func(t *testing.T) {
+		t.Parallel()
+		b, faults := bench(t)
+		faults.FailBefore(actors.Script("undo"), -1, errors.New("OOM command not allowed"))
+		_, err := submit(b)
+		expect.Equal(t, "unchanged", errors.Is(err, session.ErrUnchanged), true)
+		faults.Clear()
+		_, err = submit(b)
+		expect.OK(t, err)
+		left(b, 2)
+	})
+}
