@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 )
 
@@ -52,7 +53,7 @@ func (c *Client) decide(ctx context.Context, call protocol.Decide) (session.Ques
 	if d != session.Allow && d != session.Always && d != session.Deny {
 		return session.Question{}, fmt.Errorf("%w decision %q: it is %s, %s or %s", session.ErrInvalid, d, session.Allow, session.Always, session.Deny)
 	}
-	call.Call, call.Fresh = rand.Text(), justAsked
+	call.Call, call.Fresh, call.User = rand.Text(), justAsked, slash.User(ctx)
 	state, q, err := call.Do(ctx, c.rdb)
 	if err != nil {
 		return session.Question{}, fmt.Errorf("decide the question of %s: %w", sessionKey, protocol.Unchanged(err, false))

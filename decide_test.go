@@ -56,7 +56,7 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 		t.Helper()
 		d, err := h.Withdraw(b.Ctx)
 		expect.OK(t, err)
-		return d
+		return d.Decision
 	}
 	b.Asks(h, "mv")
 	expect.Equal(t, "said before the withdrawal", withdraw(), "")

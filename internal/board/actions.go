@@ -104,7 +104,7 @@ func (b *Board) decide(v *visit, d session.Decision) error {
 	if err := b.gateway.MayDecide(v.work, v.token, info, ""); err != nil {
 		return err
 	}
-	_, err = b.deps.Client.DecideQuestion(v.work, v.session, v.PostForm.Get("question"), d)
+	_, err = b.deps.Client.DecideQuestion(gateway.For(v.work, v.token, ""), v.session, v.PostForm.Get("question"), d)
 	return err
 }
 

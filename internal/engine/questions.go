@@ -26,7 +26,7 @@ type questions struct {
 
 	mu       sync.Mutex
 	waiting  int // the number of the question that waits for its decision; 0: none
-	decision chan session.Decision
+	decision chan protocol.Decided
 	early    protocol.Decided // on a question whose number has not arrived from Redis yet
 }
 
@@ -74,7 +74,7 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.D
 		return agent.Decision{}, err
 	}
 	// Unknown decisions, of a later version, are denials.
-	return agent.Decision{Allowed: d == session.Allow || d == session.Always, Remember: d == session.Always}, nil
+	return agent.Decision{Allowed: allows(d), Remember: d == session.Always}, nil
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
@@ -101,39 +101,41 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	select {
 	case d := <-decided:
 		q.publishDecision(number, d)
-		return d, nil
+		return d.Decision, nil
 	case <-overdue:
 	case <-ctx.Done():
-		q.publishEnd(number, session.DecisionCancelled)
+		q.publishEnd(number, session.DecisionCancelled, "")
 		return "", context.Cause(ctx)
 	}
 	// Nobody decided in time: denied. But if Redis has a decision by now it counts, because its
 	// user was notified; only the result of Withdraw has it.
 	d, err := q.claim.Withdraw(q.claim.Lease().Context())
 	if err != nil {
-		q.publishEnd(number, session.DecisionCancelled)
+		q.publishEnd(number, session.DecisionCancelled, "")
 		return "", err
 	}
-	if d == "" {
-		d = session.Deny
+	if d.Decision == "" {
+		d.Decision = session.Deny
 		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
 		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
 	q.publishDecision(number, d)
-	return d, nil
+	return d.Decision, nil
 }
+
+func allows(d session.Decision) bool { return d == session.Allow || d == session.Always }
 
 // publishDecision publishes a decision to the session's followers.
-func (q *questions) publishDecision(number int, d session.Decision) {
+func (q *questions) publishDecision(number int, d protocol.Decided) {
 	decision := session.DecisionDenied
-	if d == session.Allow || d == session.Always {
+	if allows(d.Decision) {
 		decision = session.DecisionAllowed
 	}
-	q.publishEnd(number, decision)
+	q.publishEnd(number, decision, d.By)
 }
 
-func (q *questions) publishEnd(number int, decision string) {
-	q.recorder.publish(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
+func (q *questions) publishEnd(number int, decision, by string) {
+	q.recorder.publish(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
 }
 
 // withdraw takes back a question that nothing waits for, so that a late decision is refused. It
@@ -150,13 +152,13 @@ func (q *questions) withdraw() {
 
 // await makes number the question whose decision is awaited, and returns a channel that receives
 // it. 0: no question.
-func (q *questions) await(number int) <-chan session.Decision {
+func (q *questions) await(number int) <-chan protocol.Decided {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	decided := make(chan session.Decision, 1)
+	decided := make(chan protocol.Decided, 1)
 	q.waiting, q.decision = number, decided
 	if number != 0 && q.early.Question == number {
-		q.decide(q.early.Decision)
+		q.decide(q.early)
 	}
 	return decided
 }
@@ -166,14 +168,14 @@ func (q *questions) apply(r protocol.Decided) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting != 0 && r.Question == q.waiting {
-		q.decide(r.Decision)
+		q.decide(r)
 		return
 	}
 	q.early = r
 }
 
 // decide ends the wait for a decision. q.mu is held.
-func (q *questions) decide(d session.Decision) {
+func (q *questions) decide(d protocol.Decided) {
 	q.decision <- d
 	q.waiting = 0
 }

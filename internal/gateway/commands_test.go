@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"turnstile/internal/gateway"
@@ -171,4 +172,38 @@ func TestDecisions(t *testing.T) {
 	anyone := rigOn(t, r.redis, tokens, func(c *gateway.Config) { c.AnyoneDecides = true })
 	anyone.as("other").call("POST", at+"approve", object{"question": ask(), "always": true}).want(200, &got)
 	expect.Equal(t, "decided by another", got.Decision, "always")
+}
+
+// If a request names a user, the user decides, and what its token may do does not count.
+func TestDecisionOfANamedUser(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, `[{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control"]}]`)).as("bot")
+	r.worker()
+	const at = "/v1/sessions/s/"
+	s := r.stream("s", "")
+	ask := func() object {
+		t.Helper()
+		r.call("POST", at+"messages", object{"text": "ask=rm done", "as": "alice"}).want(202)
+		e := s.until(session.EventPermissionAsked)
+		return object{"question": e.Turn + "." + e.CallID}
+	}
+	by := func() string {
+		t.Helper()
+		defer s.until(session.EventTurnEnded)
+		return s.until(session.EventPermissionAnswered).By
+	}
+	question := ask()
+	r.call("POST", at+"approve", object{"question": question["question"], "as": "mallory"}).problem(403, gateway.Forbidden)
+	r.call("POST", at+"deny", object{"question": question["question"], "as": "bob"}).problem(403, gateway.Forbidden)
+	command := func(as string, question object) answer {
+		_, number, _ := strings.Cut(question["question"].(string), ".")
+		return r.call("POST", at+"messages", object{"text": "/approve " + number, "commands": true, "as": as})
+	}
+	command("mallory", question).problem(403, gateway.Forbidden)
+	r.call("POST", at+"approve", object{"question": question["question"], "as": "alice"}).want(200)
+	expect.Equal(t, "decided by", by(), "bot/alice")
+	command("alice", ask()).want(200)
+	expect.Equal(t, "decided by", by(), "bot/alice")
+	r.call("POST", at+"approve", ask()).want(200)
+	expect.Equal(t, "decided by", by(), "bot")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 )
 
@@ -41,7 +42,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if err := g.MayDecide(r.Work(), r.Token, info, body.As); err != nil {
 		return err
 	}
-	q, err := g.deps.Client.DecideQuestion(r.Work(), r.Session, body.Question, d)
+	q, err := g.deps.Client.DecideQuestion(For(r.Work(), r.Token, body.As), r.Session, body.Question, d)
 	if err != nil {
 		return err
 	}
@@ -52,16 +53,22 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	}{body.Question, q.Name, d})
 }
 
-// MayDecide fails unless the token may control, or may send and speaks for a sender of the running
-// turn. as is the user below the token's name for whom it speaks, "" for itself.
+// For names the user for whom a token's request decides. The decision's event has the name.
+func For(ctx context.Context, t Token, as string) context.Context {
+	return slash.WithUser(ctx, t.Sender(as))
+}
+
+// MayDecide fails unless the token may control and speaks for itself, or may send or control and
+// speaks for a sender of the running turn. as is the user below the token's name for whom it speaks: the
+// user asks then, and what the token may do itself does not count. "" is the token itself.
 func (g *Gateway) MayDecide(ctx context.Context, t Token, info session.Info, as string) error {
 	who, err := sender(t, as)
 	switch {
 	case err != nil:
 		return err
-	case t.May(Control), t.May(Send) && g.config.AnyoneDecides:
+	case t.May(Control) && as == "", t.May(Send) && g.config.AnyoneDecides:
 		return nil
-	case !t.May(Send):
+	case !t.May(Send) && !t.May(Control):
 		return Fail(Forbidden, "The token %s may neither send nor control.", t.Name)
 	}
 	messages, err := g.deps.Admin.TurnMessages(ctx, info)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/slash"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -85,7 +86,12 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	}
 	opts = append(opts, to...)
 	m.ID, m.TraceParent = id, r.TraceParent()
-	receipt, err := g.deps.Client.Submit(r.Work(), sessionKey, m, opts...)
+	if body.Commands {
+		if err := g.mayCommand(r, sessionKey, body); err != nil {
+			return err
+		}
+	}
+	receipt, err := g.deps.Client.Submit(For(r.Work(), r.Token, body.As), sessionKey, m, opts...)
 	if err == nil {
 		err = receipt.Err()
 	}
@@ -134,6 +140,19 @@ func (b messageBody) message(t Token) (session.Message, []turnstile.SubmitOption
 		return m, nil, Fail(Forbidden, `The token %s may not control, which "commands" needs.`, t.Name)
 	}
 	return m, opts, nil
+}
+
+// mayCommand fails if the text decides a question and its user may not. A token that may control may
+// everything else for its users.
+func (g *Gateway) mayCommand(r *Request, sessionKey string, body messageBody) error {
+	if cmd, _, ok := slash.Parse(body.Text); !ok || !cmd.Decides() || body.As == "" {
+		return nil
+	}
+	info, err := g.deps.Admin.Session(r.Work(), sessionKey)
+	if err != nil {
+		return err
+	}
+	return g.MayDecide(r.Work(), r.Token, info, body.As)
 }
 
 // sender is the sender of a request that speaks for a user of the token.

@@ -16,6 +16,7 @@ import (
 type Decided struct {
 	Question int
 	Decision session.Decision
+	By       string // the user, "" if unknown
 }
 
 // Ask stores a question of the turn's agent, for Decide to find, and returns its number. A turn has
@@ -36,10 +37,10 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 }
 
 // Withdraw closes the turn's last question: the agent no longer waits, and a later decision is
-// refused. It returns the decision that came before, or "" if there was none.
-func (c *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
+// refused. It returns the decision that came before, if there was one.
+func (c *Claim) Withdraw(ctx context.Context) (Decided, error) {
 	r, err := c.ask(ctx, "")
-	return session.Decision(r.text("decision")), err
+	return Decided{int(r.int("number")), session.Decision(r.text("decision")), r.text("by")}, err
 }
 
 func (c *Claim) ask(ctx context.Context, question string) (returned, error) {

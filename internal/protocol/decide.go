@@ -20,6 +20,7 @@ type Decide struct {
 	Turn     string // the id of the question's turn; "": whichever
 	Decision session.Decision
 	Call     string // names this call, so that the script recognizes a repetition
+	User     string // who decides; "": unknown
 
 	// Fresh is for how long after a question the user may still see the one before it. For so long
 	// a decision without a number is refused.
@@ -42,7 +43,7 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	}
 	r, err := decideMove.run(ctx, rdb, decideMove.keys(Keys(d.Session, "", time.Now())), decideMove.args(
 		"task", rediskey.For(d.Session).TaskPrefix(), "prefix", rediskey.IDPrefix(d.Session),
-		"number", which, "decision", string(d.Decision), "name", d.Call, "settle", d.Fresh.Milliseconds(),
+		"number", which, "decision", string(d.Decision), "name", d.Call, "user", d.User, "settle", d.Fresh.Milliseconds(),
 	))
 	if err == nil && r.unsure && r.status() != "ok" {
 		return "", q, fmt.Errorf("%w; the last one found %q", redisconn.ErrUnsure, r.status())

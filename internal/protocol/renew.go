@@ -43,7 +43,7 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 			claims[i].wasRenewed(found.int("now"), found.int("fence"))
 			r.Fence, r.Requested, r.Waiting = found.int("fence"), requested(found.text("request")), int(found.int("waiting"))
 			r.Steer = found.is("steer")
-			r.Decided = Decided{int(found.int("question")), session.Decision(found.text("decision"))}
+			r.Decided = Decided{int(found.int("question")), session.Decision(found.text("decision")), found.text("by")}
 			held = append(held, claims[i])
 		}
 		renewals[i] = r

@@ -66,6 +66,7 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 		Fence                int64
 		Question             int
 		Answer               session.Decision
+		By                   string
 	}
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
@@ -75,7 +76,7 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 		s.Session = wire.Session
 	}
 	if wire.Kind == "answer" {
-		s.Decided = Decided{wire.Question, wire.Answer}
+		s.Decided = Decided{wire.Question, wire.Answer, wire.By}
 	}
 	return s, s.Requested != nil || s.Decided.Question != 0 || s.Steer || s.Session != ""
 }

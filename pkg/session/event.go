@@ -72,6 +72,10 @@ type Event struct {
 	// In an EventPermissionAnswered: DecisionAllowed, DecisionDenied or DecisionCancelled.
 	Decision string `json:"decision,omitempty"`
 
+	// By is who has decided, as a message's sender is named: a gateway's token, or a user below it. ""
+	// is a timeout, or somebody whom the caller did not name.
+	By string `json:"by,omitempty"`
+
 	// In a question: the time in ms after which it counts as denied. 0: it waits until its turn
 	// ends.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`

@@ -163,7 +163,7 @@ func withdraw(l *life, _, _, c int) step {
 		if err != nil {
 			return word(err)
 		}
-		return "ok " + string(said)
+		return "ok " + string(said.Decision)
 	})
 }
 

@@ -11,8 +11,8 @@
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
 -- RETURNS
---   'ok' decision number     decision: the user's, if there is one already, or ''; number: the
---     question's, or 0 if it was never asked
+--   'ok' decision number by     decision: the user's, if there is one already, or ''; number: the
+--     question's, or 0 if it was never asked; by: who has decided, '' if unknown
 --   'lost'
 
 local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered', 'ids')
@@ -32,8 +32,8 @@ local asked_now, tasks = number > last, {}
 if asked_now then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s, id)} end
 end
-local by, to, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
-if by ~= s.fence or tonumber(to) ~= number then decision = '' end
+local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
+if turn ~= s.fence or tonumber(to) ~= number then decision, by = '', '' end
 
 call('PEXPIRE', s.sentinel, ttl)
 if nth < asked then return ok{decision = '', number = 0} end -- a later question was asked since
@@ -45,4 +45,4 @@ else
   call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question,
     'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at)
 end
-return ok{decision = decision, number = number}
+return ok{decision = decision, number = number, by = by}

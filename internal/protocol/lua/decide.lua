@@ -9,6 +9,7 @@
 --     user sees
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, by which a repetition is known
+--   user             who decides, or '': unknown
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number question fence
@@ -18,7 +19,7 @@
 --   'answered'                  another decision came first
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
-local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (.*)$')
+local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
 -- A repetition of a decision that was carried out must not decide the question that came since.
@@ -34,9 +35,9 @@ call('HDEL', s.run, '')
 if decided then
   if by ~= name then return answered{} end
 else
-  call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name)
+  call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
   close_question(s, now_ms())
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
-  ',"question":' .. n .. ',"answer":"' .. decision .. '"}')
+  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')
 return ok{number = tonumber(n), question = question, fence = fence}
