@@ -123,3 +123,13 @@ func ExampleLeaseFrom() {
 	fmt.Println(ok)
 	// Output: false
 }
+
+// Operators read the error, users the sentence.
+func ExampleForUser() {
+	err := agent.ForUser(errors.New("HTTP 413 from the model's server"), "the conversation is too long: /new begins a new one")
+	fmt.Println(err)
+	fmt.Println(agent.UserText(err))
+	// Output:
+	// HTTP 413 from the model's server
+	// the conversation is too long: /new begins a new one
+}

@@ -27,8 +27,6 @@ var ownTimes = map[string]string{
 	"internal/gateway/cookie.go ofCookie":    "a cookie lives for days",
 	"internal/protocol/claimed.go begin":     "keeps the same moment by both clocks",
 	"internal/protocol/finish.go finishFast": "keeps the same moment by both clocks",
-
-	"internal/gateway/openai/submit.go repeated": "is yet to be mended",
 }
 
 // The clocks of two machines are not compared: what Redis stores is compared with Redis' TIME.

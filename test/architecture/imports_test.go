@@ -68,7 +68,7 @@ var rooms = []room{
 	{".", "internal/boundedjson internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"docs", ""},
-	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/strictjson pkg/admin pkg/session"},
+	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/slash internal/strictjson pkg/admin pkg/session"},
 	{"internal/board", ". internal/boundedjson internal/gateway internal/printable internal/sessionview pkg/admin pkg/agent pkg/session"},
 	{"internal/gateway/openai", ". internal/boundedjson internal/gateway pkg/admin pkg/agent pkg/session"},
 	{"cmd/...", "*"},
