@@ -22,7 +22,7 @@ the session's /queue setting, or else the worker's:
 --file reads a message from each line, as
   {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
    "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h",
-   "reply_to":"bot","context":{"chat":42}}
+   "reply_to":"bot","context":{"chat":42},"deliver_by":"10m"}
 where only text is required if -s names the session. Other fields are errors; the
 values of meta are strings, context is any JSON. Flags are the defaults of the lines. The messages of one
 session are submitted in the order of the file, those of several sessions at the same
@@ -38,7 +38,8 @@ its id: it is run once.
 waits for it. docs/webhooks.md says how. Every delivery repeats --context, at most 2048
 bytes. Without --reply-to the session's own destination counts; with - there is none.
 Without a TEXT, --reply-to sets the session's own, or removes it with -. Redis does not
-know which destinations exist: a wrong name is stored, and its deliveries wait.
+know which destinations exist: a wrong name is stored, and its deliveries wait. After
+--deliver-by the outcome is not delivered any more, whatever its destination says.
 
 If no worker is running, --wait and --follow say so on stderr after 3 seconds.
 

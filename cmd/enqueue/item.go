@@ -75,6 +75,7 @@ type fields struct {
 	ExpiresIn   *session.Duration    `json:"expires_in"`
 	ReplyTo     *string              `json:"reply_to"`
 	Context     json.RawMessage      `json:"context"`
+	DeliverBy   *string              `json:"deliver_by"`
 }
 
 // item reads one line. The flags are its defaults.
@@ -101,6 +102,12 @@ func (o options) item(text []byte) (item, error) {
 	it.route.To = or(line.ReplyTo, it.route.To)
 	if line.Context != nil {
 		it.route.Context = line.Context
+	}
+	if line.DeliverBy != nil {
+		var err error
+		if it.route, err = it.route.DeliverBy(*line.DeliverBy); err != nil {
+			return it, err
+		}
 	}
 	if it.message.Mode == "" {
 		it.message.Mode = session.Mode(o.mode)

@@ -26,6 +26,7 @@ type options struct {
 	meta      map[string]string // metaPairs, after validation
 	replyTo   string
 	context   string
+	deliverBy deliverBy
 	wait      bool
 	follow    bool
 	after     string
@@ -69,6 +70,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` for the agent, beside the text; repeatable")
 	f.StringVar(&o.replyTo, "reply-to", "", "`DESTINATION` of the outcome, or - for none; without a TEXT that of the session's later messages")
 	f.StringVar(&o.context, "context", "", "`JSON` that every delivery of the outcome repeats")
+	f.Var(&o.deliverBy, "deliver-by", "after `WHEN` the outcome is not delivered any more: 10m from now, or 2026-11-24T18:00:00Z")
 	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the reply as it comes, and tools on stderr")
 	f.StringVar(&o.after, "after", "", "with --follow, submit nothing, and continue after the event `EVENT_ID` of the message --id")
@@ -89,7 +91,8 @@ func (o *options) setsReplyTo(words []string) bool {
 
 // route is where the outcome of a message goes.
 func (o *options) route() session.Route {
-	r := session.Route{To: o.replyTo}
+	r := session.Route(o.deliverBy)
+	r.To = o.replyTo
 	if o.context != "" {
 		r.Context = json.RawMessage(o.context)
 	}
@@ -105,6 +108,21 @@ func (*duration) Type() string     { return "duration" }
 func (d *duration) Set(text string) error {
 	v, err := session.ParseDuration(text)
 	*d = duration(v)
+	return err
+}
+
+// deliverBy is a flag with a time or a duration: a route that has only that.
+type deliverBy session.Route
+
+func (d *deliverBy) String() string { return "" } // the help shows no default
+func (*deliverBy) Type() string     { return "time" }
+
+func (d *deliverBy) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty: give it a time or a duration, or leave it out")
+	}
+	r, err := session.Route{}.DeliverBy(text)
+	*d = deliverBy(r)
 	return err
 }
 
@@ -130,13 +148,13 @@ func (o *options) validate(words []string) error {
 		return problem("--after with --file: it continues with one message, named with --id")
 	case o.given("after") && !o.given("id"):
 		return problem("--after needs the --id of the message that was followed")
-	case o.given("after") && o.givenAny("mode", "in", "expires-in", "meta", "reply-to", "context"):
-		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --meta, --reply-to and --context")
+	case o.given("after") && o.givenAny("mode", "in", "expires-in", "meta", "reply-to", "context", "deliver-by"):
+		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --meta, --reply-to, --context and --deliver-by")
 	case o.given("reply-to") && o.replyTo == "":
 		return problem("--reply-to is empty: name a destination, or - for none")
 	case o.given("context") && o.context == "":
 		return problem("--context is empty: give it JSON, or leave it out")
-	case o.setsReplyTo(words) && o.givenAny("id", "mode", "in", "expires-in", "meta", "context", "wait", "follow", "timeout"):
+	case o.setsReplyTo(words) && o.givenAny("id", "mode", "in", "expires-in", "meta", "context", "deliver-by", "wait", "follow", "timeout"):
 		return problem("no TEXT: --reply-to without one sets the session's destination, and takes only -s, --json and --redis")
 	case o.given("timeout") && !o.wait && !o.follow:
 		return problem("--timeout needs --wait or --follow")

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -65,6 +67,35 @@ func TestReplyTo(t *testing.T) {
 	}
 	if want := []string{"bot[own]message.done", "web[theirs]message.done"}; !slices.Equal(stored, want) {
 		t.Errorf("the outbox has %q, want %q", stored, want)
+	}
+}
+
+// --deliver-by is a time or a duration, also in a file's line, and needs no --reply-to.
+func TestDeliverBy(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	enqueue(t, bg(t), url, "", "-s", "a", "--reply-to", "web").want(t, exitOK)
+	enqueue(t, bg(t), url, "", "-s", "a", "--id", "flag", "--deliver-by", "2100-01-01T00:00:00Z", "x").want(t, exitOK)
+	lines := []string{
+		`{"id":"line","text":"x","deliver_by":"10m"}`, `{"id":"flags","text":"x"}`, `{"id":"none","text":"x","deliver_by":""}`,
+		`{"id":"bad1","text":"x","deliver_by":"-10m"}`, `{"id":"bad2","text":"x","deliver_by":"tomorrow"}`,
+	}
+	r := enqueue(t, bg(t), url, strings.Join(lines, "\n"), "-s", "a", "--deliver-by", "2100-01-01T00:00:00Z", "--file", "-").want(t, exitUsage)
+	for _, want := range []string{`line 4: invalid deliver_by "-10m": write a time such as`, `line 5: invalid deliver_by "tomorrow"`} {
+		if !strings.Contains(r.err, want) {
+			t.Errorf("stderr %q lacks %q", r.err, want)
+		}
+	}
+	stored := rdb.HGetAll(bg(t), rediskey.For("a").Deliveries()).Val()
+	if stored["deliver_by flag"] != "4102444800000" || stored["deliver_by flags"] != "4102444800000" || stored["deliver_by none"] != "" {
+		t.Errorf("stored: %q", stored)
+	}
+	now := rdb.Time(bg(t)).Val()
+	if by, err := strconv.ParseInt(stored["deliver_by line"], 10, 64); err != nil || by <= now.UnixMilli() || by > now.Add(10*time.Minute).UnixMilli() {
+		t.Errorf("deliver by %q, now it is %d", stored["deliver_by line"], now.UnixMilli())
+	}
+	for _, bad := range []string{"", "0s", "yesterday"} {
+		enqueue(t, bg(t), url, "", "-s", "a", "--deliver-by", bad, "x").want(t, exitUsage)
 	}
 }
 

@@ -94,7 +94,7 @@ func submitOptions(in time.Duration, route session.Route) (options []turnstile.S
 	if in > 0 {
 		options = append(options, turnstile.Delay(in))
 	}
-	if route.To != "" || route.Context != nil {
+	if route.To != "" || route.Context != nil || route.Within > 0 || !route.By.IsZero() {
 		options = append(options, turnstile.ReplyTo(route))
 	}
 	return options

@@ -27,6 +27,8 @@ type messageBody struct {
 
 	ReplyTo string          `json:"reply_to"` // the destination of the outcome
 	Context json.RawMessage `json:"context"`  // repeated by its deliveries
+
+	DeliverBy string `json:"deliver_by"` // a time, or a duration: then the outcome is not delivered any more
 }
 
 // Message is where a message is, and how it ended.
@@ -80,7 +82,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	if err != nil {
 		return err
 	}
-	to, err := r.outcomeTo(sessionKey, body.ReplyTo, body.Context)
+	to, err := r.outcomeTo(sessionKey, body)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"turnstile"
@@ -9,16 +8,16 @@ import (
 	"turnstile/pkg/session"
 )
 
-// outcomeTo returns where the outcome of a message goes.
-func (r *Request) outcomeTo(sessionKey, to string, context json.RawMessage) ([]turnstile.SubmitOption, error) {
-	if err := r.gateway.checkReplyTo(sessionKey, to); err != nil {
+// outcomeTo returns where the outcome of a message goes, and until when.
+func (r *Request) outcomeTo(sessionKey string, b messageBody) ([]turnstile.SubmitOption, error) {
+	if err := r.gateway.checkReplyTo(sessionKey, b.ReplyTo); err != nil {
 		return nil, err
 	}
-	var opts []turnstile.SubmitOption
-	if to != "" || len(context) > 0 {
-		opts = append(opts, turnstile.ReplyTo(session.Route{To: to, Context: context}))
+	route, err := session.Route{To: b.ReplyTo, Context: b.Context}.DeliverBy(b.DeliverBy)
+	if err != nil {
+		return nil, err
 	}
-	return append(opts, r.DefaultReplyTo(sessionKey)), nil
+	return []turnstile.SubmitOption{turnstile.ReplyTo(route), r.DefaultReplyTo(sessionKey)}, nil
 }
 
 // destinations are those of the file, nil without one.

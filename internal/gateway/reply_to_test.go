@@ -5,12 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"turnstile"
 	"turnstile/internal/gateway"
 	"turnstile/internal/outbox"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
@@ -82,6 +85,27 @@ func TestReplyTo(t *testing.T) {
 	}
 	anyName := rigOn(t, r.redis)
 	anyName.call("POST", path, object{"text": "hi", "reply_to": "unknown"}).want(202)
+}
+
+// A message says until when its outcome is delivered, whatever says where.
+func TestDeliverBy(t *testing.T) {
+	t.Parallel()
+	r := withDestinations(t, []string{destination("web", "http://127.0.0.1:1/", `"web:*"`)})
+	const path = "/v1/sessions/web:1/messages"
+	for id, by := range map[string]string{"time": "2100-01-01T01:00:00+01:00", "duration": "10m"} {
+		for range 2 { // the second is the same message, although its times are others
+			r.call("POST", path, object{"text": "hi", "deliver_by": by}, header("Idempotency-Key", id)).want(202)
+		}
+	}
+	stored := r.redis.HGetAll(t.Context(), rediskey.For("web:1").Deliveries()).Val()
+	expect.Equal(t, "a time", stored["deliver_by time"], "4102444800000")
+	now := r.redis.Time(t.Context()).Val()
+	if by, err := strconv.ParseInt(stored["deliver_by duration"], 10, 64); err != nil || by <= now.UnixMilli() || by > now.Add(10*time.Minute).UnixMilli() {
+		t.Errorf("deliver by %q, now it is %d", stored["deliver_by duration"], now.UnixMilli())
+	}
+	for _, bad := range []string{"-1m", "0s", "soon", "2100-01-01"} {
+		contains(t, "the problem", r.call("POST", path, object{"text": "hi", "deliver_by": bad}).problem(400, gateway.InvalidRequest).Detail, "deliver_by")
+	}
 }
 
 // A destination that does not admit a session is none for it, whichever way its messages name it.

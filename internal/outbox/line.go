@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"time"
 
@@ -50,8 +51,15 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 			l.untried(r)
 			return lineMore
 		}
-		if why := l.to.refuses(r, l.age(r)); why != "" {
-			if ok, left := l.refuse(r, why); !ok {
+		why := l.to.refuses(r, l.age(r))
+		switch {
+		case why != "":
+			l.opts.Observer.DeliveryRefused(l.to.Name)
+		case r.By > 0 && l.age(r) >= l.life(r): // it has waited behind others of its line
+			why = "it was too late: its deliver_by was over"
+		}
+		if why != "" {
+			if ok, left := l.giveUp(r, why); !ok {
 				return lineParked
 			} else if !left {
 				return lineEmpty
@@ -86,6 +94,15 @@ func (l *line) age(r protocol.Delivery) time.Duration {
 	return time.Duration(l.now-r.Sequence)*time.Millisecond + time.Since(l.got)
 }
 
+// life is the age at which a record is not delivered any more.
+func (l *line) life(r protocol.Delivery) time.Duration {
+	if r.By == 0 {
+		return l.to.MaxAge
+	}
+	const longest = int64(math.MaxInt64 / time.Millisecond)
+	return time.Duration(min(r.By-r.Sequence, longest)) * time.Millisecond
+}
+
 // giveBack ends the lease before an attempt.
 func (l *line) giveBack(r protocol.Delivery, wait time.Duration) lineEnd {
 	l.park(wait)
@@ -97,9 +114,8 @@ func (l *line) untried(r protocol.Delivery) {
 	l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Untried})
 }
 
-// refuse makes a dead letter of a record that must not be sent.
-func (l *line) refuse(r protocol.Delivery, why string) (ok, left bool) {
-	l.opts.Observer.DeliveryRefused(l.to.Name)
+// giveUp makes a dead letter of a record that must not be sent.
+func (l *line) giveUp(r protocol.Delivery, why string) (ok, left bool) {
 	ack := protocol.Ack{Delivery: r, Verdict: protocol.GiveUp, Why: why}
 	if ok, left = l.ack(ack); ok {
 		l.done(ack)
@@ -119,7 +135,7 @@ func (l *line) attempt(r protocol.Delivery, deadline time.Time, probe bool) (on,
 		l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: a.sent, Why: "the deliverer was stopped"})
 		return false, true
 	}
-	class, ack := classify(a), l.retry.judge(a, r, l.age(r), l.to.MaxAge)
+	class, ack := classify(a), l.retry.judge(a, r, l.age(r), l.life(r))
 	if ack.Verdict != protocol.Delivered {
 		l.opts.Observer.DeliveryFailed(l.to.Name, failure(a))
 		l.opts.Logger.Debug("a delivery failed", "destination", l.to.Name, "session", l.session, "delivery", r.ID, "attempt", r.Attempt, "answer", a.why())

@@ -41,19 +41,22 @@ func classify(a answer) class {
 	return failing // no answer, 3xx, 5xx
 }
 
-// judge decides what becomes of a delivery, whose record is age old, after an answer.
-func (b backoff) judge(a answer, r protocol.Delivery, age, maxAge time.Duration) protocol.Ack {
+// judge decides what becomes of a delivery, whose record is age old, after an answer. life is the age at
+// which it is not delivered any more.
+func (b backoff) judge(a answer, r protocol.Delivery, age, life time.Duration) protocol.Ack {
 	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
 	switch {
 	case a.status/100 == 2:
 		return protocol.Ack{Delivery: r, Verdict: protocol.Delivered}
 	case ack.Refused && r.Refused+1 >= maxRefusals:
 		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("refused %d times: %s", r.Refused+1, ack.Why)
-	case age >= maxAge:
-		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", maxAge, ack.Why)
+	case age >= life && r.By > 0:
+		ack.Verdict, ack.Why = protocol.GiveUp, "not delivered before its deliver_by: "+ack.Why
+	case age >= life:
+		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", life, ack.Why)
 	}
 	// The next Take gives up what has reached its age.
-	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), maxAge-age)
+	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), life-age)
 	return ack
 }
 

@@ -94,10 +94,10 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 	m := &acceptance{session: a.Session, named: a.Named, move: acceptMove, full: func() *script.Call {
 		return &script.Call{Script: acceptMove.Script, Keys: acceptMove.keys(keys, k.Idem(a.Message.ID)), Args: acceptMove.args(append(append(senderEvents(), both...),
 			"prefix", rediskey.IDPrefix(a.Session), "longest", TaskMost(a.Limits), "delay", a.Delay.Milliseconds(), "followup", entry,
-			"fallback", a.Fallback, "context", string(a.Route.Context), "outbox_cap", a.OutboxCap, "full", full, "after", after,
+			"fallback", a.Fallback, "context", string(a.Route.Context), "deliver_by", unixMilli(a.Route.By), "lasts", a.Route.Within.Milliseconds(), "outbox_cap", a.OutboxCap, "full", full, "after", after,
 		)...)}
 	}}
-	if a.Delay == 0 && after == "" && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
+	if a.Delay == 0 && after == "" && a.Route.Within == 0 && a.Route.By.IsZero() && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
 		m.move = acceptFast
 		m.call = &script.Call{Script: acceptFast.Script, Keys: acceptFast.keys(keys, k.Idem(a.Message.ID)), Args: acceptFast.each(both...)}
 	} else {
@@ -106,7 +106,16 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 	return m, nil
 }
 
-// bodyHash is a hash of all that a sender wants of a message. A payload leaves some modes out.
+// unixMilli returns a time in ms, at least 1, and 0 for none.
+func unixMilli(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.UnixMilli(), 1)
+}
+
+// bodyHash is a hash of what a sender wants of a message, but for its times. A payload leaves some modes
+// out.
 func bodyHash(payload []byte, mode session.Mode, route session.Route, after string) string {
 	h := sha256.New()
 	h.Write(payload)

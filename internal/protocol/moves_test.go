@@ -22,7 +22,7 @@ func acceptWith(b *actors.Bench, id string, mode session.Mode, lineCap int, dela
 		"events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
 		"session", actors.Key, "id", b.Task(id), "msg", protocol.EncodeTask(actors.Key, id, payload, nonce), "delay", delay.Milliseconds(),
 		"nonce", nonce, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), "mode", string(mode), "line_cap", lineCap,
-		"to", "", "fallback", "", "context", "", "outbox_cap", 1000, "full", []string{}, "after", "",
+		"to", "", "fallback", "", "context", "", "deliver_by", 0, "lasts", 0, "outbox_cap", 1000, "full", []string{}, "after", "",
 		"hash", "hash-"+id, "idem_ttl", time.Hour.Milliseconds()).Err()
 }
 

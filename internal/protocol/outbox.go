@@ -41,6 +41,7 @@ type Delivery struct {
 	Attempt     int    // 1, 2 ...
 	Unsure      bool   // what became of an earlier attempt is unknown: it may have been delivered
 	Refused     int    // how often its destination refused it, since it was stored or redriven
+	By          int64  // until when it is to be delivered, ms by Redis' clock; 0: until its destination's MaxAge
 	Body        []byte // never changes
 	Token       string // of the lease
 	Until       time.Time
@@ -77,7 +78,7 @@ func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known 
 	for _, d := range r.records("records", "record") {
 		t.Deliveries = append(t.Deliveries, Delivery{
 			Session: sessionKey, Destination: d.text("to"), Sequence: d.int("sequence"), ID: rediskey.IDPrefix(sessionKey) + fmt.Sprint(d.int("id")),
-			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Refused: int(d.int("refused")), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
+			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Refused: int(d.int("refused")), By: d.int("by"), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
 		})
 	}
 	return t, nil

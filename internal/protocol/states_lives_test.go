@@ -94,6 +94,10 @@ func lives() map[string]func(b *actors.Bench) {
 			_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, hooks(2), time.Minute)
 			expect.OK(b, err)
 		},
+		"ends too late for its destination": func(b *actors.Bench) {
+			submitBy(b, "a", "1h")
+			b.Drain()
+		},
 		"erased when ready":   func(b *actors.Bench) { b.Say("a"); erase(b) },
 		"erased when delayed": func(b *actors.Bench) { later(b, "a"); erase(b) },
 		"erased when retried": func(b *actors.Bench) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"time"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,13 @@ type Route struct {
 	// Context is JSON that every delivery repeats, for example the chat in which to reply. It has
 	// at most MaxContext bytes.
 	Context json.RawMessage `json:"context,omitempty"`
+
+	// By is the time after which the outcome is not delivered any more, for example because a reply
+	// of yesterday is wrong in a chat. Within is the same as a time from the message's acceptance, by
+	// Redis' clock, in whole ms. With neither it is the destination's max_age, which counts from the
+	// outcome. Use one of them.
+	By     time.Time     `json:"-"`
+	Within time.Duration `json:"-"`
 }
 
 var destination = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
@@ -43,6 +51,10 @@ func (r Route) Validate() error {
 		}
 	}
 	switch {
+	case r.Within < 0 || r.Within > 0 && r.Within < time.Millisecond:
+		return fmt.Errorf("%w deliver_by %s: it must be at least 1ms", ErrInvalid, r.Within)
+	case r.Within > 0 && !r.By.IsZero():
+		return fmt.Errorf("%w deliver_by: it is a time and a duration: use one of them", ErrInvalid)
 	case len(r.Context) > MaxContext:
 		return fmt.Errorf("%w context: it has %d bytes, at most %d are allowed", ErrInvalid, len(r.Context), MaxContext)
 	case len(r.Context) > 0 && !json.Valid(r.Context):
@@ -51,6 +63,25 @@ func (r Route) Validate() error {
 		return fmt.Errorf("%w context: it is not UTF-8", ErrInvalid)
 	}
 	return nil
+}
+
+// DeliverBy returns the route with a By, or a Within, from its text: a time as RFC 3339 writes it, or a
+// duration above 0 as ParseDuration reads it. An empty text is neither. The error wraps ErrInvalid.
+func (r Route) DeliverBy(text string) (Route, error) {
+	r.By, r.Within = time.Time{}, 0
+	if text == "" {
+		return r, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		r.By = at
+		return r, nil
+	}
+	within, err := ParseDuration(text)
+	if err != nil || within < time.Millisecond {
+		return r, fmt.Errorf("%w deliver_by %.100q: write a time such as 2026-11-24T18:00:00Z, or a duration above 0 such as 10m", ErrInvalid, text)
+	}
+	r.Within = within
+	return r, nil
 }
 
 // DestinationState says why deliverers send nothing to a destination. The zero value is a destination

@@ -95,8 +95,8 @@ func (s *Session) Take(known []Destination, lease int64, looked []string) (t Tak
 // removed tells the route of a message that an operator has deleted or archived.
 func (s *Session) removed(id string, route Route) {
 	gone := []*Message{{ID: id, Route: &route}}
-	s.kept(gone)
 	s.record("message.stopped", always(ended("stopped", 0, []string{id}, "removed by operator")), gone)
+	s.kept(gone)
 }
 
 // lines are the destinations that have records.
@@ -125,11 +125,16 @@ func (s *Session) lease(to string, a Attempts, most int) (list []Attempt) {
 
 // giveUpOld sets the records at the head of a line aside that are too old, unless somebody has leased it.
 func (s *Session) giveUpOld(to string, age int64, why string) {
-	for i := s.first(to); i >= 0 && s.Stored[i].Sequence+age < s.Now; i = s.first(to) {
-		if a := s.Attempts[to]; a.Leased && a.Till > s.Now {
-			return
+	for i := s.first(to); i >= 0; i = s.first(to) {
+		r, why := s.Stored[i], why
+		end := r.Sequence + age
+		if r.By > 0 {
+			end, why = r.By, "it was too late: its deliver_by was over"
 		}
-		s.giveUp(to, s.Stored[i].Sequence, why, s.Attempts[to].Leased || s.Attempts[to].Unsure)
+		if a := s.Attempts[to]; end >= s.Now || a.Leased && a.Till > s.Now {
+			break
+		}
+		s.giveUp(to, r.Sequence, why, s.Attempts[to].Leased || s.Attempts[to].Unsure)
 	}
 	if s.first(to) < 0 {
 		delete(s.Attempts, to)
@@ -207,7 +212,7 @@ func (s *Session) Redrive(to string, drop bool) (n int) {
 		case !drop && r.Type == "question.asked" && !slices.ContainsFunc(s.asked, func(q Delivery) bool { return q.To == r.To && q.Sequence == r.First }):
 			continue // it is over
 		case !drop:
-			r.GaveUp, r.Why = 0, ""
+			r.GaveUp, r.Why, r.By = 0, "", 0
 			s.store(r)
 		}
 		n++

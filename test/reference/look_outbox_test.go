@@ -33,11 +33,15 @@ func (b *actual) readOutbox(p redis.Pipeliner) (f outboxOf) {
 // picture adds the outbox to a picture. Each field of deliveries must have its use.
 func (f outboxOf) picture(b *actual, p reference.Picture) {
 	var owed []string
+	fields := f.deliveries.Val()
 	for id, route := range f.owed.Val() {
-		owed = append(owed, b.names.message(id)+" to "+b.routeOf(route).String())
+		text := b.names.message(id) + " to " + b.routeOf(route).String()
+		if by := use(fields, "deliver_by "+id); by != "" {
+			text += " by " + reference.At(number(by), b.start)
+		}
+		owed = append(owed, text)
 	}
 	slices.Sort(owed)
-	fields := f.deliveries.Val()
 	sequence := use(fields, "seq")
 	use(fields, "routes") // what an undo does shows them
 	p["walk"] = b.walk(use(fields, "walk"))
@@ -133,6 +137,9 @@ func (b *actual) delivery(member string, fields map[string]string) string {
 	}
 	if first := use(fields, "id "+seq); first != "" {
 		r.First = number(first)
+	}
+	if by := use(fields, "by "+seq); by != "" {
+		r.By = number(by)
 	}
 	r.Maybe = use(fields, "unsure "+seq) != ""
 	if d.RetryOf != "" {

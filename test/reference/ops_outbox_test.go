@@ -37,12 +37,13 @@ func (l *life) route(a, b int) (to reference.Route, fallback string) {
 	}
 	to.To = []string{"", "", "", "a", "b", "a", reference.NoReply}[(a/16+b/8)%7]
 	to.Context = []string{"", `{"chat":1}`, `{"chat":2}`}[(a/8+b)%3]
+	to.Within = []int64{0, 0, 0, (5 * time.Minute).Milliseconds()}[(a/32+b/4)%4]
 	return to, []string{"", "", "b"}[(a+b/16)%3]
 }
 
 func routeOptions(to reference.Route, fallback string) []turnstile.SubmitOption {
 	return []turnstile.SubmitOption{
-		turnstile.ReplyTo(session.Route{To: to.To, Context: json.RawMessage(to.Context)}), turnstile.DefaultReplyTo(fallback),
+		turnstile.ReplyTo(session.Route{To: to.To, Context: json.RawMessage(to.Context), Within: time.Duration(to.Within) * time.Millisecond}), turnstile.DefaultReplyTo(fallback),
 	}
 }
 

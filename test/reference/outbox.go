@@ -9,6 +9,7 @@ import (
 // Outbox is what destinations are owed, and what is stored for them.
 type Outbox struct {
 	Owed        map[string]Route    // to each message that has one and has not ended
+	DeliverBy   map[string]int64    // of these: when the end is not delivered any more; absent: its destination says
 	Stored      []Delivery          // to be delivered, in the order of their sequences
 	Undelivered []Delivery          // given up, the oldest first
 	Attempts    map[string]Attempts // to deliver the first record of a destination
@@ -30,6 +31,8 @@ type Route struct {
 	To      string
 	Context string // JSON that every delivery repeats
 	Of      string // the message that it repeats
+
+	Within int64 // of a new message: for how long its end is delivered, ms; 0: its destination says
 }
 
 // NoReply is the destination of a message whose answer goes nowhere.
@@ -42,6 +45,8 @@ type Delivery struct {
 	Type                string
 	Messages            []string
 	Told                string // the outcome, the question or the turn
+
+	By int64 // when it is not delivered any more; 0: at its destination's age
 
 	GaveUp int64 // when, ms
 	Why    string
@@ -59,7 +64,7 @@ type Attempts struct {
 }
 
 func (s *Session) clearOutbox() {
-	s.Outbox = Outbox{Owed: map[string]Route{}, Attempts: map[string]Attempts{}, remembered: map[string]Route{}, leases: s.leases}
+	s.Outbox = Outbox{Owed: map[string]Route{}, DeliverBy: map[string]int64{}, Attempts: map[string]Attempts{}, remembered: map[string]Route{}, leases: s.leases}
 }
 
 // route decides where a new message's answer goes: where the message says, else the session, else
@@ -78,9 +83,13 @@ func (s *Session) route(to Route, fallback string) *Route {
 
 // promise records that the end of a message is owed to its route.
 func (s *Session) promise(m *Message) {
-	if m.Route != nil {
-		s.Owed[m.ID] = *m.Route
+	if m.Route == nil {
+		return
 	}
+	if _, owed := s.Owed[m.ID]; !owed {
+		delete(s.DeliverBy, m.ID)
+	}
+	s.Owed[m.ID] = *m.Route
 }
 
 // repeat makes a message the repetition of another one, whose route it takes.
@@ -99,8 +108,8 @@ func (s *Session) ends(status string, turn int, why string, group ...*Message) {
 	if status == "interrupted" && strings.HasPrefix(why, "rolled back") {
 		kind = "rolled_back"
 	}
-	s.kept(group)
 	s.record("message."+kind, event, group)
+	s.kept(group)
 }
 
 // kept ends what is owed for messages.
@@ -108,6 +117,7 @@ func (s *Session) kept(group []*Message) {
 	for _, m := range group {
 		if m.Route != nil { // else it is owed to an earlier message with that id
 			delete(s.Owed, m.ID)
+			delete(s.DeliverBy, m.ID)
 			s.remembered[m.ID] = *m.Route
 		}
 	}
@@ -121,9 +131,25 @@ func (s *Session) record(kind string, told func(ids []string) string, group []*M
 			continue
 		}
 		same := slices.DeleteFunc(slices.Clone(group), func(other *Message) bool { return !m.sameRoute(other) })
-		all = append(all, s.store(Delivery{Route: *m.Route, Type: kind, Messages: ids(same), Told: told(ids(same)), At: s.Now}))
+		r := Delivery{Route: *m.Route, Type: kind, Messages: ids(same), Told: told(ids(same)), At: s.Now}
+		if kind != "message.withdrawn" { // which is no reply
+			r.By = s.ownEnd(same)
+		}
+		all = append(all, s.store(r))
 	}
 	return all
+}
+
+// ownEnd is the latest time until which messages have their end delivered, 0 if one of them has none.
+func (s *Session) ownEnd(group []*Message) (latest int64) {
+	for _, m := range group {
+		by, ok := s.DeliverBy[m.ID]
+		if !ok {
+			return 0
+		}
+		latest = max(latest, by)
+	}
+	return latest
 }
 
 // store stores a record behind all others. Sequences rise with Redis' clock.
@@ -177,7 +203,7 @@ func (s *Session) closeQuestion() {
 		if !tried && s.unstore(r.To, r.Sequence) != nil {
 			continue
 		}
-		r.Type, r.First, r.At = "question.closed", 0, s.Now
+		r.Type, r.First, r.At, r.By = "question.closed", 0, s.Now, 0
 		r.Told, _, _ = strings.Cut(r.Told, " of ")
 		s.store(r)
 	}

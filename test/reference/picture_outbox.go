@@ -16,7 +16,11 @@ func (s *Session) pictureOutbox(p Picture) {
 		}
 	}
 	for id, route := range s.Owed {
-		owed = append(owed, id+" to "+route.String())
+		text := id + " to " + route.String()
+		if by, ok := s.DeliverBy[id]; ok {
+			text += " by " + s.at(by)
+		}
+		owed = append(owed, text)
 	}
 	for to, n := range s.counts() {
 		counts = append(counts, fmt.Sprint(to, " ", n))
@@ -63,6 +67,9 @@ func (r Route) String() string {
 // Text is a delivery in the form of pictures. Its numbers are ms since the life's start.
 func (r Delivery) Text(start int64) string {
 	text := fmt.Sprintf("%+d (%+d) at %+d: %s %v to %s: %s", r.Sequence-start, r.First-start, r.At-start, r.Type, r.Messages, r.Route, r.Told)
+	if r.By > 0 {
+		text += ", by " + At(r.By, start)
+	}
 	if r.Maybe {
 		text += ", perhaps delivered"
 	}

@@ -67,6 +67,8 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 // never carried out again. after is the message that it must follow directly, or "".
 func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after string, lost bool) Receipt {
 	s.enter()
+	within := to.Within
+	to.Within = 0
 	wanted := fmt.Sprint(mode, to, after)
 	fresh, r := false, Receipt{Status: "refused"}
 	switch used, ok := s.given[id]; {
@@ -94,6 +96,9 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after s
 			}
 			s.Messages[id].Route = route
 			s.promise(s.Messages[id])
+			if route != nil && within > 0 {
+				s.DeliverBy[id] = s.Now + within
+			}
 		}
 	}
 	if lost {

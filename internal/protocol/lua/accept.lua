@@ -31,6 +31,8 @@
 --   followup              JSON object
 --   fallback              destination, or ''
 --   context               JSON for the destination, or ''
+--   deliver_by number     until when the outcome is to be delivered, ms; 0: the destination says
+--   lasts number          the same from now on, ms; 0: see deliver_by
 --   outbox_cap number     how many deliveries the session may owe and store
 --   after                 id of the task that it must follow directly in the conversation, or ''
 --   full list             destinations to which nothing more may go, of all sessions
@@ -144,6 +146,8 @@ local function store(at, ...)
     call('HSET', s.task .. id, 'route', route)
     if owed then keep_promises(s, {{id = id, route = owed}}, removed(own), now) end
     promise(s, id, route)
+    if lasts > 0 then deliver_by = now + lasts end
+    if deliver_by > 0 then call('HSET', s.deliveries, 'deliver_by ' .. own, int(deliver_by)) end
   end
   if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 end

@@ -23,8 +23,9 @@
 --   result: now at unknown records     at: when to look again, ms: not after now if there is more to
 --     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
 --     not know
---   record: to sequence id attempt unsure refused body     id: the sequence under which it was stored
---     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was
+--   record: to sequence id attempt unsure refused by body     id: the sequence under which it was stored
+--     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was;
+--     by: until when it is to be delivered, ms, 0: until its age
 
 local KEPT = 4 * 1024 * 1024 -- bytes of results that one call reads
 local LINES = 100            -- that it looks at, and records that it gives up
@@ -81,8 +82,14 @@ local function look_at(time)
   if at == 0 or time < at then at = time end
 end
 
--- too_old(member, d) returns whether a record is to be given up.
-local function too_old(member, d) return tonumber(string.match(member, '%d+$')) + (d and d.age or unknown_age) < now end
+-- too_old(member, d) returns why a record is to be given up, or false.
+local function too_old(member, d)
+  local sequence = string.match(member, '%d+$')
+  local by = tonumber(call('HGET', s.deliveries, 'by ' .. sequence) or '')
+  if by then return by < now and 'it was too late: its deliver_by was over' end
+  if tonumber(sequence) + (d and d.age or unknown_age) >= now then return false end
+  return d and 'it was too old' or 'it was too old, and nobody knows its destination'
+end
 
 -- is_full(first) returns whether the call has no room for a line with this first record.
 local function is_full(first)
@@ -95,8 +102,9 @@ local function look(to)
   if line.till > now + LONGEST then line.till = 1 end
   if line.at > now + LONGEST then line.at = 0 end
   local first = line_records(s, to, 1)[1]
-  while first and given_up < LINES and line.till <= now and too_old(first, d) do
-    local why = d and 'it was too old' or 'it was too old, and nobody knows its destination'
+  while first and given_up < LINES and line.till <= now do
+    local why = too_old(first, d)
+    if not why then break end
     -- A lease that has ended without an ack leaves its attempt unsure.
     give_up(s, to, string.match(first, '%d+$'), why, line.till > 0 or line.unsure == 1, now)
     line, first, given_up = load_line(s, to), line_records(s, to, 1)[1], given_up + 1
@@ -125,9 +133,9 @@ local function look(to)
       local sequence = string.match(member, '%d+$')
       size = size + call('HSTRLEN', s.deliveries, sequence)
       if #records > 0 and size > bytes then break end
-      local body, id, unsure, refused = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence))
+      local body, id, unsure, refused, by = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence))
       records[#records + 1] = record{to = to, sequence = tonumber(sequence), id = tonumber(id or sequence), attempt = i == 1 and line.attempts + 1 or 1,
-        unsure = unsure and 1 or i == 1 and before or 0, refused = tonumber(refused or 0), body = body or ''}
+        unsure = unsure and 1 or i == 1 and before or 0, refused = tonumber(refused or 0), by = tonumber(by or 0) or 0, body = body or ''}
     end
     local till = line.token == token and line.till or now + lease
     store_line(s, to, token, till, line.attempts, 0, before + 1)

@@ -5,8 +5,8 @@
 -- s.outbox has a member "destination sequence" for each record that is to be delivered, all with
 -- score 0, so that they are in the order of sequences within a destination. s.deliveries has the
 -- texts of records by sequence, with what is known of each (see forget_record), the last sequence as
--- seq, 'n destination': how many are owed and stored, 'line destination': see load_line, routes: see
--- remember_routes, question: see put_question, and scan and walk: see take.
+-- seq, 'n destination': how many are owed and stored, 'line destination': see load_line, 'deliver_by id':
+-- see own_end, routes: see remember_routes, question: see put_question, and scan and walk: see take.
 
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
@@ -35,7 +35,22 @@ end
 local function promise(s, id, route)
   local new = call('HSET', s.owed, own_id(s, id), route)
   count_for(s, string.match(route, '^%S+'), new)
+  -- That of an earlier run: an older version's script has ended it.
+  if new == 1 then call('HDEL', s.deliveries, 'deliver_by ' .. own_id(s, id)) end
   return new == 1
+end
+
+-- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
+-- the latest that they have themselves. It returns false if one of them has none: what counts then is
+-- the record's age.
+local function own_end(s, ids)
+  local latest = 0
+  for _, id in ipairs(ids) do
+    local by = tonumber(call('HGET', s.deliveries, 'deliver_by ' .. own_id(s, id)) or '')
+    if not by then return false end
+    latest = math.max(latest, by)
+  end
+  return latest
 end
 
 -- check_routes(s, group) fails on a key of a wrong type, before promise_all.
@@ -97,10 +112,10 @@ local function list_of(s, ids)
   return '[' .. table.concat(named, ',') .. ']'
 end
 
--- add_record(s, route, kind, ids, data, now) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data. Returns
--- its member of s.outbox.
-local function add_record(s, route, kind, ids, data, now)
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
+-- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
+-- what own_end returns. Returns its member of s.outbox.
+local function add_record(s, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s, now)
   local body = '{"type":"' .. kind .. '","timestamp":"' .. timestamp(now) .. '","data":{"session":' .. quote(session_of(s)) ..
@@ -108,6 +123,7 @@ local function add_record(s, route, kind, ids, data, now)
   if of ~= '-' then body = body .. ',"retry_of":' .. quote(of) end
   if context ~= '' then body = body .. ',"context":' .. context end
   call('HSET', s.deliveries, 'seq', sequence, sequence, body .. data .. '}}')
+  if by then call('HSET', s.deliveries, 'by ' .. sequence, int(by)) end
   call('ZADD', s.outbox, '0', to .. ' ' .. sequence)
   count_for(s, to, 1)
   call('PUBLISH', 'turnstile:signal:outbox', session_of(s))
@@ -116,9 +132,10 @@ end
 
 -- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
 -- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, and 'refused sequence' how often its receiver refused it.
+-- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
+-- 'by sequence' until when it is to be delivered, if its messages say so.
 local function forget_record(s, sequence)
-  call('HDEL', s.deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence)
+  call('HDEL', s.deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
 
 -- line_records(s, to, most) returns the first members of s.outbox for a destination.
@@ -170,7 +187,7 @@ local function put_question(s, tasks, turn, number, question, now)
   end
   for i, route in ipairs(routes) do
     local member = add_record(s, route, 'question.asked', ids[route], ',"turn":' .. quote(turn) .. ',"number":' .. number ..
-      ',"question":' .. question .. rest, now)
+      ',"question":' .. question .. rest, now, own_end(s, ids[route]))
     open[i] = member .. ' ' .. number .. ' ' .. table.concat(ids[route], ',') .. ' ' .. route
   end
   if #open > 0 then call('HSET', s.deliveries, 'question', table.concat(open, '\n')) end
@@ -255,10 +272,13 @@ local function keep_promises(s, tasks, outcome, now)
     short = ',"outcome":{"type":"turn_ended","status":"' .. status .. '","turn":' .. (string.match(outcome, '"turn":("[^"]*")') or '""') .. '},"truncated":true'
   end
   for _, route in ipairs(routes) do
-    local owed = 0
-    for _, id in ipairs(ids[route]) do owed = owed + call('HDEL', s.owed, own_id(s, id)) end
+    local owed, by = 0, own_end(s, ids[route])
+    for _, id in ipairs(ids[route]) do
+      owed = owed + call('HDEL', s.owed, own_id(s, id))
+      call('HDEL', s.deliveries, 'deliver_by ' .. own_id(s, id))
+    end
     local data = short or ',"outcome":' .. naming(outcome, list_of(s, ids[route]))
-    add_record(s, route, 'message.' .. kind, ids[route], data, now)
+    add_record(s, route, 'message.' .. kind, ids[route], data, now, by)
     count_for(s, string.match(route, '^%S+'), -owed)
   end
 end
