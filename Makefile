@@ -24,7 +24,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ simulate: ## whole workers in simulated time, under faults from SEEDS (300) seed
 
 simulate-defects: ## defects put into copies of the code, each of which 300 seeds must find
 	go test -count=1 -timeout 60m -v -run '^TestDefects$$' ./test/simulate -defects -seed $(SEED)
+
+planted-defects: ## defects put into copies of the code, each of which one test must find
+	go test -count=1 -timeout 60m -v -run '^TestPlanted$$' ./test/mutation -planted
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...

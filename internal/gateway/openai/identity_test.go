@@ -109,6 +109,7 @@ func TestEqualMessagesOfAConversation(t *testing.T) {
 	others := send(bob, retry)
 	expect.Equal(t, "another token's retry is his own message", others != first && others != second && others != third, true)
 	expect.Equal(t, "which is found again", send(bob, retry), others)
+	expect.Equal(t, "and leaves the first token's as it is", send(ann, retry), third)
 
 	keyed := option.WithHeader("Idempotency-Key", "k")
 	named := send(ann, keyed)

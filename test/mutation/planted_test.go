@@ -1,0 +1,85 @@
+package mutation_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnstile/test/mutation"
+)
+
+const root = "../.."
+
+var planted = flag.Bool("planted", false, "TestPlanted builds and tests each defect; else it is skipped")
+
+// plantedDefects are defects that a test of the changed code's package, or of one above it, must find.
+// Head "test" has the package and the test.
+func plantedDefects(t *testing.T) []mutation.Mutation {
+	t.Helper()
+	all, err := mutation.Load("testdata/planted")
+	if err != nil || len(all) == 0 {
+		t.Fatal("there are no defects", err)
+	}
+	return all
+}
+
+// What the defects change is still there, and so are the tests that find them.
+func TestPlantedFit(t *testing.T) {
+	t.Parallel()
+	for _, d := range plantedDefects(t) {
+		text, err := os.ReadFile(filepath.Join(root, d.Head["file"]))
+		if err != nil {
+			t.Error(err)
+		} else if _, err := d.Edit(string(text)); err != nil {
+			t.Error(err)
+		}
+		pkg, test, _ := strings.Cut(d.Head["test"], " ")
+		if d.Head["why"] == "" || !has(t, pkg, test) {
+			t.Errorf("%s: its head has no why, or %q is no test", d.Name, d.Head["test"])
+		}
+	}
+}
+
+func has(t *testing.T, pkg, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+test+"(") {
+			return true
+		}
+	}
+	return false
+}
+
+// Each defect fails the test that it names.
+func TestPlanted(t *testing.T) {
+	if !*planted {
+		t.Skip("make planted-defects")
+	}
+	for _, d := range plantedDefects(t) {
+		t.Run(d.Name, func(t *testing.T) {
+			overlay, err := mutation.Overlay(t.TempDir(), map[string][]mutation.Mutation{root: {d}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pkg, test, _ := strings.Cut(d.Head["test"], " ")
+			cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=2m", "-overlay="+overlay, "-run", "^"+test+"$", pkg)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			found := strings.Contains(string(out), "--- FAIL: "+test) || strings.Contains(string(out), "running tests:\n\t\t"+test)
+			if err == nil || !found {
+				t.Errorf("%s\n%s did not find it: %v\n%s", d.Head["why"], test, err, out)
+			}
+		})
+	}
+}
