@@ -123,6 +123,7 @@ func (c *Claim) claimArgs() []any {
 	consumer := c.consumer
 	return claimMove.args(append(append(consumer.claimPairs(), consumer.events...),
 		"stuck_limit", consumer.cfg.StuckLimit, "retention", int64(consumer.cfg.Retention/time.Second),
+		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
 		"crash_suspends", consumer.cfg.CrashPolicy == CrashSuspend, "stop_batch", stopBatch, "turn_limits", consumer.cfg.turnLimits(),
 		"task", rediskey.For(c.session).TaskPrefix(), "token", c.token, "fresh_sid", newSessionID(), "prefix", c.prefix,
 	)...)

@@ -216,3 +216,20 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
 	}
 }
+
+// What a dead owner's turn had done becomes a transcript that expires like any other.
+func TestTranscriptOfADeadTurnExpires(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Message: "a", Text: "a"}}))
+	b.Say("b", session.ModeInterrupt)
+	b.Die()
+	expect.Equal(t, "the next message", b.Claim().Turn().Message.ID, "b")
+	transcript := b.Keys.Transcript(b.Info().SessionID)
+	expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, transcript).Val(), 1)
+	if left := b.Redis.PTTL(b.Ctx, transcript).Val(); left < time.Hour {
+		t.Errorf("the transcript expires in %s", left)
+	}
+}

@@ -26,6 +26,9 @@ func (s *Session) recoverDead() {
 			given.complete = false
 		}
 		s.Transcripts[r.SessionID] = append(s.Transcripts[r.SessionID], kept...)
+		if len(kept) > 0 {
+			s.Renewed[r.SessionID] = true
+		}
 		r.Entries += len(kept)
 	}
 	if r.Rollback {

@@ -40,7 +40,8 @@ func (s *Session) Finish(h *Claim, e End) string {
 			s.archive(id, e.Status, e.Error)
 		}
 	}
-	s.append(r.SessionID, e.Entries)
+	said, sid := len(s.Transcripts[r.SessionID]), r.SessionID
+	s.append(sid, e.Entries)
 	s.Partial = nil
 	switch {
 	case e.Status == "done":
@@ -72,6 +73,10 @@ func (s *Session) Finish(h *Claim, e End) string {
 		group = nil
 	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
 		group = nil // a claim collects them, now that all are back
+	}
+	// Between the turns of one owner the TTL of the first one's entries goes on.
+	if len(e.Entries) > 0 && (said == 0 || len(group) == 0) {
+		s.Renewed[sid] = true
 	}
 	if len(group) == 0 {
 		s.release()

@@ -31,6 +31,7 @@ type found struct {
 	ready, due, owned, sessions           *redis.FloatCmd
 	listed                                *redis.BoolCmd
 	outbox                                outboxOf
+	ttls                                  ttls
 }
 
 // picture reads the session on Redis as the model's Picture.
@@ -50,6 +51,7 @@ func (b *actual) picture() reference.Picture {
 		f.ready, f.due = p.ZScore(ctx, rediskey.Ready, key), p.ZScore(ctx, rediskey.Due, key)
 		f.owned, f.sessions = p.ZScore(ctx, rediskey.Owned, key), p.ZScore(ctx, rediskey.Sessions, key)
 		f.outbox = b.readOutbox(p)
+		f.ttls = b.readTTLs(p)
 		f.listed = p.SIsMember(ctx, rediskey.AllQueues, rediskey.Queue(key))
 		return nil
 	})
@@ -74,6 +76,7 @@ func (b *actual) picture() reference.Picture {
 	}
 	b.tasks(p, f)
 	f.outbox.picture(b, p)
+	f.ttls.picture(p)
 	return p
 }
 
@@ -111,13 +114,15 @@ func (b *actual) tasks(p reference.Picture, f found) {
 		known = append(known, rediskey.TaskID(key, id(i)))
 	}
 	tasks := map[string]*redis.MapStringStringCmd{}
-	transcripts := map[string]*redis.StringSliceCmd{}
+	transcripts, left := map[string]*redis.StringSliceCmd{}, map[string]*redis.DurationCmd{}
 	_, err := b.rdb.Pipelined(b.ctx, func(pipe redis.Pipeliner) error {
 		for _, id := range known {
 			tasks[id] = pipe.HGetAll(b.ctx, b.k.Task(id))
 		}
 		for sid := range b.names.sessions {
 			transcripts[sid] = pipe.LRange(b.ctx, b.k.Transcript(sid), 0, -1)
+			left[sid] = pipe.PTTL(b.ctx, b.k.Transcript(sid))
+			pipe.PExpire(b.ctx, b.k.Transcript(sid), aged)
 		}
 		return nil
 	})
@@ -177,7 +182,7 @@ func (b *actual) tasks(p reference.Picture, f found) {
 	p["follow-ups"] = b.followUps()
 	for sid, lines := range transcripts {
 		if entries := b.entries(lines.Val()); len(entries) > 0 {
-			p["transcript "+b.names.session(sid)] = fmt.Sprint(entries)
+			p["transcript "+b.names.session(sid)] = fmt.Sprint(entries) + renewed(left[sid].Val())
 		}
 	}
 }

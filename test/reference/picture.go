@@ -10,6 +10,9 @@ import (
 // that agree have equal pictures.
 type Picture map[string]string
 
+// Renewed is what a picture says of a transcript whose TTL the last operation has set anew.
+const Renewed = ", its TTL begins"
+
 // Picture returns the state of the session.
 func (s *Session) Picture() Picture {
 	p := Picture{
@@ -43,6 +46,9 @@ func (s *Session) Picture() Picture {
 	for sid, entries := range s.Transcripts {
 		if len(entries) > 0 {
 			p["transcript "+sid] = fmt.Sprint(entries)
+			if s.Renewed[sid] {
+				p["transcript "+sid] += Renewed
+			}
 		}
 	}
 	return p

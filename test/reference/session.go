@@ -22,6 +22,7 @@ type Session struct {
 	FollowUps   []FollowUp         // in the order of their arrival
 	Transcripts map[string][]Entry // by session id
 	Events      []string           // of the last operation
+	Renewed     map[string]bool    // transcripts whose TTL it has set anew
 	Paused      bool               // by an operator
 	Index       Index
 
@@ -205,7 +206,7 @@ func (s *Session) newSessionID() string {
 }
 
 // Step lets ms pass, and begins an operation.
-func (s *Session) Step(ms int64) { s.Now, s.Events = s.Now+ms, nil }
+func (s *Session) Step(ms int64) { s.Now, s.Events, s.Renewed = s.Now+ms, nil, map[string]bool{} }
 
 // Die is the death of an owner, whose sentinel expires.
 func (s *Session) Die() { s.Owner = 0 }

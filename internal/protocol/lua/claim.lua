@@ -25,6 +25,7 @@
 --   s.short number         bytes
 --   s.large_bytes
 --   retention number       seconds
+--   transcript_ttl         ms
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
@@ -279,6 +280,7 @@ end
 for _, e in ipairs(partial_entries) do
   if type(e) == 'string' and tonumber(pcall('RPUSH', s.transcript .. last_sid, e)) then entries = entries + 1 end
 end
+if #partial_entries > 0 then call('PEXPIRE', s.transcript .. last_sid, transcript_ttl) end
 for _, b in ipairs(back) do
   requeue_message(s, b.id)
   pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)

@@ -1,0 +1,82 @@
+package reference_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/test/reference"
+)
+
+// Redis' own clock cannot be set, so a life does not wait for a key to expire. It compares by which
+// setting each key expires, and which transcripts an operation lets live on.
+const (
+	transcriptTTL = 30 * 24 * time.Hour
+
+	// aged is the TTL of a transcript that no operation has renewed since the last picture.
+	aged = transcriptTTL - 24*time.Hour
+)
+
+// ttls are the TTLs of a session's keys, while they are read.
+type ttls struct {
+	most map[string]time.Duration // by key; 0: it must not expire
+	left map[string]*redis.DurationCmd
+}
+
+func (b *actual) readTTLs(p redis.Pipeliner) ttls {
+	t := ttls{map[string]time.Duration{}, map[string]*redis.DurationCmd{}}
+	k := b.k
+	t.most[k.Sentinel()] = b.workers[0].Config().SentinelTTL
+	for _, key := range []string{k.Partial(), k.State()} {
+		t.most[key] = transcriptTTL
+	}
+	for i := range messages {
+		t.most[k.Idem(id(i))] = sq.DefaultIdempotencyTTL
+	}
+	for _, key := range []string{
+		k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(),
+		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Archived(), k.Completed(),
+		rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions,
+	} {
+		t.most[key] = 0
+	}
+	for key := range t.most {
+		t.left[key] = p.PTTL(b.ctx, key)
+	}
+	return t
+}
+
+// picture adds each key whose TTL is not by its setting. The model has none.
+func (t ttls) picture(p reference.Picture) {
+	for key, left := range t.left {
+		if wrong := wrongTTL(left.Val(), t.most[key]); wrong != "" {
+			p["TTL of "+key] = wrong
+		}
+	}
+}
+
+// wrongTTL compares what is left of a TTL with the setting. Less than a minute of a life is real.
+func wrongTTL(left, most time.Duration) string {
+	const missing, never = -2, -1
+	switch {
+	case left == missing, left == never && most == 0, left > most-time.Minute && left > 0 && left <= most:
+		return ""
+	case left == never:
+		return fmt.Sprintf("it never expires, want within %s", most)
+	}
+	return fmt.Sprintf("it expires in %s, want %s", left, most)
+}
+
+// renewed is the part of the picture that says whether the last operation has let a transcript live on.
+func renewed(left time.Duration) string {
+	switch {
+	case left < 0:
+		return ", never expires"
+	case left > aged:
+		return reference.Renewed
+	}
+	return ""
+}
