@@ -42,8 +42,8 @@ func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string
 				checkHolder, s.db.scripts.name(cmd[1]), token, fence)
 		}
 	}
-	if s.leftOut(checkFence) {
-		return ""
+	if what := s.ttl(n.db, after); what != "" || s.leftOut(checkFence) {
+		return what
 	}
 	for _, key := range s.Config.Sessions {
 		run := keysOf(key).Run()

@@ -99,6 +99,16 @@ func cleaningOnes() []configuration {
 				submit(l, c, main, text("m1"))
 			}}, working("worker1", behaviour{})), timers(), cleaners()),
 		}),
+		clean("purged", "results and dead letters go at any step, beside turns and repeated messages", explore.Configuration{
+			Kinds: explore.Crash | explore.ClockJump, Faults: 1, Without: []string{"leftover"}, AtLeast: 300,
+			Processes: with(list(sender("sender1", text("m1"), text("m2"), text("m1")), working("worker1", behaviour{kept: time.Second}), survivor(purger())), timers()),
+		}),
+		{Configuration: explore.Configuration{
+			Name: "unkept", Purpose: "without results nothing is lost, and nothing runs twice", AtLeast: 300,
+			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Ordered: []string{"m1"},
+			Processes: with(list(sender("sender1", text("m1"), text("m2"), text("m1")),
+				working("worker1", behaviour{kept: unkept})), timers()),
+		}},
 		clean("cleaners", "purge, unregister and forget, against a sender and one another", explore.Configuration{
 			Without: []string{"leftover"},
 			Processes: with(list(late(sender("sender1", text("m1"))), sender("sender2", text("m2")), working("worker1", behaviour{}), unregisterer(), forgetter(), purger()),

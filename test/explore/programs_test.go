@@ -115,8 +115,12 @@ type behaviour struct {
 	survives    bool // it says that it lives when it has lost its lease
 	limit       int  // interruptions that suspend; 0: the default
 
-	ttl time.Duration // of its sentinels; 0: the default
+	ttl  time.Duration // of its sentinels; 0: the default
+	kept time.Duration // its turns' results; 0: an hour, unkept: not at all
 }
+
+// unkept is RETENTION 0, for behaviour.kept.
+const unkept = -1
 
 // working is a worker: it pops sessions, claims them and runs their turns until there is none left.
 func working(name string, a behaviour) explore.Process {
@@ -127,6 +131,9 @@ func working(name string, a behaviour) explore.Process {
 func work(l *explore.Life, name string, a behaviour) {
 	cfg := named(name)
 	cfg.Immediate, cfg.SentinelTTL, cfg.StuckLimit = a.immediate, a.ttl, a.limit
+	if a.kept != 0 {
+		cfg.Retention = max(a.kept, 0)
+	}
 	c, err := actors.NewConsumer(l.Redis, cfg)
 	if err != nil {
 		panic(err)
