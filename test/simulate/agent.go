@@ -48,10 +48,15 @@ func (a recorder) Run(ctx context.Context, t agent.Turn, emit func(agent.Event))
 func (a recorder) speak(ctx context.Context, t agent.Turn, emit func(agent.Event)) (text string, err error) {
 	r := newRandom(a.life.seed, fmt.Sprint("agent ", t.Session, t.Messages[0].ID, t.Attempt))
 	long := r.about(3 * time.Second)
-	if r.chance(25) {
+	calm := a.life.history.isCalmNow()
+	switch {
+	case !r.chance(25):
+	case calm:
+		long += 12 * time.Second // longer than a drain waits
+	default:
 		long += 40 * time.Second // longer than a sentinel lives
 	}
-	end, fails, flaky := time.Now().Add(long), r.chance(30), r.chance(12)
+	end, fails, flaky := time.Now().Add(long), r.chance(30), r.chance(12) && !calm
 	for n := 0; ; n++ {
 		wait := min(r.about(700*time.Millisecond), time.Until(end))
 		select {

@@ -16,6 +16,7 @@ type chat struct {
 	life   *life
 	key    string
 	wild   bool // it uses all modes, delays and commands; else each message must run, in order
+	tame   bool // it is wild no more
 	rng    *random
 	client *turnstile.Client
 	waits  sync.WaitGroup
@@ -43,7 +44,7 @@ func (c *chat) say(id string) {
 	if m.routed {
 		options = append(options, turnstile.ReplyTo(session.Route{To: hook}))
 	}
-	if c.wild {
+	if c.wild && !c.tame {
 		m.mode = pick(c.rng, "", "", session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback, session.ModeReject)
 		if c.rng.chance(6) {
 			options = append(options, turnstile.Delay(c.rng.upTo(20*time.Second)))

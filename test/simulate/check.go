@@ -66,6 +66,7 @@ func (l *life) check(rdb redis.UniversalClient) {
 	h.checkPosts()
 	h.checkGivenUp()
 	h.checkOnce(transcripts)
+	h.checkCalm()
 	for _, c := range l.chats {
 		if !c.wild {
 			h.checkOrder(c.key, transcripts[c.key])

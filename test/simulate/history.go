@@ -17,6 +17,7 @@ type sent struct {
 	mode        session.Mode
 	routed      bool
 	accepted    bool
+	at          time.Time        // when its sender was told
 	outcome     *session.Outcome // nil: it has not ended
 }
 
@@ -25,6 +26,7 @@ type turn struct {
 	session, worker string
 	fence           int64
 	messages        []string
+	began, ended    time.Time
 }
 
 // post is what the receiver got.
@@ -34,6 +36,7 @@ type post struct {
 	messages                []string
 	duplicate               bool // it says that the receiver may have handled it
 	handled                 bool
+	at                      time.Time
 }
 
 // handled is what the receiver remembers of a session.
@@ -54,6 +57,7 @@ type history struct {
 	faults   map[string]int
 	running  map[string]string // session -> worker
 	findings []string
+	calm     time.Time // when it begins; zero: not yet
 }
 
 func newHistory() *history {
@@ -90,6 +94,7 @@ func (h *history) told(m *sent, r turnstile.Receipt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log("%s is told of %s: %s %s", m.session, m.id, r.Status, r.Reason)
+	m.at = time.Now()
 	h.sent = append(h.sent, m)
 }
 
@@ -116,6 +121,7 @@ func (h *history) begins(t turn) {
 			h.found("fence", "%d of %s comes after %d", t.fence, t.session, before.fence)
 		}
 	}
+	t.began = time.Now()
 	h.turns = append(h.turns, t)
 }
 
@@ -124,6 +130,11 @@ func (h *history) ends(t turn, how string) {
 	defer h.mu.Unlock()
 	h.log("%s ends turn %d of %s: %s", t.worker, t.fence, t.session, how)
 	delete(h.running, t.session)
+	for i := range h.turns {
+		if h.turns[i].session == t.session && h.turns[i].fence == t.fence {
+			h.turns[i].ended = time.Now()
+		}
+	}
 }
 
 // handle is what docs/webhooks.md tells a receiver to do. It counts the effects of each delivery.
@@ -152,6 +163,7 @@ func (h *history) got(p post) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log("receiver gets %s %d of %s for %v: %v", p.kind, p.sequence, p.session, p.messages, p.handled)
+	p.at = time.Now()
 	h.posts = append(h.posts, p)
 }
 

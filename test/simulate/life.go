@@ -115,20 +115,34 @@ func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.
 	makeFaults(l, ctx)
 	l.receiver.fair.Store(true)
 	l.history.note("the faults are over")
+	if l.settles(rdb, ended) {
+		calm := make(chan struct{})
+		go func() {
+			l.calm()
+			close(calm)
+		}()
+		l.settles(rdb, calm)
+	}
+}
+
+// settles waits until the chats have ended, and nothing is left of their messages. It returns false if
+// that takes too long.
+func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) bool {
 	late := time.After(quiet)
 	select {
 	case <-ended:
 	case <-late:
 		l.history.unfinished()
-		return
+		return false
 	}
 	for len(l.history.undelivered()) > 0 || len(l.leftovers(rdb)) > 0 {
 		select {
 		case <-time.After(time.Second):
 		case <-late:
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // collect collects garbage while everybody waits. When the lives must repeat there is no other collection,
