@@ -27,6 +27,15 @@ func restarted(advice string) problem {
 	return problem{Message: "The turn is run again: the text so far does not count. " + advice, Type: serverError, Code: "turn_restarted"}
 }
 
+// errLost is the cause of the end of a stream of which events behind the client's last one are gone.
+var errLost = errors.New("events were trimmed")
+
+// lost is the problem of such a stream. A client would join its text to what comes behind the gap.
+var lost = problem{
+	Message: "Events behind starting_after are not stored any more. Get the response when it has ended: it has all of its output.",
+	Type:    invalidRequest, Code: "events_lost",
+}
+
 // interrupted is the problem of a stream whose reading failed, or that the gateway has ended.
 func interrupted(ctx context.Context, err error) problem {
 	if ctx.Err() != nil {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"turnstile"
@@ -13,6 +14,7 @@ type response struct {
 	ID         string  `json:"id"`
 	Object     string  `json:"object"`
 	CreatedAt  int64   `json:"created_at"`
+	Completed  *int64  `json:"completed_at"` // of a completed one
 	Status     string  `json:"status"`
 	Background bool    `json:"background"`
 	Error      *reason `json:"error"`
@@ -38,7 +40,6 @@ type response struct {
 // settings are fields that Open Responses requires. The agent has its own settings, so all are null or
 // the default.
 type settings struct {
-	CompletedAt      *int64            `json:"completed_at"`
 	Temperature      float64           `json:"temperature"`
 	TopP             float64           `json:"top_p"`
 	PresencePenalty  float64           `json:"presence_penalty"`
@@ -111,12 +112,13 @@ func (p place) begun(m session.Message, accepted time.Time) response {
 	return r
 }
 
-// ended is the response of a message that has ended.
-func (r response) ended(o session.Outcome, output []any) response {
+// ended is the response of a message that has ended at a time.
+func (r response) ended(o session.Outcome, at time.Time, output []any) response {
 	r.Output = output
 	switch o.Status {
 	case session.StatusDone:
-		r.Status = completed
+		seconds := at.Unix()
+		r.Status, r.Completed = completed, &seconds
 	case session.StatusStopped:
 		r.Status = cancelled
 	case session.StatusInterrupted:
@@ -141,9 +143,26 @@ func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (r
 	switch {
 	case m.Outcome != nil:
 		output, err := a.output(ctx, *m.Outcome)
-		return r.ended(*m.Outcome, output), err
+		if err != nil {
+			return r, err
+		}
+		at, err := a.endOf(ctx, p, m)
+		return r.ended(*m.Outcome, at, output), err
 	case m.State == "running" || m.State == "retry":
 		r.Status = inProgress
 	}
 	return r, nil
+}
+
+// endOf returns when a message ended. A wait, or a stream that has lost the end, does not tell. If the
+// result is not kept, the message has ended just now.
+func (a *API) endOf(ctx context.Context, p place, m turnstile.StoredMessage) (time.Time, error) {
+	if !m.Ended.IsZero() {
+		return m.Ended, nil
+	}
+	m, err := a.client.Message(ctx, p.session, p.message)
+	if errors.Is(err, turnstile.ErrUnknownMessage) || err == nil && m.Ended.IsZero() {
+		return time.Now(), nil
+	}
+	return m.Ended, err
 }

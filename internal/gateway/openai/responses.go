@@ -224,7 +224,7 @@ func (a *API) cancelled(w http.ResponseWriter, r *gateway.Request, p place, m tu
 	now := p.begun(session.Message{}, m.Accepted)
 	switch {
 	case m.Outcome != nil:
-		now = now.ended(session.Outcome{Status: m.Outcome.Status}, []any{})
+		now = now.ended(session.Outcome{Status: m.Outcome.Status}, m.Ended, []any{})
 	case m.State == "running" || m.State == "retry":
 		now.Status = inProgress
 	}

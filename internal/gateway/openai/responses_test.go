@@ -129,22 +129,55 @@ func TestStreamThatWasTrimmed(t *testing.T) {
 	r.worker()
 	events, text := streamed(t, r.sdk.Responses.NewStreaming(t.Context(), say("s", "stream=4 tick=150ms hello there")))
 	end := events[len(events)-1]
-	resume := func(after int64) (kinds []string, numbers []int64, response responses.Response) {
-		rest, _ := streamed(t, r.sdk.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{StartingAfter: sdk.Int(after)}))
-		for _, e := range rest {
-			kinds, numbers = append(kinds, e.Type), append(numbers, e.SequenceNumber)
+	for _, left := range []int64{1, 0} { // of the stored events
+		expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", left).Err())
+		s := r.sdk.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{StartingAfter: sdk.Int(events[3].SequenceNumber)})
+		if s.Next() {
+			t.Errorf("behind the gap comes %s", s.Current().RawJSON())
 		}
-		return kinds, numbers, rest[len(rest)-1].Response
+		if s.Err() == nil || !strings.Contains(s.Err().Error(), "events_lost") {
+			t.Errorf("a stream with a gap ends with %v", s.Err())
+		}
+		// A client that has no event gets what is left.
+		whole, _ := streamed(t, r.sdk.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{}))
+		last := whole[len(whole)-1]
+		expect.Equal(t, "end", last.Type, "response.completed")
+		expect.Equal(t, "number", last.SequenceNumber >= end.SequenceNumber, true)
+		expect.Equal(t, "whole", last.Response.OutputText(), text)
 	}
-	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 1).Err())
-	kinds, numbers, response := resume(events[3].SequenceNumber)
-	expect.Equal(t, "told", kinds[0], "error")
-	expect.Equal(t, "end", numbers[len(numbers)-1] >= end.SequenceNumber, true)
-	expect.Equal(t, "whole", response.OutputText(), text)
-	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 0).Err())
-	kinds, _, response = resume(events[3].SequenceNumber)
-	expect.Equal(t, "end", kinds[len(kinds)-1], "response.completed")
-	expect.Equal(t, "whole", response.OutputText(), text)
+}
+
+// A completed response says when it was: the same in its stream, in the response to its request, and later.
+func TestCompletedAt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := say("s", "hello")
+	p.Background = sdk.Bool(true)
+	before, err := r.redis.Time(t.Context()).Result()
+	expect.OK(t, err)
+	waits, err := r.sdk.Responses.New(t.Context(), p)
+	expect.OK(t, err)
+	expect.Equal(t, "of a response that waits", waits.JSON.CompletedAt.Raw(), "null")
+	r.worker()
+	events, _ := streamed(t, r.sdk.Responses.NewStreaming(t.Context(), say("s", "again")))
+	for _, e := range events[:len(events)-1] {
+		if e.Response.ID != "" {
+			expect.Equal(t, "of "+e.Type, e.Response.JSON.CompletedAt.Raw(), "null")
+		}
+	}
+	direct, err := r.sdk.Responses.New(t.Context(), say("s", "directly"))
+	expect.OK(t, err)
+	after, err := r.redis.Time(t.Context()).Result()
+	expect.OK(t, err)
+	for what, response := range map[string]responses.Response{"streamed": events[len(events)-1].Response, "waited": *direct} {
+		at := response.CompletedAt
+		if at < max(response.CreatedAt, float64(before.Unix())) || at > float64(after.Unix()) {
+			t.Errorf("%s: created at %f, completed at %f, between %d and %d", what, response.CreatedAt, at, before.Unix(), after.Unix())
+		}
+		got, err := r.sdk.Responses.Get(t.Context(), response.ID, responses.ResponseGetParams{})
+		expect.OK(t, err)
+		expect.Equal(t, what+", read later", got.JSON.CompletedAt.Raw(), response.JSON.CompletedAt.Raw())
+	}
 }
 
 func TestBackgroundAndCancel(t *testing.T) {

@@ -34,22 +34,30 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
-			t.see(e)
+			if t.see(e); errors.Is(s.failed, errLost) {
+				cancel(errLost)
+			}
 		})
-		if errors.Is(s.failed, errRestarted) {
-			return s.problem(restarted("Open the response's stream again behind its last event, or get the response when it has ended."))
-		}
-		var output []any
-		if err == nil {
+		if err == nil && s.failed == nil {
 			work, done := r.More()
 			defer done()
-			output, err = a.output(work, o)
+			var output []any
+			if output, err = a.output(work, o); err == nil {
+				m.Ended, err = a.endOf(work, p, m)
+			}
+			if err == nil {
+				t.end(begun.ended(o, m.Ended, output), ended)
+			}
 		}
-		if err != nil {
+		switch {
+		case errors.Is(s.failed, errRestarted):
+			return s.problem(restarted("Open the response's stream again behind its last event, or get the response when it has ended."))
+		case errors.Is(s.failed, errLost):
+			return s.problem(lost)
+		case err != nil:
 			_ = s.problem(interrupted(ctx, err)) // for clients that a broken body does not reach, because of a proxy
 			return err
 		}
-		t.end(begun.ended(o, output), ended)
 		return s.failed
 	})
 }
@@ -85,11 +93,8 @@ func (s *sender) event(number int64, kind string, fields object) {
 		return
 	}
 	if !s.found {
-		s.found = true
-		s.event(number-1, "error", object{
-			"code": "events_lost", "param": nil,
-			"message": "Events behind starting_after are not stored any more. What follows is what is left; the response's end has all of its output.",
-		})
+		s.failed = errLost
+		return
 	}
 	fields["type"], fields["sequence_number"] = kind, number
 	data, err := json.Marshal(fields)
