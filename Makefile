@@ -10,6 +10,8 @@ NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-c
 LONG     := ./internal/engine ./internal/gateway ./pkg/agent/acp ./test/examples ./cmd/worker
 # How many packages are tested at once. More than there are cores, because tests often wait, for a lease to end for example.
 PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
+# What make quick leaves out: packages whose tests are about programs and processes, or walk through many states.
+PROGRAMS := /(cmd|docs|examples)/|/internal/(board|devredis|process|redisserver|terminal|workspace)|/pkg/agent/(acp|cli|exec)|/test/
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 # How long `make chaos` sends messages and makes faults, and how long it pauses between two faults. CHAOS_SEED repeats a run's
@@ -24,7 +26,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +34,12 @@ help: ## this list
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
+	@echo "make test: the first time this compiles for some minutes, and prints nothing meanwhile"
 	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -p $(PACKAGES) -timeout 20m $(LONG) ./...
+
+quick: ## between two edits, under a minute: the tests that start no programs, without the race detector; what an edit cannot change is not run again
+	@echo "make quick: the first time this compiles for some minutes, and prints nothing meanwhile"
+	go test -short -vet=off -p $(PACKAGES) $$(go list ./... | grep -vE '$(PROGRAMS)')
 
 cases: ## all cases of the tests that try a sample in make test, and those that it leaves out
 	.ci/cases.sh

@@ -55,6 +55,7 @@ var heir = job{TTL: time.Minute}
 // process starts a worker process and waits until it takes work.
 func (r *rig) process(name string, j job) *process {
 	r.Helper()
+	expect.NotQuick(r)
 	redistest.Real(r)
 	j.URL, j.ID, j.Verbose = r.url, r.key+"/"+name, testing.Verbose()
 	text, err := json.Marshal(j)

@@ -25,8 +25,17 @@ func Sampled(number, every int) bool { return Proof() || number%every == 0 }
 // more in it: it computes much in one goroutine, or repeats other tests. `make cases` runs it.
 func Unraced(t testing.TB) {
 	t.Helper()
+	NotQuick(t)
 	if raced() {
 		t.Skip("runs without -race, in make cases")
+	}
+}
+
+// NotQuick skips a test under -short, as `make quick` has it: it starts programs, or computes for long.
+func NotQuick(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs without -short, in make test")
 	}
 }
 

@@ -33,6 +33,7 @@ func Command(t testing.TB, path string, settings []string, args ...string) *exec
 // Start starts a command. Its stdout and stderr go to Output, unless the command says otherwise.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
+	expect.NotQuick(t)
 	p := &Process{Cmd: cmd, Output: watched.NewOutput(), t: t, ended: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.Output

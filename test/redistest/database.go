@@ -57,12 +57,20 @@ func URL(t testing.TB) string {
 func Real(t testing.TB) {
 	t.Helper()
 	if os.Getenv("REDIS_URL") == "" {
-		needBinary(t)
+		haveOrSkip(t)
 	}
 }
 
-// needBinary is Real for tests that start servers themselves.
+// needBinary is Real for tests that start servers themselves, which -short leaves out.
 func needBinary(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("redistest: starts servers, so it runs without -short, in make test")
+	}
+	haveOrSkip(t)
+}
+
+func haveOrSkip(t testing.TB) {
 	t.Helper()
 	if haveBinary() {
 		return
