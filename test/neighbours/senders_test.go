@@ -189,12 +189,12 @@ func (e exchange) stop(t *testing.T) {
 
 func (e exchange) busy(t *testing.T) {
 	e = e.in(t)
-	e.enqueue("-s", "busy", "--id", "long", "sleep=600ms", "long")
+	e.enqueue("-s", "busy", "--id", "long", "sleep=1m", "long")
 	e.starts("busy", "long")
 	if r := e.enqueue("-s", "busy", "--mode", "reject", "no"); r.code != 3 {
 		t.Errorf("a message that is to be refused: %+v", r)
 	}
-	e.wants("behind it", e.enqueue("-s", "busy", "--wait", "yes"), said{out: "echo: yes\n"})
+	e.wants("after it", e.enqueue("-s", "busy", "--mode", "interrupt", "--wait", "yes"), said{out: "echo: yes\n"})
 }
 
 // rotate begins a new transcript in the middle of a turn.
