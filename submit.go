@@ -140,7 +140,8 @@ func (c *Client) command(ctx context.Context, sessionKey string, m *session.Mess
 			return Receipt{}, false, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd.Name, cmd.Name)
 		case !cmd.IsMessage(args):
 			run := func() (Receipt, error) {
-				r, err := Receipt{Session: sessionKey, Status: Answered}, error(nil)
+				r := Receipt{Session: sessionKey, Status: Answered}
+				var err error
 				r.Reply, r.Invalid, err = cmd.Run(ctx, c.operations(), sessionKey, args)
 				return r, err
 			}

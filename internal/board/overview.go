@@ -1,6 +1,7 @@
 package board
 
 import (
+	"errors"
 	"time"
 
 	"turnstile/pkg/admin"
@@ -27,19 +28,11 @@ func (b *Board) overview(v *visit) *overview {
 	if !v.token.SeesAll() {
 		return nil
 	}
-	backlog, err := b.deps.Admin.Backlog(v.work)
-	if err != nil {
-		b.problem(v.Request, err)
-		return nil
-	}
-	workers, err := b.deps.Admin.Workers(v.work)
-	if err != nil {
-		b.problem(v.Request, err)
-		return nil
-	}
-	today, err := b.deps.Admin.TokensToday(v.work)
-	if err != nil {
-		b.problem(v.Request, err)
+	backlog, noBacklog := b.deps.Admin.Backlog(v.work)
+	workers, noWorkers := b.deps.Admin.Workers(v.work)
+	today, noTokens := b.deps.Admin.TokensToday(v.work)
+	if err := errors.Join(noBacklog, noWorkers, noTokens); err != nil {
+		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
 	o := overview{Backlog: backlog, Today: today}

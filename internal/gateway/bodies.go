@@ -40,7 +40,7 @@ func (b bodies) read(body io.Reader, length int64) (data []byte, taken int64, er
 		}
 		n, err := body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if err == io.EOF { //nolint:errorlint // io.Reader returns it as it is
+		if err == io.EOF {
 			return data, taken, nil
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"testing"
 
 	"turnstile/internal/engine"
@@ -41,12 +42,12 @@ func TestGuard(t *testing.T) {
 	for _, g := range []*rig{another, locked} {
 		g.gateway.Guard(t.Context(), programs)
 	}
-	p := another.call("GET", "/v1/sessions", nil).problem(403, gateway.Forbidden)
+	p := another.call("GET", "/v1/sessions", nil).problem(http.StatusForbidden, gateway.Forbidden)
 	contains(t, "the problem", p.Detail, "TURNSTILE_GATEWAY_TOKENS_FILE")
-	another.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}).problem(403, gateway.Forbidden)
+	another.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}).problem(http.StatusForbidden, gateway.Forbidden)
 	another.call("GET", "/openapi.yaml", nil).want(200)
 	locked.as("root").call("GET", "/v1/sessions", nil).want(200)
 	expect.Soon(t, "the gateway of before to be closed", func() bool {
-		return r.call("GET", "/v1/sessions", nil).StatusCode == 403
+		return r.call("GET", "/v1/sessions", nil).StatusCode == http.StatusForbidden
 	})
 }

@@ -117,7 +117,7 @@ func without(text []byte, path ...string) []byte {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		name, _ := json.Marshal(f.name) // a string
+		name, _ := json.Marshal(f.name) //nolint:errchkjson // a string
 		b.Write(name)
 		b.WriteByte(':')
 		b.Write(f.value)

@@ -127,22 +127,22 @@ func ForUser(err error, sentence string) error {
 	if err == nil {
 		return nil
 	}
-	return &forUser{err, sentence}
+	return &userError{err, sentence}
 }
 
 // UserText returns what ForUser has marked err with, or "".
 func UserText(err error) string {
-	var u *forUser
+	var u *userError
 	if !errors.As(err, &u) {
 		return ""
 	}
 	return u.sentence
 }
 
-type forUser struct {
+type userError struct {
 	error
 
 	sentence string
 }
 
-func (u *forUser) Unwrap() error { return u.error }
+func (u *userError) Unwrap() error { return u.error }

@@ -147,6 +147,16 @@ func ExampleRoute_Validate() {
 	// invalid context: it is no JSON
 }
 
+func ExampleRoute_DeliverBy() {
+	r, err := session.Route{To: "telegram-bot"}.DeliverBy("10m")
+	fmt.Println(r.Within, err)
+	_, err = r.DeliverBy("soon")
+	fmt.Println(err)
+	// Output:
+	// 10m0s <nil>
+	// invalid deliver_by "soon": write a time such as 2026-11-24T18:00:00Z, or a duration above 0 such as 10m
+}
+
 func ExampleTraceParent() {
 	fmt.Println(session.TraceParent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
 	fmt.Printf("%q\n", session.TraceParent("00-nonsense"))

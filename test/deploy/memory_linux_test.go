@@ -58,7 +58,7 @@ func TestGatewayInASmallContainer(t *testing.T) {
 	p.Output.Until(t, "its address", listensOn.MatchString)
 	addr := listensOn.FindStringSubmatch(p.Output.String())[1]
 	post := func(path, body string) (int, error) {
-		response, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(body)) //nolint:noctx // the process ends with the test
+		response, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(body))
 		if err != nil {
 			return 0, err
 		}

@@ -3,6 +3,7 @@ package expect
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -10,19 +11,15 @@ import (
 // Each processor has three goroutines that compute, so a thread gets a part of one.
 func TestLeaseGrowsOnABusyMachine(t *testing.T) { //nolint:paralleltest // it keeps all processors busy
 	var stop sync.WaitGroup
-	over := make(chan struct{})
+	var over atomic.Bool
 	defer stop.Wait()
-	defer close(over)
+	defer over.Store(true)
 	busy := runtime.GOMAXPROCS(3 * runtime.NumCPU())
 	defer runtime.GOMAXPROCS(busy)
 	for range 3 * runtime.NumCPU() {
 		stop.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
+			for !over.Load() {
+				continue
 			}
 		})
 	}

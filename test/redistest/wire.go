@@ -34,6 +34,7 @@ type Wire struct {
 // sent, or one of the following.
 type Fate string
 
+// What becomes of a write that gets no error from the server.
 const (
 	CarriedOut Fate = ""          // it passes
 	Cut        Fate = "cut"       // the connection is closed before anything is sent

@@ -148,7 +148,7 @@ func (h *history) handle(p post) {
 	if before && !p.duplicate && at < p.sent {
 		h.found("claim", "delivery %s of %s claims that no attempt of it was handled", p.id, p.session)
 	}
-	if p.handled = p.sequence > s.last && !(p.duplicate && before); p.handled {
+	if p.handled = p.sequence > s.last && (!p.duplicate || !before); p.handled {
 		if before {
 			h.found("effects", "delivery %s of %s is handled twice", p.id, p.session)
 		}

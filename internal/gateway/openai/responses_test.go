@@ -267,7 +267,7 @@ func TestWhatIsRefused(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		expect.OK(t, err)
 		response.Body.Close()
-		if response.StatusCode != 404 || !strings.HasPrefix(string(body), want) {
+		if response.StatusCode != http.StatusNotFound || !strings.HasPrefix(string(body), want) {
 			t.Errorf("%s: %s %s", path, response.Status, body)
 		}
 	}
