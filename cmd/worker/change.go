@@ -99,7 +99,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		case missing == 1:
 			which = fmt.Sprintf("1 of the %d ids is", len(ids))
 		}
-		return fmt.Errorf("%s not among the %s of session %s", which, ch.several, key)
+		return fmt.Errorf("%s not among the %s of session %s", which, ch.of, key)
 	}
 	return err
 }

@@ -20,8 +20,9 @@ asynqmon shows them under Archived.
 
   dead [list|ls] [SESSION]        lists those of a session, oldest first, or of
                                   all, session by session
-  dead rerun SESSION | --all      puts those that failed or were stopped back in line,
-                                  as /resume does; the others stay
+  dead rerun SESSION [ID...]      puts those that failed or were stopped back in line,
+                                  as /resume does, or only these; the others stay
+  dead rerun --all                puts back those of all sessions
   dead drop SESSION [ID...]       deletes those of a session, or only these
   dead drop --all                 deletes all
 
@@ -64,10 +65,13 @@ var deadLetters = noun{
 }
 
 func (p *program) deadRerunCommand() *cobra.Command {
-	return p.changeCommand("rerun", "SESSION | --all", change{
-		noun: deadLetters, short: "Put dead letters that failed or were stopped back in line", long: deadHelp,
+	return p.changeCommand("rerun", "SESSION [ID...] | --all", change{
+		noun: deadLetters, short: "Put dead letters that failed or were stopped back in line", long: deadHelp, ids: true,
 		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
-		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
+		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
+			if len(ids) > 0 {
+				return c.RerunMessages(ctx, key, ids...)
+			}
 			return c.Rerun(ctx, key)
 		},
 	})

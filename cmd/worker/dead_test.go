@@ -166,6 +166,32 @@ func TestDeadRerun(t *testing.T) {
 	w.stop(t)
 }
 
+// Ids choose the dead letters that are rerun. Others stay, and so does one that may not be rerun.
+func TestDeadRerunOfSome(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	deadIn(t, url, c, "a")
+	if r := call(t, environ, "dead", "rerun", "a", "m2").want(t, exitOK); r.out != "a: 1 dead letter put back in line.\n" {
+		t.Errorf("%q", r.out)
+	}
+	for id, want := range map[string]string{"m1": "archived", "m2": "pending", "m3": "archived"} {
+		if state, _, _, err := c.MessageState(limited(t), "a", id); err != nil || state != want {
+			t.Errorf("%s is %s, %v; want %s", id, state, err, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"m2":       "message m2 is not among the dead letters that failed or were stopped of session a",
+		"m3":       "message m3 is not among the dead letters that failed or were stopped of session a",
+		"m3 other": "2 of the 2 ids are not among the dead letters that failed or were stopped of session a",
+	} {
+		r := call(t, environ, append([]string{"dead", "rerun", "a"}, strings.Fields(args)...)...).want(t, exitOther)
+		if r.out != "" || r.err != "worker: "+want+"\n" {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
 func TestDeadDrop(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -218,7 +244,7 @@ func TestDeadUsage(t *testing.T) {
 		"dead rerun":          "dead rerun wants a SESSION, or --all for those of all sessions; see worker dead rerun --help",
 		"dead drop":           "dead drop wants a SESSION, or --all for those of all sessions; see worker dead drop --help",
 		"dead drop --all a":   "dead drop: both --all and a SESSION: use one of them; see worker dead drop --help",
-		"dead rerun a m1":     "dead rerun wants one SESSION, and was given 2; see worker dead rerun --help",
+		"dead rerun a m/1":    `invalid message id "m/1": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead list a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a m/1":     `invalid message id "m/1": use letters, digits and ._:@+=~- only, the first a letter or digit`,

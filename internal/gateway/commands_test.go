@@ -129,6 +129,38 @@ func TestCommands(t *testing.T) {
 	r.call("POST", at+"stop", nil).want(200)
 }
 
+// A dead letter is rerun alone. Nothing else changes, and an empty list is not all.
+func TestRerunOfSome(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, id := range []string{"one", "two"} {
+		r.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}, header("Idempotency-Key", id)).want(202)
+	}
+	r.call("POST", "/v1/sessions/s/stop", nil).want(200)
+	states := func() string {
+		t.Helper()
+		var one, two gateway.Message
+		r.call("GET", "/v1/sessions/s/messages/one", nil).want(200, &one)
+		r.call("GET", "/v1/sessions/s/messages/two", nil).want(200, &two)
+		return one.State + " " + two.State
+	}
+	expect.Equal(t, "stopped", states(), "archived archived")
+	rerun := func(ids ...string) int {
+		t.Helper()
+		var again struct{ Rerun int }
+		r.call("POST", "/v1/dead/rerun", object{"session": "s", "messages": ids}).want(200, &again)
+		return again.Rerun
+	}
+	expect.Equal(t, "of an empty list", rerun(make([]string, 0)...), 0)
+	expect.Equal(t, "of an unknown one", rerun("three"), 0)
+	expect.Equal(t, "states", states(), "archived archived")
+	expect.Equal(t, "of one", rerun("two", "three"), 1)
+	expect.Equal(t, "states", states(), "archived pending")
+	expect.Equal(t, "again", rerun("two"), 0)
+	r.call("POST", "/v1/dead/rerun", object{"session": "s", "messages": []string{"a/b"}}).problem(400, gateway.InvalidRequest)
+	r.call("POST", "/v1/dead/rerun", `{"session": "s", "messages": "two"}`).problem(400, gateway.InvalidJSON)
+}
+
 // Whoever sent a message of the running turn decides its question, and whoever may control.
 func TestDecisions(t *testing.T) {
 	t.Parallel()

@@ -95,10 +95,12 @@ func deadOf(d admin.DeadLetter) deadLetter {
 	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()}
 }
 
-// postDeadRerun puts a session's stopped and failed dead letters back in line.
+// postDeadRerun puts a session's stopped and failed dead letters back in line: all, or those that the body
+// names.
 func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
 	var body struct {
-		Session string `json:"session"`
+		Session  string   `json:"session"`
+		Messages []string `json:"messages"`
 	}
 	if err := r.Decode(w, &body, true); err != nil {
 		return err
@@ -106,7 +108,18 @@ func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
 	if err := r.sees(body.Session); err != nil {
 		return err
 	}
-	n, err := g.deps.Admin.Rerun(r.Work(), body.Session)
+	for _, id := range body.Messages {
+		if err := session.ValidateID(id); err != nil {
+			return err
+		}
+	}
+	var n int
+	var err error
+	if body.Messages != nil {
+		n, err = g.deps.Admin.RerunMessages(r.Work(), body.Session, body.Messages...)
+	} else {
+		n, err = g.deps.Admin.Rerun(r.Work(), body.Session)
+	}
 	if err != nil {
 		return err
 	}
