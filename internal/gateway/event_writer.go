@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -57,14 +59,30 @@ func (w *eventWriter) event(e session.Event) error {
 	if !w.stream.token.May(Operate) {
 		e.Detail = ""
 	}
-	data, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("encode event %s: %w", e.ID, err)
+	return w.data(e.ID, e)
+}
+
+// ofAny sends one event of a stream of all sessions. Its id is the time to go on from.
+func (w *eventWriter) ofAny(e admin.AnyEvent) error {
+	if !w.stream.token.May(Operate) {
+		e.Detail = ""
 	}
-	if e.ID == "" {
+	return w.data(strconv.FormatInt(e.Resume, 10), struct {
+		Session string `json:"session,omitempty"`
+		EventID string `json:"event_id,omitempty"`
+		session.Event
+	}{e.Session, e.ID, e.Event})
+}
+
+func (w *eventWriter) data(id string, event any) error {
+	data, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", id, err)
+	}
+	if id == "" {
 		return w.send("data: " + string(data) + "\n\n")
 	}
-	return w.send("id: " + e.ID + "\ndata: " + string(data) + "\n\n")
+	return w.send("id: " + id + "\ndata: " + string(data) + "\n\n")
 }
 
 // send sends a text. A client that does not read loses its stream, and may go on behind the last

@@ -30,6 +30,11 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	if err := g.deps.Client.Events(ctx, r.Session, after, nil); errors.Is(err, session.ErrInvalid) {
 		return err // with an ended context Events only checks what it is given
 	}
+	return g.serveStream(w, r, func(ctx context.Context, s *stream, to sink) { s.follow(ctx, to, after, moved) })
+}
+
+// serveStream opens a stream and has follow write it until the client goes away.
+func (g *Gateway) serveStream(w http.ResponseWriter, r *Request, follow func(context.Context, *stream, sink)) error {
 	ctx, s, err := g.openStream(context.Background(), r)
 	if err != nil {
 		return err
@@ -41,12 +46,12 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 		return nil
 	}
 	if conn, ok := takeOver(w, r.Request); ok {
-		s.detach(ctx, conn, after, moved)
+		s.detach(ctx, conn, follow)
 		return nil
 	}
 	defer s.close()
 	defer context.AfterFunc(r.Context(), func() { s.cancel(errGone) })()
-	s.follow(ctx, response{w}, after, moved)
+	follow(ctx, s, response{w})
 	if !errors.Is(context.Cause(ctx), errRevoked) {
 		panic(http.ErrAbortHandler) // as eventWriter.complete says
 	}
@@ -92,7 +97,11 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	}
 	e.beat()
 	defer e.stop()
-	err := s.gateway.deps.Client.Events(ctx, s.session, after, e.event)
+	s.over(ctx, e, s.gateway.deps.Client.Events(ctx, s.session, after, e.event))
+}
+
+// over says, where it has to, why a stream is over.
+func (s *stream) over(ctx context.Context, e *eventWriter, err error) {
 	switch {
 	case errors.Is(err, errDraining):
 		// A deploy ends all streams of a gateway: their clients come back one by one.

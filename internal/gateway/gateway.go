@@ -136,6 +136,7 @@ func (g *Gateway) own() []Route {
 		{Pattern: "GET /v1/sessions/{s}/messages/{id}", May: Read, Serve: g.getMessage},
 		{Pattern: "DELETE /v1/sessions/{s}/messages/{id}", May: Control, Serve: g.deleteMessage},
 		{Pattern: "GET /v1/sessions/{s}/events", May: Read, Ticket: true, Serve: g.getEvents},
+		{Pattern: "GET /v1/events", May: Read, Serve: g.getAllEvents},
 		{Pattern: "POST /v1/tickets", May: Read, Serve: g.postTicket},
 		{Pattern: "GET /v1/sessions", May: Read, Serve: g.getSessions},
 		{Pattern: "GET /v1/sessions/{s}", May: Read, Serve: g.getSession},

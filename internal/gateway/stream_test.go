@@ -26,7 +26,14 @@ type stream struct {
 // event is an event, and what the stream says beside its data.
 type event struct {
 	session.Event
+	named
 	id, retry, comment string
+}
+
+// named is what events of a stream of all sessions have besides.
+type named struct {
+	Session string `json:"session"`
+	EventID string `json:"event_id"`
 }
 
 // stream opens a session's stream behind an event.
@@ -97,8 +104,10 @@ func (s *stream) read(lines *bufio.Scanner) {
 		switch {
 		case lines.Text() == "":
 			if data != "" {
-				if err := json.Unmarshal([]byte(data), &e.Event); err != nil {
-					s.t.Errorf("data %q: %v", data, err)
+				for _, part := range []any{&e.Event, &e.named} {
+					if err := json.Unmarshal([]byte(data), part); err != nil {
+						s.t.Errorf("data %q: %v", data, err)
+					}
 				}
 			}
 			for _, line := range other {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -20,7 +21,7 @@ var (
 type stream struct {
 	gateway *Gateway
 	token   Token
-	session string
+	session string // "": all that the token sees
 	id      string // of the request
 	route   string // its pattern
 	cancel  context.CancelCauseFunc
@@ -115,7 +116,7 @@ func (s *streams) each(f func(*stream)) {
 }
 
 // detach serves a stream on a connection that was taken over, beyond the handler's return.
-func (s *stream) detach(ctx context.Context, conn *taken, after string, tell bool) {
+func (s *stream) detach(ctx context.Context, conn *taken, follow func(context.Context, *stream, sink)) {
 	g := s.gateway
 	g.streams.mu.Lock()
 	s.conn = conn
@@ -129,7 +130,7 @@ func (s *stream) detach(ctx context.Context, conn *taken, after string, tell boo
 				g.panicked(s.route, s.id, cause)
 			}
 		}()
-		s.follow(ctx, conn, after, tell)
+		follow(ctx, s, conn)
 	}()
 }
 
@@ -176,7 +177,8 @@ func (g *Gateway) allowed(s *stream) bool {
 		return true
 	}
 	now, ok := g.config.Tokens.named(s.token.Name)
-	return ok && now.sum == s.token.sum && now.May(Read) && now.Sees(s.session)
+	return ok && now.sum == s.token.sum && now.May(Read) &&
+		(s.session != "" && now.Sees(s.session) || s.session == "" && slices.Equal(now.sessions, s.token.sessions))
 }
 
 // Reload reads the tokens again, and ends the streams and waits that are no longer allowed. After an error

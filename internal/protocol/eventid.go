@@ -60,3 +60,6 @@ func (id EventID) After(other EventID) bool {
 
 // Entry returns the id of the stream's entry: 0-0 for the place before every event.
 func (id EventID) Entry() string { return fmt.Sprintf("%d-%d", id.ms, id.seq) }
+
+// At is the time of the entry, by Redis' clock in ms.
+func (id EventID) At() int64 { return int64(min(id.ms, math.MaxInt64)) }

@@ -69,6 +69,19 @@ func Know(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string)
 	p.ZAddNX(ctx, rediskey.Names, names...)
 }
 
+// StillActive sets the time of the last activity of sessions that are known: they were woken by their
+// time, or wait or run still.
+func StillActive(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
+	if len(sessions) == 0 {
+		return
+	}
+	active := make([]redis.Z, len(sessions))
+	for i, s := range sessions {
+		active[i] = redis.Z{Score: float64(now), Member: s}
+	}
+	p.ZAddArgs(ctx, rediskey.Sessions, redis.ZAddArgs{XX: true, GT: true, Members: active})
+}
+
 // WakeSet are the entries that wake-ups add to the owned, ready and due indexes.
 type WakeSet struct{ owned, ready, Due []redis.Z }
 

@@ -57,6 +57,7 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		// refuses, and before they can be claimed: a claim of a session that must wait after all
 		// enters it here again, and LT would keep the earlier score.
 		_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			protocol.StillActive(ctx, p, now, woken(onTime)...)
 			w.Owned(ctx, p)
 			protocol.QueueRecovery(ctx, p, overdue...)
 			return nil
@@ -78,6 +79,16 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		pause = 0 // there may be more sessions after the overdue ones
 	}
 	return pause, r.alone.Yield(ctx, "due", min(pause, timerFloor))
+}
+
+// woken are the sessions of wake-ups that need not wait for their time.
+func woken(ups []protocol.WakeUp) (sessions []string) {
+	for _, u := range ups {
+		if u.At == 0 {
+			sessions = append(sessions, u.Session)
+		}
+	}
+	return sessions
 }
 
 // splitOverdue divides sessions into those that are on time and those that are overdue. The

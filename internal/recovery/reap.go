@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -84,6 +85,7 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 	err = protocol.InOrder(ctx, r.rdb,
 		func(p redis.Pipeliner) {
 			protocol.ListAgain(ctx, p, found.ready) // a plain producer may not have listed them
+			protocol.StillActive(ctx, p, now, append(woken(found.ready), slices.Collect(maps.Keys(found.later))...)...)
 			w.Owned(ctx, p)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })

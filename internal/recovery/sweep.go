@@ -120,6 +120,7 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 			p.SAdd(ctx, rediskey.AllQueues, names...)
 			p.ZAddNX(ctx, rediskey.Sessions, known...)
 			p.ZAddNX(ctx, rediskey.Names, named(sessions)...)
+			protocol.StillActive(ctx, p, now, woken(ups)...)
 			w.Owned(ctx, p)
 			protocol.QueueRecovery(ctx, p, overdue...)
 		},

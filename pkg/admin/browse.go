@@ -52,7 +52,7 @@ func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[SessionSt
 			}
 			return err
 		}
-		err := byActivity(ctx, a.rdb, visit)
+		err := byTime(ctx, a.rdb, rediskey.Sessions, "-inf", visit)
 		if err == nil {
 			w := protocol.NewWalker(a.rdb)
 			err = w.EachQueue(ctx, func(sessions []string) error {
@@ -82,13 +82,13 @@ func matching(pattern string, keys []string) []string {
 	return found
 }
 
-// byActivity visits the known sessions by the time of their last activity. That time only rises, so
-// a session that is used meanwhile moves to a later page and is not missed.
-func byActivity(ctx context.Context, rdb redis.UniversalClient, visit func(keys []string) error) error {
-	from, seen := "-inf", map[string]bool{} // visited sessions with the time from
+// byTime visits the sessions of an index by their times, such as that of their last activity, from one
+// on. The times only rise, so a session that is used meanwhile moves to a later page and is not missed.
+func byTime(ctx context.Context, rdb redis.UniversalClient, index, from string, visit func(keys []string) error) error {
+	seen := map[string]bool{} // visited sessions with the time from
 	for {
 		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-			Key: rediskey.Sessions, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
+			Key: index, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
 		}).Result()
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ const (
 )
 
 // EventPlace is the first event of a gateway's stream that a client has opened by a time. It is not
-// stored, and its ID is the place at which the stream begins.
+// stored, and its ID is the place at which the stream begins. A stream of all sessions has more of them.
 const EventPlace = "place"
 
 // The decisions of an EventPermissionAnswered.

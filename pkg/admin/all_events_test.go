@@ -1,0 +1,119 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+var errEnough = errors.New("enough")
+
+// followAll returns the events, "session type", up to the ends of so many messages, and the last
+// Resume.
+func followAll(b *actors.Bench, client *admin.Client, after int64, ends int) (all []string, resume int64) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
+	defer cancel()
+	err := client.AllEvents(ctx, after, func(string) bool { return true }, func(e admin.AnyEvent) error {
+		if resume = e.Resume; e.Session != "" {
+			all = append(all, e.Session+" "+e.Type)
+		}
+		if e.Type == session.EventTurnEnded {
+			ends -= len(e.Messages)
+		}
+		if ends <= 0 {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		b.Fatalf("%v after %q", err, all)
+	}
+	return all, resume
+}
+
+// Nothing is missed of a turn that began long before the place to go on from, or by a delayed message,
+// and that is over when the reader comes back: the jobs that wake a session and check its turn note its
+// activity.
+func TestAllEventsOfAnOldMessage(t *testing.T) {
+	t.Parallel()
+	for name, claim := range map[string]func(*actors.Bench) *protocol.Claim{
+		"delayed": func(b *actors.Bench) *protocol.Claim {
+			b.SayDelayed("m")
+			b.Overdue(rediskey.Sessions)
+			b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(b.RedisTime().UnixMilli()), Member: actors.Key})
+			b.Due()
+			return b.Start()
+		},
+		"long": func(b *actors.Bench) *protocol.Claim {
+			b.Say("m")
+			b.Pop()
+			h := b.Start()
+			b.Overdue(rediskey.Sessions)
+			b.Overdue(rediskey.Owned)
+			b.Reap()
+			return h
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			after := b.RedisTime().UnixMilli()
+			h := claim(b)
+			expect.OK(t, h.Emit(b.Ctx, nil))
+			b.Finish(h)
+			b.Redis.Del(b.Ctx, rediskey.Owned) // reap has looked at it again
+			all, _ := followAll(b, admin.NewClient(b.Redis), after, 1)
+			expect.Equal(t, "last", all[len(all)-1], actors.Key+" turn_ended")
+		})
+	}
+}
+
+// The ends of messages that a stop takes from the line of an idle session are seen, outages and a broken
+// session notwithstanding.
+func TestAllEventsThroughOutages(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := actors.NewBench(t)
+	faults := &redistest.Faults{}
+	rdb := b.BareRedis()
+	rdb.AddHook(faults)
+	_, err := b.Client.Submit(b.Ctx, "broken", session.Message{ID: "m", Text: "x"})
+	expect.OK(t, err)
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.For("broken").Events(), "no stream", 0).Err())
+	_, err = b.Client.Submit(b.Ctx, "idle", session.Message{ID: "m", Text: "x"}, turnstile.Delay(time.Hour))
+	expect.OK(t, err)
+	for i := range 3 {
+		_, err = b.Client.Submit(b.Ctx, "line", session.Message{ID: fmt.Sprint(i), Text: "x"})
+		expect.OK(t, err)
+	}
+	after := b.RedisTime().UnixMilli()
+	loading := redistest.ReplyError("LOADING Redis is loading the dataset in memory")
+	for _, name := range []string{"time", "zscan", "evalsha", "xrevrange"} {
+		faults.FailBefore(redistest.Named(name), 1, loading)
+	}
+	for _, key := range []string{"idle", "line"} {
+		_, err = b.Client.Stop(b.Ctx, key)
+		expect.OK(t, err)
+	}
+	all, _ := followAll(b, admin.NewClient(rdb), after, 3)
+	for _, e := range all {
+		if strings.HasPrefix(e, "broken") {
+			t.Errorf("seen %s", e)
+		}
+	}
+}
