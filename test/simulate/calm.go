@@ -11,6 +11,9 @@ const (
 	// nothing fails.
 	promptly = time.Second
 
+	// settled is for how long nothing has failed when the calm begins.
+	settled = 5 * time.Second
+
 	// calmMessages is how many messages each chat sends in the calm.
 	calmMessages = 3
 )
@@ -19,6 +22,8 @@ const (
 // workers are replaced, one after the other, as in a deploy. A worker is free all the time, so a sweep
 // must not be what finds a message or a delivery.
 func (l *life) calm() {
+	l.healing.Wait()
+	sleep(l.ctx, settled)
 	l.history.becomesCalm()
 	var running sync.WaitGroup
 	for _, c := range l.chats {

@@ -37,7 +37,7 @@ func (l *life) makeFaults(ctx context.Context) {
 
 // later ends a fault after a while, beside other faults.
 func (l *life) later(after time.Duration, heal func()) {
-	l.background.Go(func() {
+	l.healing.Go(func() {
 		sleep(l.ctx, after)
 		heal()
 	})

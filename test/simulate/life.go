@@ -34,6 +34,7 @@ type life struct {
 	slots      []*slot
 	chats      []*chat
 	background sync.WaitGroup // what ends by itself
+	healing    sync.WaitGroup // faults that last
 	mu         sync.Mutex
 
 	stuckLimit int // of the workers; 0: the default
@@ -92,6 +93,7 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	end()
 	_ = l.receiver.server.Close()
 	running.Wait()
+	l.healing.Wait()
 	l.background.Wait()
 	_ = rdb.Close()
 	l.server.redis.Close()
