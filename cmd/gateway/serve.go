@@ -77,6 +77,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	}
 	if destinations != nil {
 		g.WhileServing(destinations.Follow)
+		g.WhileServing(func(ctx context.Context, log *slog.Logger) { destinations.Compare(ctx, rdb, log) })
 	}
 	defer reloadAtHangup(files{g, tokens, destinations}, log)()
 	<-ctx.Done()

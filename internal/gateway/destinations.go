@@ -56,7 +56,8 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	}
 	return Respond(w, http.StatusOK, struct {
 		Destinations []destination `json:"destinations"`
-	}{list})
+		Differ       bool          `json:"differ,omitempty"`
+	}{list, g.deps.Destinations != nil && g.deps.Destinations.Differs()})
 }
 
 func (g *Gateway) postEnable(w http.ResponseWriter, r *Request) error {

@@ -27,6 +27,11 @@ type File struct {
 	mu   sync.Mutex
 	seen [sha256.Size]byte // of the text that was read last, with mistakes or without
 	gone bool              // it could not be read
+
+	// Of Compare: what this gateway has published, since when (ms), and what it has found.
+	routes string
+	since  int64
+	differ atomic.Bool
 }
 
 // OpenFile reads the file.

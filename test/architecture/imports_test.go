@@ -54,7 +54,7 @@ var rooms = []room{
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
-	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/strictjson internal/version pkg/session"},
+	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/rediskey internal/strictjson internal/version pkg/session"},
 	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	{"internal/sessionview", "pkg/admin pkg/resume pkg/session"},
