@@ -1,0 +1,150 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// several are operations that make several calls to Redis. Each begins with a session that has had a
+// turn and has two dead letters.
+var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
+	"erase temporary": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, _, err := admin.NewClient(rdb).EraseTemporary(b.Ctx, 0)
+		return err
+	},
+	"rerun": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, err := admin.NewClient(rdb).Rerun(b.Ctx, actors.Key)
+		return err
+	},
+	"title": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		return turnstile.NewClient(rdb).SetTitle(b.Ctx, actors.Key, "x")
+	},
+	"stop": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, err := turnstile.NewClient(rdb).Stop(b.Ctx, actors.Key)
+		return err
+	},
+	"rotate": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, err := turnstile.NewClient(rdb).Rotate(b.Ctx, actors.Key, "")
+		return err
+	},
+	"retry": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, err := turnstile.NewClient(rdb).Retry(b.Ctx, actors.Key)
+		return err
+	},
+	"submit": func(b *actors.Bench, rdb redis.UniversalClient) error {
+		_, err := turnstile.NewClient(rdb).Submit(b.Ctx, actors.Key, session.Message{ID: "own", Text: "own"})
+		return err
+	},
+}
+
+// rivals are what others do meanwhile. Each submits the message "new" last.
+var rivals = map[string]func(b *actors.Bench){
+	"submits": func(*actors.Bench) {},
+	"reruns":  func(b *actors.Bench) { _, _ = b.Client.Rerun(b.Ctx, actors.Key) },
+	"erases":  func(b *actors.Bench) { _ = b.Client.Erase(b.Ctx, actors.Key) },
+	"rotates": func(b *actors.Bench) { _, _ = b.Client.Rotate(b.Ctx, actors.Key, "") },
+	"undoes":  func(b *actors.Bench) { _, _ = b.Client.Undo(b.Ctx, actors.Key) },
+	"stops":   func(b *actors.Bench) { _, _ = b.Client.Stop(b.Ctx, actors.Key) },
+}
+
+// nth runs a rival before the n-th command of a client.
+type nth struct {
+	left  int
+	rival func()
+}
+
+func (h *nth) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *nth) count() {
+	if h.left--; h.left == 0 {
+		h.rival()
+	}
+}
+
+func (h *nth) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.count()
+		return next(ctx, cmd)
+	}
+}
+
+func (h *nth) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.count()
+		return next(ctx, cmds)
+	}
+}
+
+// A rival that comes before any command of an operation loses no message: what it has submitted waits
+// where a worker finds it, or was stopped, and runs once.
+func TestRivalsBeforeEachCommand(t *testing.T) {
+	t.Parallel()
+	for name, operation := range several {
+		for other, rival := range rivals {
+			t.Run(name+", "+other, func(t *testing.T) {
+				t.Parallel()
+				n, came := 0, true
+				for came && !t.Failed() {
+					n++
+					t.Run(fmt.Sprint("before command ", n), func(t *testing.T) { came = rivalBefore(t, n, operation, rival, name == "stop") })
+				}
+				expect.Equal(t, "commands to stop before", n > 1, true)
+			})
+		}
+	}
+}
+
+func rivalBefore(t *testing.T, n int, operation func(*actors.Bench, redis.UniversalClient) error, rival func(*actors.Bench), stops bool) bool {
+	t.Helper()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Client.MakeTemporary(b.Ctx, actors.Key))
+	b.Say("first")
+	b.Drain()
+	b.SayAll("a", "b")
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	_, _, err = b.Client.EraseTemporary(b.Ctx, 0) // the first look
+	expect.OK(t, err)
+
+	own := redis.NewClient(b.Redis.(*redis.Client).Options())
+	t.Cleanup(func() { _ = own.Close() })
+	came := false
+	own.AddHook(&nth{left: n, rival: func() {
+		came = true
+		rival(b)
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
+		expect.OK(t, err)
+	}})
+	_ = operation(b, own) // it may be refused
+	if !came {
+		return false
+	}
+	state, _, _, err := b.Client.MessageState(b.Ctx, actors.Key, "new")
+	expect.OK(t, err)
+	if state == "archived" && stops {
+		return true
+	}
+	expect.Equal(t, "state", state, "pending")
+	for _, index := range []string{rediskey.Ready, rediskey.Owned, rediskey.Sessions} {
+		if !b.IsIn(index, actors.Key) {
+			b.Errorf("%s does not name the session: %s", index, b.Dump())
+		}
+	}
+	seen := map[string]int{}
+	for _, id := range b.Drain() {
+		seen[id]++
+	}
+	expect.Equal(t, "runs of new", seen["new"], 1)
+	expect.Equal(t, "status", b.Outcome("new").Status, session.StatusDone)
+	return true
+}
