@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -19,39 +20,50 @@ import (
 // operation is a call that changes a session, and the script that does it.
 type operation struct {
 	script string
-	call   func(ctx context.Context, c *turnstile.Client) error
+	call   func(ctx context.Context, c clients) error
+}
+
+// clients are whose calls promise session.ErrUnchanged.
+type clients struct {
+	*turnstile.Client
+	admin *admin.Client
 }
 
 // operations are all that promise session.ErrUnchanged. The session has had a turn, runs no other, and
-// one message waits in it.
+// one message waits in it. Another one was stopped.
 var operations = map[string]operation{
-	"submit": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+	"submit": {"accept", func(ctx context.Context, c clients) error {
 		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}))
 	}},
-	"submit, unnamed": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+	"submit, unnamed": {"accept", func(ctx context.Context, c clients) error {
 		return submitted(c.Submit(ctx, actors.Key, session.Message{Text: "x"}))
 	}},
-	"submit by the full path": {"accept", func(ctx context.Context, c *turnstile.Client) error {
+	"submit by the full path": {"accept", func(ctx context.Context, c clients) error {
 		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}, turnstile.Delay(time.Hour)))
 	}},
-	"title": {"title", func(ctx context.Context, c *turnstile.Client) error { return c.SetTitle(ctx, actors.Key, "x") }},
-	"configure": {"configure", func(ctx context.Context, c *turnstile.Client) error {
+	"title": {"title", func(ctx context.Context, c clients) error { return c.SetTitle(ctx, actors.Key, "x") }},
+	"configure": {"configure", func(ctx context.Context, c clients) error {
 		return c.Configure(ctx, actors.Key, session.QueueSettings{Cap: 7})
 	}},
-	"reply to": {"configure", func(ctx context.Context, c *turnstile.Client) error {
+	"reply to": {"configure", func(ctx context.Context, c clients) error {
 		return c.SetReplyTo(ctx, actors.Key, "somewhere")
 	}},
-	"cancel": {"cancel", func(ctx context.Context, c *turnstile.Client) error {
+	"cancel": {"cancel", func(ctx context.Context, c clients) error {
 		_, _, err := c.Cancel(ctx, actors.Key, "waits", false)
 		return err
 	}},
-	"rotate": {"rotate", func(ctx context.Context, c *turnstile.Client) error {
+	"rotate": {"rotate", func(ctx context.Context, c clients) error {
 		_, err := c.Rotate(ctx, actors.Key, "")
 		return err
 	}},
-	"undo":  {"undo", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Undo(ctx, actors.Key); return err }},
-	"retry": {"undo", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Retry(ctx, actors.Key); return err }},
-	"stop":  {"stop", func(ctx context.Context, c *turnstile.Client) error { _, err := c.Stop(ctx, actors.Key); return err }},
+	"undo":  {"undo", func(ctx context.Context, c clients) error { _, err := c.Undo(ctx, actors.Key); return err }},
+	"retry": {"undo", func(ctx context.Context, c clients) error { _, err := c.Retry(ctx, actors.Key); return err }},
+	"rerun": {"rerun", func(ctx context.Context, c clients) error { _, err := c.admin.Rerun(ctx, actors.Key); return err }},
+	"rerun of one": {"rerun", func(ctx context.Context, c clients) error {
+		_, err := c.admin.RerunMessages(ctx, actors.Key, "stopped")
+		return err
+	}},
+	"stop": {"stop", func(ctx context.Context, c clients) error { _, err := c.Stop(ctx, actors.Key); return err }},
 }
 
 // submitted makes a refusal an error.
@@ -65,6 +77,9 @@ func withOneWaiting(t *testing.T, rdb redis.UniversalClient) *actors.Bench {
 	b := actors.BenchOn(t, rdb)
 	b.Say("before")
 	b.Drain()
+	b.Say("stopped")
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
 	b.Say("waits")
 	return b
 }
@@ -92,7 +107,8 @@ func ofSession(b *actors.Bench) string {
 func (op operation) check(t *testing.T, rdb redis.UniversalClient, then redistest.Fate) {
 	t.Helper()
 	b, wire := withOneWaiting(t, rdb), &redistest.Wire{}
-	client, before := turnstile.NewClient(wire.Client(t, rdb)), ofSession(b)
+	faulty, before := wire.Client(t, rdb), ofSession(b)
+	client := clients{turnstile.NewClient(faulty), admin.NewClient(faulty)}
 	if then != redistest.CarriedOut {
 		wire.Meet(actors.Script(op.script), then)
 		err := op.call(b.Ctx, client)

@@ -50,7 +50,7 @@ func (c *chat) say(id string) {
 			options = append(options, turnstile.Delay(c.rng.upTo(20*time.Second)))
 		}
 	}
-	for c.life.ctx.Err() == nil {
+	for attempt := 0; c.life.ctx.Err() == nil; attempt++ {
 		call, cancel := context.WithTimeout(c.life.ctx, 10*time.Second)
 		r, err := c.client.Submit(call, c.key, session.Message{ID: id, Text: "say " + id, Mode: m.mode}, options...)
 		cancel()
@@ -63,6 +63,10 @@ func (c *chat) say(id string) {
 			return
 		}
 		c.life.history.note("%s cannot send %s: %v", c.key, id, err)
+		if attempt == 0 && errors.Is(err, session.ErrUnchanged) && c.rng.chance(2) {
+			c.life.history.told(m, turnstile.Receipt{Status: turnstile.Refused, Reason: err.Error()}) // the user gives up
+			return
+		}
 		sleep(c.life.ctx, c.rng.about(time.Second))
 	}
 }

@@ -2,12 +2,14 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -53,6 +55,7 @@ func (h *history) undelivered() (missing []*sent) {
 
 // check reads what is stored, and compares it with what senders were told and receivers got.
 func (l *life) check(rdb redis.UniversalClient) {
+	l.checkNowhere(rdb)
 	missing, transcripts, left := l.history.undelivered(), l.transcripts(rdb), l.leftovers(rdb)
 	h := l.history
 	h.mu.Lock()
@@ -174,6 +177,24 @@ func (l *life) transcripts(rdb redis.UniversalClient) map[string][]session.Entry
 		}
 	}
 	return all
+}
+
+// checkNowhere: nothing is stored of a message that was refused, or of which an error says so.
+func (l *life) checkNowhere(rdb redis.UniversalClient) {
+	client, h := turnstile.NewClient(rdb), l.history
+	h.mu.Lock()
+	all := slices.Clone(h.sent)
+	h.mu.Unlock()
+	for _, m := range all {
+		if m.accepted {
+			continue
+		}
+		if state, _, _, err := client.MessageState(context.Background(), m.session, m.id); !errors.Is(err, turnstile.ErrUnknownMessage) {
+			h.mu.Lock()
+			h.found("refused", "%s of %s was refused and is %s: %v", m.id, m.session, state, err)
+			h.mu.Unlock()
+		}
+	}
 }
 
 // leftovers are keys of sessions that only work in progress has.

@@ -102,7 +102,7 @@ func (t *Traffic) attempt(ctx context.Context, m message, text string, try int) 
 	var err error
 	switch m.via {
 	case viaClient:
-		got, err = t.byClient(ctx, m, text)
+		got, err = t.byClient(ctx, m, text, try)
 	case viaHTTP:
 		got, err = t.byHTTP(ctx, m, text, try)
 	case viaAsynq:
@@ -125,7 +125,7 @@ func (t *Traffic) attempt(ctx context.Context, m message, text string, try int) 
 	return got
 }
 
-func (t *Traffic) byClient(ctx context.Context, m message, text string) (told, error) {
+func (t *Traffic) byClient(ctx context.Context, m message, text string, try int) (told, error) {
 	var opts []turnstile.SubmitOption
 	if m.delay > 0 {
 		opts = append(opts, turnstile.Delay(m.delay))
@@ -135,6 +135,8 @@ func (t *Traffic) byClient(ctx context.Context, m message, text string) (told, e
 	}
 	r, err := t.client.Submit(ctx, m.session, session.Message{ID: m.id, Text: text, Mode: m.mode}, opts...)
 	switch {
+	case try == 0 && errors.Is(err, session.ErrUnchanged) && m.id[len(m.id)-1]%2 == 0:
+		return told{status: history.Refused, reason: "unchanged"}, err // its sender believes it, and gives up
 	case err != nil:
 		return told{status: history.Unknown}, err
 	case errors.Is(r.Err(), session.ErrConflict):
