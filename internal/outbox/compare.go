@@ -20,9 +20,13 @@ const compareEvery = 5 * time.Second
 // routes is a hash of what decides where a message's outcome goes: names and patterns, in their order,
 // and no secret.
 func (d *Destinations) routes() string {
-	var all [][]any
+	type route struct {
+		Name           string
+		Sessions, From []string
+	}
+	var all []route
 	for _, one := range d.list {
-		all = append(all, []any{one.Name, one.Sessions, one.From})
+		all = append(all, route{one.Name, one.Sessions, one.From})
 	}
 	text, _ := json.Marshal(all) // texts always encode
 	sum := sha256.Sum256(text)
