@@ -120,7 +120,7 @@ type retryable struct{ error }
 
 func (r *retryable) Unwrap() error { return r.error }
 
-// ForUser marks an error with what its users are told. Without it they learn only that the agent failed,
+// ForUser gives an error a sentence for its users. Without it they learn only that the agent failed,
 // because an error may have anything in it: err itself is for operators. sentence begins in lower case
 // and has no secret.
 func ForUser(err error, sentence string) error {
