@@ -163,9 +163,10 @@ func (r *rig) says(err error, retryable bool, words ...string) {
 	if err == nil {
 		r.Fatal("no error")
 	}
+	said := err.Error() + "\n" + agent.UserText(err)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			r.Errorf("%q does not say %q", err, w)
+		if !strings.Contains(said, w) {
+			r.Errorf("%q does not say %q", said, w)
 		}
 	}
 	if strings.Contains(err.Error(), key) || strings.Contains(fmt.Sprintf("%+v", err), key) || strings.Contains(r.log.String(), key) {
