@@ -210,6 +210,7 @@ func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 // A failure in Redis is reported with the worker's duty, except failures that a drain causes.
 func TestRedisFailuresAreReported(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	r, o := newRig(t), &seen{}
 	var f redistest.Faults
 	broken := errors.New("no such luck")

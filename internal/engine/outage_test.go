@@ -282,6 +282,7 @@ func (f *renewalFaults) strike() {
 // again.
 func TestRenewalsFail(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	r := newRig(t)
 	var f renewalFaults
 	f.strike()
@@ -315,6 +316,7 @@ func TestRenewalsFail(t *testing.T) {
 // takes, and once that they succeed again.
 func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	r := newRig(t)
 	var f renewalFaults
 	f.strike()

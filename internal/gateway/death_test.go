@@ -28,6 +28,7 @@ import (
 // stopped at few.
 func TestGatewayDeathAtEveryStep(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	redistest.Real(t)
 	for _, c := range []struct {
 		begins string // "": with the first event

@@ -41,6 +41,7 @@ var attempts = map[string]attempt{
 	"GET /v1/sessions/{s}/messages/{id}":    {},
 	"DELETE /v1/sessions/{s}/messages/{id}": {},
 	"GET /v1/sessions/{s}/events":           {streams: true},
+	"GET /v1/events":                        {nobody: true, streams: true},
 	"POST /v1/tickets":                      {body: `{"session": "{s}"}`},
 	"GET /v1/sessions":                      {nobody: true},
 	"GET /v1/sessions/{s}":                  {},

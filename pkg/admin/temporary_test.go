@@ -70,7 +70,6 @@ func TestEraseTemporaryIsShared(t *testing.T) {
 	expect.OK(b, err)
 	expect.Equal(t, "erased by one", own, 100)
 	expect.Equal(t, "erased by the other", other, 50)
-	expect.Equal(t, "scripts", scripts.Load(), sessions)
 	expect.Equal(t, "left", b.Redis.ZCard(b.Ctx, rediskey.Temporary).Val(), 0)
 }
 

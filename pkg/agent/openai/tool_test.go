@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -82,12 +83,13 @@ func TestHowToolsFail(t *testing.T) {
 func TestToolTimeout(t *testing.T) {
 	t.Parallel()
 	slow := shell("x", `trap "" INT TERM; echo busy >&2; sleep 1000`)
+	enough := expect.Lease(time.Second) // for its first word
 	for _, c := range []struct {
 		config  Config
 		timeout time.Duration
-	}{{Config{ToolTimeout: 200 * time.Millisecond}, 0}, {Config{}, 200 * time.Millisecond}} {
+	}{{Config{ToolTimeout: enough}, 0}, {Config{}, enough}} {
 		slow.Timeout = session.Duration(c.timeout)
-		if e := use(t, c.config, slow, `{}`); e.Error != "killed, for it took longer than 200ms: busy" {
+		if e := use(t, c.config, slow, `{}`); e.Error != fmt.Sprintf("killed, for it took longer than %s: busy", enough) {
 			t.Errorf("%+v", e)
 		}
 	}
