@@ -194,6 +194,10 @@ func (c *Client) once(ctx context.Context, sessionKey string, m session.Message,
 		}
 		return r, err
 	}
+	if r.Invalid { // nothing was changed
+		_ = once.Free(context.WithoutCancel(ctx))
+		return r, nil
+	}
 	if data, err := json.Marshal(r); err == nil {
 		_ = once.End(context.WithoutCancel(ctx), string(data)) // the same
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"turnstile"
 	"turnstile/internal/strictjson"
 	"turnstile/pkg/session"
 )
@@ -121,15 +120,14 @@ func (o options) item(text []byte) (item, error) {
 		}
 	}
 	if line.ID == nil {
-		it.message.ID = turnstile.NewMessageID()
+		it.message.ID = newID(it.message.Text)
+	} else if err := session.ValidateID(it.message.ID); err != nil {
+		return it, err
 	}
 	if line.Session == nil && o.session == "" {
 		return it, fmt.Errorf("%w message: it has no session: write \"session\", or give -s", session.ErrInvalid)
 	}
 	if err := session.ValidateKey(it.session); err != nil {
-		return it, err
-	}
-	if err := session.ValidateID(it.message.ID); err != nil {
 		return it, err
 	}
 	if it.delay < 0 {

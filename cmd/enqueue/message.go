@@ -7,11 +7,20 @@ import (
 	"strings"
 
 	"turnstile"
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 )
 
-// message is the message of the arguments, validated. It has an id, so that a repeated submit is
-// safe.
+// newID is the id of a message without one, so that a repeated submit is safe. A command gets none: its
+// id would only be remembered, and nobody knows it.
+func newID(text string) string {
+	if cmd, args, ok := slash.Parse(text); ok && !cmd.IsMessage(args) {
+		return ""
+	}
+	return turnstile.NewMessageID()
+}
+
+// message is the message of the arguments, validated.
 func (o options) message(ctx context.Context, words []string, stdin io.Reader) (session.Message, error) {
 	m := session.Message{
 		ID: o.id, Text: strings.Join(words, " "), Mode: session.Mode(o.mode),
@@ -20,14 +29,14 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 	if o.after != "" {
 		return m, nil // the arguments have the text
 	}
-	if m.ID == "" {
-		m.ID = turnstile.NewMessageID()
-	}
 	if len(words) == 1 && words[0] == "-" {
 		var err error
 		if m.Text, err = o.readText(ctx, stdin); err != nil {
 			return m, err
 		}
+	}
+	if m.ID == "" {
+		m.ID = newID(m.Text)
 	}
 	if len(m.Text) > o.limits.Text {
 		return m, o.tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))

@@ -25,8 +25,9 @@ func TestASessionWithoutASlotIsPutBack(t *testing.T) {
 	warm.nextBy(t, "m1", 1).reply("ok")
 	r.ends("m1", session.StatusDone)
 	expect.Soon(t, "a warm agent", func() bool { _, ok := w.WarmAgent(r.key); return ok })
+	expect.Soon(t, "the worker to wait for a session", func() bool { return faults.CountNamed("bzpopmin") > 0 })
 	r.submit(other, session.Message{ID: "o1", Text: "hi"})
-	<-popped.Arrived()
+	expect.Received(t, "the session", popped.Arrived())
 	expect.OK(t, r.rdb.ZRem(r.ctx, rediskey.Owned, other).Err()) // else reap finds it
 	r.say("m2", "hi")
 	second := warm.nextBy(t, "m2", 1) // by the signal, before the pop has its reply

@@ -102,7 +102,7 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	if text == "" {
 		return
 	}
-	r, err := c.Client.Submit(ctx, c.Session, session.Message{ID: turnstile.NewMessageID(), Text: text})
+	r, err := c.Client.Submit(ctx, c.Session, session.Message{Text: text})
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
