@@ -23,6 +23,10 @@ const (
 // must not be what finds a message or a delivery.
 func (l *life) calm() {
 	l.healing.Wait()
+	select {
+	case <-l.enabled:
+	case <-l.ctx.Done():
+	}
 	sleep(l.ctx, settled)
 	l.history.becomesCalm()
 	var running sync.WaitGroup

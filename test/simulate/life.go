@@ -35,6 +35,7 @@ type life struct {
 	chats      []*chat
 	background sync.WaitGroup // what ends by itself
 	healing    sync.WaitGroup // faults that last
+	enabled    chan struct{}  // closed when the operator has enabled the destination for good
 	mu         sync.Mutex
 
 	stuckLimit int // of the workers; 0: the default
@@ -61,7 +62,7 @@ func RunUnsteady(seed uint64) Summary { return run(seed, 1, (*life).stopRedis) }
 func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summary {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory(), stuckLimit: stuckLimit}
+	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory(), stuckLimit: stuckLimit, enabled: make(chan struct{})}
 	var err error
 	if l.server, err = startServer(seed); err != nil {
 		panic(err)
