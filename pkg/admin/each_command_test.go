@@ -89,6 +89,7 @@ func (h *nth) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // where a worker finds it, or was stopped, and runs once.
 func TestRivalsBeforeEachCommand(t *testing.T) {
 	t.Parallel()
+	expect.Unraced(t)
 	for name, operation := range several {
 		for other, rival := range rivals {
 			t.Run(name+", "+other, func(t *testing.T) {
