@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,7 @@ func FuzzBody(f *testing.F) {
 		`{"model":"m","input":"hi","conversation":{"id":"web:1"},"metadata":{"a":"b"}}`,
 		`{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"https://h/a.png?x"},{"type":"input_file","file_url":"http://h/"}]}]}`,
 		`{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}]}`,
+		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"hTtps://h/a"},{"type":"input_image","image_url":"Data:image/png;base64,AAAA"}]}]}`,
 		`{"messages":[{"role":"assistant","content":null},{"role":"user","content":"new"}],"metadata":{"sender":"root"}}`,
 		`{"input":[{"role":"` + strings.Repeat("long", 1000) + `"}],"messages":[{"role":"` + strings.Repeat("long", 1000) + `"}]}`,
 		`{"input":{},"conversation":7}`, `{"input":[{"role":"user","content":[{"type":"` + strings.Repeat("\u202e", 500) + `"}]}]}`,
@@ -81,7 +83,8 @@ func FuzzBody(f *testing.F) {
 				t.Errorf("%q has the origin %+v and the metadata %q", data, o, rest)
 			}
 			for _, file := range files {
-				if !strings.HasPrefix(file.URL, "http") || file.Name == "" {
+				scheme, _, _ := strings.Cut(file.URL, ":")
+				if !slices.Contains([]string{"http", "https", "data"}, strings.ToLower(scheme)) || file.Name == "" {
 					t.Errorf("%q has the file %+v", data, file)
 				}
 			}
