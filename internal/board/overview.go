@@ -14,6 +14,7 @@ type overview struct {
 	Workers, Draining int
 	Slots, Turns      int            // of all workers, a few seconds ago
 	Today             *session.Usage // nil: no agent has reported tokens today
+	Differ            bool           // this gateway's file of destinations is not the one that decides
 }
 
 // lateFrom is from when on a delivery that nobody makes is worth a word.
@@ -35,7 +36,7 @@ func (b *Board) overview(v *visit) *overview {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
-	o := overview{Backlog: backlog, Today: today}
+	o := overview{Backlog: backlog, Today: today, Differ: b.gateway.DestinationsDiffer()}
 	for _, w := range workers {
 		if w.Started.IsZero() {
 			continue // it sends no heartbeat, and is found only now and then

@@ -3,7 +3,6 @@ package gateway
 import (
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"turnstile/internal/outbox"
@@ -27,7 +26,7 @@ func (r *Request) operatesAll() error {
 	return nil
 }
 
-// getDestinations lists the destinations of the file, and others that are paused or disabled.
+// getDestinations lists the destinations that gateways share, and others that are paused or disabled.
 func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery(); err != nil {
 		return err
@@ -40,15 +39,15 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	list := []destination{}
-	if known := g.destinations(); known != nil {
-		for _, name := range known.Names() {
-			to := known.Named(name)
-			d := destination{Name: name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[name]}
-			if u, err := url.Parse(to.URL); err == nil {
-				d.Host = u.Host
+	file := g.deps.Destinations
+	if file != nil {
+		for _, to := range file.Routes() {
+			d := destination{Name: to.Name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[to.Name]}
+			if own := file.Current().Named(to.Name); own != nil {
+				d.Host = own.Host()
 			}
 			list = append(list, d)
-			delete(states, name)
+			delete(states, to.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
@@ -57,7 +56,12 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, struct {
 		Destinations []destination `json:"destinations"`
 		Differ       bool          `json:"differ,omitempty"`
-	}{list, g.deps.Destinations != nil && g.deps.Destinations.Differs()})
+	}{list, g.DestinationsDiffer()})
+}
+
+// DestinationsDiffer reports whether outcomes go where the file of another gateway says, which is not as this one's.
+func (g *Gateway) DestinationsDiffer() bool {
+	return g.deps.Destinations != nil && g.deps.Destinations.Differs()
 }
 
 func (g *Gateway) postEnable(w http.ResponseWriter, r *Request) error {
@@ -89,9 +93,12 @@ func (g *Gateway) postTest(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	known := g.destinations()
-	if known == nil {
+	if g.deps.Destinations == nil {
 		return Fail(UnknownDestination, "This gateway has no file of destinations; see TURNSTILE_GATEWAY_DESTINATIONS_FILE.")
+	}
+	to := g.deps.Destinations.Current().Named(name)
+	if to == nil {
+		return Fail(UnknownDestination, "The destination %s is not in this gateway's file of destinations: give all gateways the same file.", name)
 	}
 	tested := struct {
 		Name   string `json:"name"`
@@ -99,7 +106,7 @@ func (g *Gateway) postTest(w http.ResponseWriter, r *Request) error {
 		Status int    `json:"status"` // of the response; 0: none came
 		Error  string `json:"error,omitempty"`
 	}{Name: name, OK: true}
-	if tested.Status, err = outbox.Ping(r.Work(), known.Named(name)); err != nil {
+	if tested.Status, err = outbox.Ping(r.Work(), to); err != nil {
 		tested.OK, tested.Error = false, err.Error()
 	}
 	return Respond(w, http.StatusOK, tested)
@@ -117,7 +124,7 @@ func (g *Gateway) destinationOf(w http.ResponseWriter, r *Request) (string, erro
 	if err := session.ValidateDestination(name); err != nil {
 		return "", err
 	}
-	if known := g.destinations(); known != nil && known.Named(name) == nil {
+	if file := g.deps.Destinations; file != nil && file.Routes().Named(name) == nil {
 		return "", Fail(UnknownDestination, "The destination %s is not in the gateway's file of destinations.", name)
 	}
 	return name, nil

@@ -44,7 +44,7 @@ func Worded(m session.Message) session.Message {
 // mostNames is how long the names of files may be as a message's text.
 const mostNames = 1000
 
-// DefaultReplyTo is the destination of a session's messages by the patterns of the gateway's file.
+// DefaultReplyTo is the destination of a session's messages by the patterns that gateways share.
 func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
 	return r.gateway.DefaultReplyTo(sessionKey)
 }
@@ -52,8 +52,8 @@ func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
 // DefaultReplyTo is that of a Request, for handlers that have none.
 func (g *Gateway) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
 	to := ""
-	if known := g.destinations(); known != nil {
-		to = known.For(sessionKey)
+	if file := g.deps.Destinations; file != nil {
+		to = file.Routes().For(sessionKey)
 	}
 	return turnstile.DefaultReplyTo(to)
 }

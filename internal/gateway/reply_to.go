@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"turnstile"
-	"turnstile/internal/outbox"
 	"turnstile/pkg/session"
 )
 
@@ -20,16 +19,8 @@ func (r *Request) outcomeTo(sessionKey string, b messageBody) ([]turnstile.Submi
 	return []turnstile.SubmitOption{turnstile.ReplyTo(route), r.DefaultReplyTo(sessionKey)}, nil
 }
 
-// destinations are those of the file, nil without one.
-func (g *Gateway) destinations() *outbox.Destinations {
-	if g.deps.Destinations == nil {
-		return nil
-	}
-	return g.deps.Destinations.Current()
-}
-
-// checkReplyTo fails if there is a file of destinations, and this one is not in it or does not admit the
-// session. A token does not learn which of the two: the other destinations are other people's.
+// checkReplyTo fails if there is a file of destinations, and this one is not among those that gateways
+// share or does not admit the session. A token does not learn which of the two: the other destinations are other people's.
 func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if name == "" || name == session.NoReply {
 		return nil
@@ -37,11 +28,10 @@ func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if err := session.ValidateDestination(name); err != nil {
 		return err
 	}
-	known := g.destinations()
-	if known == nil {
+	if g.deps.Destinations == nil {
 		return nil
 	}
-	if to := known.Named(name); to == nil || !to.Admits(sessionKey) {
+	if to := g.deps.Destinations.Routes().Named(name); to == nil || !to.Admits(sessionKey) {
 		return Fail(InvalidRequest, `The destination %s is not there for the session %s: see "sessions" and "from" of the gateway's file of destinations.`, name, sessionKey)
 	}
 	return nil

@@ -57,7 +57,7 @@ func TestPauseEndsByRedisClock(t *testing.T) {
 	rdb.AddHook(ahead(time.Hour))
 	end := time.Now().Add(time.Hour + time.Minute).UnixMilli()
 	expect.OK(t, rdb.HSet(t.Context(), rediskey.Destinations, "bot", fmt.Sprintf(`{"paused":true,"at":%d}`, end)).Err())
-	known := &Destinations{byName: map[string]*Destination{"bot": {Name: "bot"}}}
+	known := &Destinations{byName: map[string]*Destination{"bot": {Route: Route{Name: "bot"}}}}
 	d, err := New(rdb, Options{Destinations: func() *Destinations { return known }})
 	expect.OK(t, err)
 	t.Cleanup(func() { d.Stop(t.Context()) })

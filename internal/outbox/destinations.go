@@ -29,13 +29,11 @@ const secretPrefix = "whsec_"
 
 // Destination is a receiver of deliveries.
 type Destination struct {
-	Name     string
-	URL      string
-	Sessions []string      // patterns of the sessions that it receives by default
-	From     []string      // patterns of further sessions that may name it
-	MaxAge   time.Duration // how long a record is tried
-	Private  bool          // it may have a private address
-	Detail   bool          // it gets the details of failures, which are for operators
+	Route
+	URL     string
+	MaxAge  time.Duration // how long a record is tried
+	Private bool          // it may have a private address
+	Detail  bool          // it gets the details of failures, which are for operators
 
 	signers []*standardwebhooks.Webhook
 }
@@ -58,19 +56,22 @@ func (d *Destinations) Names() []string {
 // Named returns the destination of that name, nil if there is none.
 func (d *Destinations) Named(name string) *Destination { return d.byName[name] }
 
-// For returns the name of the first destination with a pattern that fits the session, or "".
-func (d *Destinations) For(key string) string {
-	for _, one := range d.list {
-		if fits(one.Sessions, key) {
-			return one.Name
-		}
+// Routes returns those of the destinations.
+func (d *Destinations) Routes() Routes {
+	all := make(Routes, len(d.list))
+	for i, one := range d.list {
+		all[i] = one.Route
 	}
-	return ""
+	return all
 }
 
-// Admits reports whether the session may use the destination. Without any patterns, every session may.
-func (d *Destination) Admits(key string) bool {
-	return len(d.Sessions)+len(d.From) == 0 || fits(d.Sessions, key) || fits(d.From, key)
+// Host returns the host of the destination's address. Its path may have a secret.
+func (d *Destination) Host() string {
+	u, err := url.Parse(d.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // fits reports whether a session's key fits one of the patterns.
@@ -122,7 +123,7 @@ func ParseDestinations(text []byte) (*Destinations, error) {
 // destination converts the entry. The errors' texts continue a sentence that begins with the
 // destination.
 func (e entry) destination() (*Destination, []error) {
-	d := &Destination{Name: e.Name, URL: e.URL, Sessions: e.Sessions, From: e.From, MaxAge: defaultMaxAge, Private: e.Private, Detail: e.Detail}
+	d := &Destination{Route: Route{e.Name, e.Sessions, e.From}, URL: e.URL, MaxAge: defaultMaxAge, Private: e.Private, Detail: e.Detail}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if session.ValidateDestination(e.Name) != nil {

@@ -26,7 +26,7 @@ func TestDestinations(t *testing.T) {
 	expect.OK(t, err)
 	expect.List(t, "the names", all.Names(), "bot", "lab", "never")
 	for key, want := range map[string]string{"telegram:42": "bot", "demo": "bot", "demo2": "lab", "x": "lab"} {
-		expect.Equal(t, "the destination of "+key, all.For(key), want)
+		expect.Equal(t, "the destination of "+key, all.Routes().For(key), want)
 	}
 	lab := all.Named("lab")
 	if lab.MaxAge != time.Hour || !lab.Private || len(lab.signers) != 2 || all.Named("bot").MaxAge != 72*time.Hour || all.Named("nobody") != nil {
@@ -34,7 +34,7 @@ func TestDestinations(t *testing.T) {
 	}
 	none, err := ParseDestinations([]byte(`[]`))
 	expect.OK(t, err)
-	expect.Equal(t, "the destination without any", none.For("x"), "")
+	expect.Equal(t, "the destination without any", none.Routes().For("x"), "")
 }
 
 func TestDestinationsRefused(t *testing.T) {

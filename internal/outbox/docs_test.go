@@ -39,7 +39,7 @@ func TestPageHasAFile(t *testing.T) {
 	t.Parallel()
 	all, err := outbox.ParseDestinations([]byte(snippet(t, "json")))
 	expect.OK(t, err)
-	expect.Equal(t, "the destination", all.For("telegram:42"), "bot")
+	expect.Equal(t, "the destination", all.Routes().For("telegram:42"), "bot")
 }
 
 // verifiers run a snippet as a program, whose arguments are the secret, the id, the time and the

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,9 @@ type File struct {
 	seen [sha256.Size]byte // of the text that was read last, with mistakes or without
 	gone bool              // it could not be read
 
-	// Of Compare: what this gateway has published, since when (ms), and what it has found.
-	routes string
-	since  int64
-	differ atomic.Bool
+	own     string // the routes of the file as they were when Share last compared them
+	shared  atomic.Pointer[Routes]
+	differs atomic.Bool
 }
 
 // OpenFile reads the file.
@@ -87,7 +87,9 @@ func (f *File) reload(always bool) (changed bool, err error) {
 	if err != nil {
 		return changed, fmt.Errorf("read the destinations in %s: %w", f.path, err)
 	}
-	f.current.Store(read)
+	if before := f.current.Swap(read); before != nil && !reflect.DeepEqual(before.Routes(), read.Routes()) {
+		f.shared.Store(nil) // a change decides, here from now on
+	}
 	return changed, nil
 }
 

@@ -48,7 +48,7 @@ func FuzzDestinations(f *testing.F) {
 				t.Errorf("%q: %v, %v", name, r, err)
 			}
 		}
-		if to := all.For(key); to != "" {
+		if to := all.Routes().For(key); to != "" {
 			fits := false
 			for _, pattern := range all.Named(to).Sessions {
 				ok, err := path.Match(pattern, key)

@@ -24,7 +24,7 @@ const (
 	Outbox       = "turnstile:outbox"       // ZSET session key -> ms: a deliverer looks at it then
 	Destinations = "turnstile:destinations" // HASH destination -> JSON: paused or disabled
 
-	Routes = "turnstile:routes" // HASH hash of a gateway's file of destinations -> ms when it was last published
+	Routes = "turnstile:routes" // STRING the routes by which all gateways choose destinations
 
 	Names     = "turnstile:names"     // ZSET session key -> 0: those of Sessions, in the order of their keys
 	Attention = "turnstile:attention" // ZSET session key -> ms since when a person may have to look at it
