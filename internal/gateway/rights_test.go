@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,71 +22,6 @@ import (
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
-
-// attempt is a request to a route. {s} stands for a session, {m} for the id of its message, {r} for
-// that of its response.
-type attempt struct {
-	path    string // "": the document's, with {id} as the message's
-	body    string
-	nobody  bool // it names no session
-	streams bool
-}
-
-// attempts are the routes of the document. A new route is tried once it is here.
-var attempts = map[string]attempt{
-	"GET /metrics":                          {nobody: true},
-	"POST /v1/messages":                     {body: `{"text": "x"}`, nobody: true},
-	"POST /v1/sessions/{s}/messages":        {body: `{"text": "x"}`},
-	"GET /v1/sessions/{s}/messages/{id}":    {},
-	"DELETE /v1/sessions/{s}/messages/{id}": {},
-	"GET /v1/sessions/{s}/events":           {streams: true},
-	"GET /v1/events":                        {nobody: true, streams: true},
-	"POST /v1/tickets":                      {body: `{"session": "{s}"}`},
-	"GET /v1/sessions":                      {nobody: true},
-	"GET /v1/sessions/{s}":                  {},
-	"DELETE /v1/sessions/{s}":               {},
-	"GET /v1/sessions/{s}/transcript":       {},
-	"POST /v1/sessions/{s}/stop":            {},
-	"POST /v1/sessions/{s}/approve":         {body: `{"question": "none.1"}`},
-	"POST /v1/sessions/{s}/deny":            {body: `{"question": "none.1"}`},
-	"POST /v1/sessions/{s}/retry":           {},
-	"POST /v1/sessions/{s}/undo":            {},
-	"POST /v1/sessions/{s}/new":             {},
-	"POST /v1/sessions/{s}/resume":          {},
-	"POST /v1/sessions/{s}/queue":           {body: `{"mode": "collect"}`},
-	"POST /v1/sessions/{s}/title":           {body: `{"title": "x"}`},
-	"POST /v1/sessions/{s}/reply-to":        {body: `{"reply_to": "hook"}`},
-	"GET /v1/dead":                          {path: "/v1/dead?session={s}"},
-	"POST /v1/dead/rerun":                   {body: `{"session": "{s}"}`},
-	"GET /v1/outbox":                        {path: "/v1/outbox?session={s}"},
-	"POST /v1/outbox/redrive":               {body: `{"session": "{s}"}`},
-	"GET /v1/destinations":                  {nobody: true},
-	"POST /v1/destinations/{d}/enable":      {path: "/v1/destinations/hook/enable", nobody: true},
-	"POST /v1/destinations/{d}/pause":       {path: "/v1/destinations/hook/pause", nobody: true},
-	"POST /v1/destinations/{d}/test":        {path: "/v1/destinations/hook/test", nobody: true},
-	"POST /v1/responses":                    {body: `{"conversation": "{s}", "input": "x", "background": true}`},
-	"GET /v1/responses/{id}":                {path: "/v1/responses/{r}"},
-	"POST /v1/responses/{id}/cancel":        {path: "/v1/responses/{r}/cancel"},
-	"POST /v1/chat/completions":             {body: `{"messages": [{"role": "user", "content": "x"}], "metadata": {"session": "{s}"}}`},
-}
-
-// free are the routes that ask for no right.
-var free = []string{"GET /openapi.yaml", "GET /v1/models"}
-
-// send sends an attempt about a session.
-func (a attempt) send(r *rig, operation, sessionKey string) answer {
-	r.Helper()
-	method, path, _ := strings.Cut(operation, " ")
-	if a.path != "" {
-		path = a.path
-	}
-	response := "resp_" + base64.RawURLEncoding.EncodeToString([]byte(sessionKey+"\nm"))
-	fill := strings.NewReplacer("{s}", sessionKey, "{id}", "m", "{r}", response).Replace
-	if a.body == "" {
-		return r.call(method, fill(path), nil)
-	}
-	return r.call(method, fill(path), fill(a.body))
-}
 
 // needs are the rights that the document's summary names, of which one is enough. all says that the
 // token must see every session.

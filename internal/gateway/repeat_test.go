@@ -1,0 +1,196 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"turnstile"
+	"turnstile/docs"
+	"turnstile/internal/gateway/openai"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/acl"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// repeatRig is a gateway with a worker, and a session in which every operation but those on questions and
+// deliveries has something to change: three turns, of which the last is m's, a dead letter, and the
+// message later, which is delayed. If waits, the session is paused and one more message waits.
+func repeatRig(t *testing.T, waits bool) *rig {
+	t.Helper()
+	r := newRig(t, withTokens(t, `[
+		{"name": "ann", "sha256": "SUM", "sessions": ["*"], "new": "mine:", "may": ["send", "read", "control", "operate"]},
+		{"name": "bob", "sha256": "SUM", "sessions": ["*"], "new": "mine:", "may": ["send", "read", "control", "operate"]},
+		{"name": "eve", "sha256": "SUM", "sessions": ["hers:*"], "new": "hers:", "may": ["send", "read", "control", "operate"]}]`))
+	rdb := acl.Client(t, acl.Gateway)
+	client := turnstile.NewClient(rdb)
+	openai.New(client, admin.NewClient(rdb), protocol.NewBodies(rdb)).Mount(r.gateway)
+	expect.OK(t, admin.NewClient(rdb).SetDestination(t.Context(), "held", session.DestinationState{Paused: true}))
+	submit := func(id string, opts ...turnstile.SubmitOption) {
+		t.Helper()
+		_, err := client.Submit(t.Context(), "mine:s", session.Message{ID: id, Text: "hello", Meta: map[string]string{"openai": "{}"}}, opts...)
+		expect.OK(t, err)
+	}
+	submit("dead")
+	_, err := client.Stop(t.Context(), "mine:s")
+	expect.OK(t, err)
+	r.worker()
+	for _, id := range []string{"m1", "m2", "m"} {
+		submit(id)
+		_, err := client.Wait(t.Context(), "mine:s", id)
+		expect.OK(t, err)
+	}
+	submit("later", turnstile.Delay(time.Hour))
+	if waits {
+		expect.OK(t, r.redis.Set(t.Context(), rediskey.For("mine:s").Paused(), 1, 0).Err())
+		submit("waits")
+	}
+	return r.as("ann")
+}
+
+var updatedAt = regexp.MustCompile(` updated_at="\d+"`)
+
+// atRest is everything of all sessions and destinations but the time of their last change, once nothing runs or may run.
+func (r *rig) atRest() (dump string) {
+	r.Helper()
+	operator := admin.NewClient(r.redis)
+	expect.Soon(r, "all sessions are idle", func() bool {
+		list, err := operator.List(r.Context(), admin.ListQuery{})
+		expect.OK(r, err)
+		return !slices.ContainsFunc(list.Sessions, func(s admin.SessionState) bool {
+			return s.Phase != session.PhaseIdle || s.Pending > 0 && !s.Paused
+		})
+	})
+	ctx := context.Background()
+	keys := r.redis.Keys(ctx, "*{session:*").Val()
+	keys = append(keys, r.redis.Keys(ctx, "*destination*").Val()...)
+	slices.Sort(keys)
+	for _, key := range keys {
+		dump += key + " " + actors.Content(ctx, r.redis, key, r.redis.Type(ctx, key).Val()) + "\n"
+	}
+	return updatedAt.ReplaceAllString(dump, "")
+}
+
+// keyed are the operations that take an Idempotency-Key by the document.
+func keyed(t *testing.T) (list []string) {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Ref string `yaml:"$ref"`
+			}
+		}
+	}
+	expect.OK(t, yaml.Unmarshal(docs.OpenAPI, &document))
+	for path, methods := range document.Paths {
+		for method, operation := range methods {
+			for _, p := range operation.Parameters {
+				if strings.HasSuffix(p.Ref, "/IdempotencyKey") {
+					list = append(list, strings.ToUpper(method)+" "+path)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Every route of the document does what attempts says when its request is repeated, and those that take
+// a key act once for it.
+func TestRoutesRepeated(t *testing.T) {
+	t.Parallel()
+	takesKey := keyed(t)
+	for _, operation := range operations() {
+		a, ok := attempts[operation]
+		if !ok && !slices.Contains(free, operation) {
+			t.Errorf("%s: add it to attempts", operation)
+		}
+		if !ok || a.streams {
+			continue
+		}
+		t.Run(operation, func(t *testing.T) {
+			t.Parallel()
+			r := repeatRig(t, a.waits)
+			before := r.atRest()
+			first := a.send(r, operation, "mine:s")
+			once := r.atRest()
+			second := a.send(r, operation, "mine:s")
+			twice := r.atRest()
+			switch a.repeats {
+			case reads:
+				actors.Same(t, operation, before, once)
+				actors.Same(t, operation+" again", once, twice)
+			case same:
+				expect.Equal(t, operation+" changes something", before != once, true)
+				actors.Same(t, operation+" again", once, twice)
+			case again:
+				expect.Equal(t, operation+" acts", before != once, true)
+				expect.Equal(t, operation+" acts again", once != twice, true)
+			}
+			status := first.StatusCode
+			if status == http.StatusNoContent {
+				status = http.StatusNotFound // what was deleted is unknown
+			}
+			expect.Equal(t, operation+": status of the repetition", second.StatusCode, status)
+			if slices.Contains(takesKey, operation) {
+				a.keyed(r, operation)
+			}
+		})
+	}
+}
+
+// named are the ids in an answer to a message that was accepted.
+func (a answer) named() string {
+	a.t.Helper()
+	var body struct{ Session, ID string }
+	if a.StatusCode != 200 {
+		a.want(202, &body)
+	} else {
+		a.want(200, &body)
+	}
+	if body.ID == "" {
+		a.t.Errorf("an answer without an id: %s", a.text)
+	}
+	return body.Session + " " + body.ID
+}
+
+// keyed repeats a request with its key: as it is, with another body, and with other tokens.
+func (a attempt) keyed(r *rig, operation string) {
+	r.Helper()
+	key := header("Idempotency-Key", "a key")
+	first := a.send(r, operation, "mine:s", key)
+	once := r.atRest()
+	expect.Equal(r, operation+" with its key", a.send(r, operation, "mine:s", key).named(), first.named())
+	actors.Same(r.T, operation+" with its key", once, r.atRest())
+
+	other := a
+	other.body = strings.Replace(a.body, `"x"`, `"y"`, 1)
+	expect.Equal(r, "another body", other.body != a.body, true)
+	refused := other.send(r, operation, "mine:s", key)
+	expect.Equal(r, operation+" with another body", refused.code(), "idempotency_conflict")
+	actors.Same(r.T, operation+" with another body", once, r.atRest())
+
+	// In a session that both see the key is taken. A token that does not see the session learns nothing.
+	bob := a.send(r.as("bob"), operation, "mine:s", key)
+	if a.nobody {
+		expect.Equal(r, operation+" with another token is another message", bob.named() != first.named(), true)
+		expect.Equal(r, operation+" with another token leaves the first one's", a.send(r, operation, "mine:s", key).named(), first.named())
+		return
+	}
+	expect.Equal(r, operation+" with another token", bob.code(), "idempotency_conflict")
+	known, unknown := a.send(r.as("eve"), operation, "mine:s", key), a.send(r.as("eve"), operation, "mine:s", header("Idempotency-Key", "new"))
+	expect.Equal(r, operation+" with a token that does not see the session",
+		fmt.Sprint(known.StatusCode, known.code()), fmt.Sprint(unknown.StatusCode, unknown.code()))
+	expect.Equal(r, "which is refused", known.StatusCode, 404)
+	actors.Same(r.T, operation+" with other tokens", once, r.atRest())
+}

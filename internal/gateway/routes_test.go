@@ -1,0 +1,85 @@
+package gateway_test
+
+import (
+	"encoding/base64"
+	"strings"
+)
+
+// attempt is a request to a route. {s} stands for a session, {m} for the id of its message, {r} for
+// that of its response, {later} for that of the message later's.
+type attempt struct {
+	path    string // "": the document's, with {id} as the message's
+	body    string
+	nobody  bool // it names no session
+	streams bool
+	waits   bool // it is repeated where a message waits
+	repeats repeats
+}
+
+// repeats is what a repetition of the request does. One with a key that the document names always does
+// nothing.
+type repeats int
+
+const (
+	reads repeats = iota // changes nothing, the first time as well
+	same                 // changes nothing after the first time
+	again                // acts again
+)
+
+// attempts are the routes of the document. A new route is tried once it is here.
+var attempts = map[string]attempt{
+	"GET /metrics":                          {nobody: true},
+	"POST /v1/messages":                     {body: `{"text": "x"}`, nobody: true, repeats: again},
+	"POST /v1/sessions/{s}/messages":        {body: `{"text": "x"}`, repeats: again},
+	"GET /v1/sessions/{s}/messages/{id}":    {},
+	"DELETE /v1/sessions/{s}/messages/{id}": {path: "/v1/sessions/{s}/messages/later", repeats: same},
+	"GET /v1/sessions/{s}/events":           {streams: true},
+	"GET /v1/events":                        {nobody: true, streams: true},
+	"POST /v1/tickets":                      {body: `{"session": "{s}"}`},
+	"GET /v1/sessions":                      {nobody: true},
+	"GET /v1/sessions/{s}":                  {},
+	"DELETE /v1/sessions/{s}":               {repeats: same},
+	"GET /v1/sessions/{s}/transcript":       {},
+	"POST /v1/sessions/{s}/stop":            {waits: true, repeats: same},
+	"POST /v1/sessions/{s}/approve":         {body: `{"question": "none.1"}`},
+	"POST /v1/sessions/{s}/deny":            {body: `{"question": "none.1"}`},
+	"POST /v1/sessions/{s}/retry":           {repeats: again},
+	"POST /v1/sessions/{s}/undo":            {repeats: again},
+	"POST /v1/sessions/{s}/new":             {repeats: again},
+	"POST /v1/sessions/{s}/resume":          {repeats: same},
+	"POST /v1/sessions/{s}/queue":           {body: `{"mode": "collect"}`, repeats: same},
+	"POST /v1/sessions/{s}/title":           {body: `{"title": "x"}`, repeats: same},
+	"POST /v1/sessions/{s}/reply-to":        {body: `{"reply_to": "hook"}`, repeats: same},
+	"GET /v1/dead":                          {path: "/v1/dead?session={s}"},
+	"POST /v1/dead/rerun":                   {body: `{"session": "{s}"}`, repeats: same},
+	"GET /v1/outbox":                        {path: "/v1/outbox?session={s}"},
+	"POST /v1/outbox/redrive":               {body: `{"session": "{s}"}`},
+	"GET /v1/destinations":                  {nobody: true},
+	"POST /v1/destinations/{d}/enable":      {path: "/v1/destinations/held/enable", nobody: true, repeats: same},
+	"POST /v1/destinations/{d}/pause":       {path: "/v1/destinations/hook/pause", nobody: true, repeats: same},
+	"POST /v1/destinations/{d}/test":        {path: "/v1/destinations/hook/test", nobody: true},
+	"POST /v1/responses":                    {body: `{"conversation": "{s}", "input": "x", "background": true}`, repeats: again},
+	"GET /v1/responses/{id}":                {path: "/v1/responses/{r}"},
+	"POST /v1/responses/{id}/cancel":        {path: "/v1/responses/{later}/cancel", repeats: same},
+	"POST /v1/chat/completions":             {body: `{"messages": [{"role": "user", "content": "x"}], "metadata": {"session": "{s}"}}`, repeats: again},
+}
+
+// free are the routes that ask for no right.
+var free = []string{"GET /openapi.yaml", "GET /v1/models"}
+
+// send sends an attempt about a session.
+func (a attempt) send(r *rig, operation, sessionKey string, edits ...edit) answer {
+	r.Helper()
+	method, path, _ := strings.Cut(operation, " ")
+	if a.path != "" {
+		path = a.path
+	}
+	response := func(id string) string {
+		return "resp_" + base64.RawURLEncoding.EncodeToString([]byte(sessionKey+"\n"+id))
+	}
+	fill := strings.NewReplacer("{s}", sessionKey, "{id}", "m", "{r}", response("m"), "{later}", response("later")).Replace
+	if a.body == "" {
+		return r.call(method, fill(path), nil, edits...)
+	}
+	return r.call(method, fill(path), fill(a.body), edits...)
+}
