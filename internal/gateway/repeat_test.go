@@ -153,7 +153,7 @@ func TestRoutesRepeated(t *testing.T) {
 func (a answer) named() string {
 	a.t.Helper()
 	var body struct{ Session, ID string }
-	if a.StatusCode != 200 {
+	if a.StatusCode != http.StatusOK {
 		a.want(202, &body)
 	} else {
 		a.want(200, &body)
