@@ -236,7 +236,7 @@ func TestFenceRises(t *testing.T) {
 func TestRenewalOutlivesTheTTL(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	ttl := expect.Lease(400 * time.Millisecond)
+	ttl := expect.Lease(2 * time.Second)
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	ctx, cancel := context.WithCancel(t.Context())
 	lock, err := g.Acquire(ctx, "n")
