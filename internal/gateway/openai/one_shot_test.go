@@ -45,7 +45,11 @@ func TestOneShotIsErasedByAnyGateway(t *testing.T) {
 	for s, err := range admin.NewClient(r.redis).Browse(t.Context(), "*") {
 		t.Errorf("%s is listed, %v", s.Session, err)
 	}
-	expect.Equal(t, "in asynqmon", r.redis.SCard(t.Context(), rediskey.AllQueues).Val(), 0)
+	for _, queue := range r.redis.SMembers(t.Context(), rediskey.AllQueues).Val() {
+		if strings.HasPrefix(queue, rediskey.Queue("")) { // the worker's maintenance has one, too
+			t.Errorf("%s is in asynqmon", queue)
+		}
+	}
 }
 
 // A gateway that dies between the two writes leaves a name without a session, or a session that is
