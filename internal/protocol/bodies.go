@@ -30,6 +30,9 @@ func (b Bodies) Last(ctx context.Context, sessionKey, body string) (id string, n
 	return id, at.Val(), errors.Join(err, at.Err())
 }
 
+// Now returns Redis' time.
+func (b Bodies) Now(ctx context.Context) (time.Time, error) { return b.rdb.Time(ctx).Result() }
+
 // Sent stores the id of a body's last message.
 func (b Bodies) Sent(ctx context.Context, sessionKey, body, id string) error {
 	return b.rdb.Set(ctx, rediskey.For(sessionKey).Call(body), id, bodyLife).Err()

@@ -16,7 +16,7 @@ import (
 )
 
 // redisTimes are the fields of stored things whose times are of Redis' clock.
-var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "LastActive", "MarkedAt", "Due"}
+var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "LastActive", "MarkedAt", "Due", "Since"}
 
 // ownTimes are functions that may use both clocks, with the reason.
 var ownTimes = map[string]string{
@@ -26,6 +26,7 @@ var ownTimes = map[string]string{
 	"internal/gateway/cookie.go Login":       "a cookie lives for days",
 	"internal/gateway/cookie.go ofCookie":    "a cookie lives for days",
 	"internal/protocol/claimed.go begin":     "keeps the same moment by both clocks",
+	"internal/outbox/visit.go run":           "keeps the same moment by both clocks",
 	"internal/protocol/finish.go finishFast": "keeps the same moment by both clocks",
 }
 
@@ -66,10 +67,23 @@ func TestTwoClocksAreFound(t *testing.T) {
 		"an index's score": `index(ctx, rdb, time.Now().UnixMilli(), rest)`,
 		"a variable":       `now := time.Now().Add(-age); store(now.UnixMilli())`,
 		"a difference":     `now := time.Now(); return now.Sub(d.At) > age || m.Accepted.Before(now)`,
+		"a stored sum":     `return time.Now().After(d.At.Add(age))`,
+		"a sum before":     `return d.At.Add(age).Before(time.Now())`,
+		"a variable's sum": `now := time.Now(); return now.After(d.At.Add(age))`,
+		"what is left":     `return time.Until(d.At.Add(age))`,
+		"a stored copy":    `at := d.At; return time.Since(at)`,
+		"a declaration":    `var now = time.Now(); return now.Sub(d.At)`,
+		"arguments":        `return older(d.At, time.Now())`,
+		"a lock's holder":  `return time.Since(holder.Since)`,
+		"a stored field":   `m.Accepted = time.Now()`,
+		"a literal":        `return StoredMessage{Accepted: time.Now()}`,
 	} {
 		if len(clocks(t, "x.go", "package x\nfunc f() {"+body+"}")) == 0 {
 			t.Errorf("%s is not found: %s", name, body)
 		}
+	}
+	if len(clocks(t, "x.go", "package x\nvar old = func() bool { return time.Since(m.Ended) > age }")) == 0 {
+		t.Error("a function of a variable of the package is not found")
 	}
 	for _, body := range []string{
 		`began := time.Now(); work(); return time.Since(began)`,
@@ -86,17 +100,17 @@ func clocks(t *testing.T, name, source string) (found []string) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	expect.OK(t, err)
 	for _, decl := range file.Decls {
-		f, ok := decl.(*ast.FuncDecl)
-		if !ok || f.Body == nil {
-			continue
+		in := "package"
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			in = f.Name.Name
 		}
-		c := clock{own: map[string]bool{}}
-		ast.Inspect(f.Body, c.visit)
+		c := clock{own: map[string]bool{}, stored: map[string]bool{}}
+		ast.Inspect(decl, c.visit)
 		if c.reads && c.converts {
 			c.why = append(c.why, "converts a stored number and reads this machine's clock")
 		}
 		for _, why := range c.why {
-			found = append(found, fmt.Sprintf("%s %s: %s", name, f.Name.Name, why))
+			found = append(found, fmt.Sprintf("%s %s: %s", name, in, why))
 		}
 	}
 	return found
@@ -104,18 +118,30 @@ func clocks(t *testing.T, name, source string) (found []string) {
 
 // clock is what a function does with times.
 type clock struct {
-	own             map[string]bool // variables with a time of this machine
+	own, stored     map[string]bool // variables with a time of this machine, and of Redis
 	reads, converts bool
 	why             []string
 }
 
+const compares, stores = "compares a stored time with this machine's clock", "gives a stored time this machine's clock"
+
 func (c *clock) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
-		for i, value := range n.Rhs {
-			if name, ok := n.Lhs[i].(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) && c.isOwn(value) {
-				c.own[name.Name] = true
+		if len(n.Lhs) == len(n.Rhs) {
+			for i, value := range n.Rhs {
+				c.assign(n.Lhs[i], value)
 			}
+		}
+	case *ast.ValueSpec:
+		for i, value := range n.Values {
+			if len(n.Names) == len(n.Values) {
+				c.assign(n.Names[i], value)
+			}
+		}
+	case *ast.KeyValueExpr:
+		if name, ok := n.Key.(*ast.Ident); ok && slices.Contains(redisTimes, name.Name) && c.isOwn(n.Value) {
+			c.why = append(c.why, stores)
 		}
 	case *ast.CallExpr:
 		c.call(n)
@@ -123,30 +149,44 @@ func (c *clock) visit(n ast.Node) bool {
 	return true
 }
 
-func (c *clock) call(n *ast.CallExpr) {
-	method, ok := n.Fun.(*ast.SelectorExpr)
+func (c *clock) assign(to, value ast.Expr) {
+	name, ok := to.(*ast.Ident)
 	if !ok {
+		if c.isStored(to) && c.isOwn(value) {
+			c.why = append(c.why, stores)
+		}
 		return
 	}
-	switch of := method.X; method.Sel.Name {
-	case "Now":
-		c.reads = c.reads || isTime(of)
-	case "Since", "Until":
-		if isTime(of) {
-			c.reads = true
-			if isStored(n.Args[0]) {
-				c.why = append(c.why, "compares a stored time with this machine's clock")
+	c.own[name.Name] = c.own[name.Name] || c.isOwn(value)
+	c.stored[name.Name] = c.stored[name.Name] || c.isStored(value)
+}
+
+func (c *clock) call(n *ast.CallExpr) {
+	times := n.Args // a time's method compares the time, too
+	if method, ok := n.Fun.(*ast.SelectorExpr); ok {
+		of := method.X
+		if !isTime(of) {
+			times = append([]ast.Expr{of}, times...)
+		}
+		switch method.Sel.Name {
+		case "Now":
+			c.reads = c.reads || isTime(of)
+		case "Since", "Until":
+			if isTime(of) {
+				c.reads = true
+				if c.isStored(n.Args[0]) {
+					c.why = append(c.why, compares)
+				}
+			}
+		case "Unix", "UnixMilli", "UnixMicro", "UnixNano":
+			c.converts = c.converts || isTime(of)
+			if !isTime(of) && c.isOwn(of) {
+				c.why = append(c.why, "makes a number of this machine's clock")
 			}
 		}
-	case "Unix", "UnixMilli", "UnixMicro", "UnixNano":
-		c.converts = c.converts || isTime(of)
-		if !isTime(of) && c.isOwn(of) {
-			c.why = append(c.why, "makes a number of this machine's clock")
-		}
-	case "Sub", "Before", "After", "Compare":
-		if c.isOwn(of) && isStored(n.Args[0]) || isStored(of) && c.isOwn(n.Args[0]) {
-			c.why = append(c.why, "compares a stored time with this machine's clock")
-		}
+	}
+	if slices.ContainsFunc(times, c.isOwn) && slices.ContainsFunc(times, c.isStored) {
+		c.why = append(c.why, compares)
 	}
 }
 
@@ -157,15 +197,28 @@ func (c *clock) isOwn(e ast.Expr) bool {
 		return c.own[e.Name]
 	case *ast.CallExpr:
 		method, ok := e.Fun.(*ast.SelectorExpr)
-		return ok && (isTime(method.X) && method.Sel.Name == "Now" || slices.Contains([]string{"Add", "AddDate", "UTC", "Truncate"}, method.Sel.Name) && c.isOwn(method.X))
+		return ok && (isTime(method.X) && method.Sel.Name == "Now" || keepsClock(method) && c.isOwn(method.X))
 	}
 	return false
 }
 
-// isStored reports whether an expression is a field with a time of Redis' clock.
-func isStored(e ast.Expr) bool {
-	field, ok := e.(*ast.SelectorExpr)
-	return ok && slices.Contains(redisTimes, field.Sel.Name)
+// isStored reports whether a time is one of Redis' clock: a field of a stored thing, or made from it.
+func (c *clock) isStored(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return c.stored[e.Name]
+	case *ast.SelectorExpr:
+		return !isTime(e.X) && slices.Contains(redisTimes, e.Sel.Name)
+	case *ast.CallExpr:
+		method, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && keepsClock(method) && c.isStored(method.X)
+	}
+	return false
+}
+
+// keepsClock reports whether a method returns a time of the same clock as its receiver.
+func keepsClock(method *ast.SelectorExpr) bool {
+	return slices.Contains([]string{"Add", "AddDate", "UTC", "Local", "Truncate", "Round"}, method.Sel.Name)
 }
 
 func isTime(e ast.Expr) bool {

@@ -162,7 +162,7 @@ func (a *API) endOf(ctx context.Context, p place, m turnstile.StoredMessage) (ti
 	}
 	m, err := a.client.Message(ctx, p.session, p.message)
 	if errors.Is(err, turnstile.ErrUnknownMessage) || err == nil && m.Ended.IsZero() {
-		return time.Now(), nil
+		return a.bodies.Now(ctx)
 	}
 	return m.Ended, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"turnstile"
 	"turnstile/internal/boundedjson"
@@ -91,8 +90,8 @@ func (a *API) message(ctx context.Context, p place, sent session.Message) (turns
 	if errors.Is(err, turnstile.ErrUnknownMessage) {
 		m, err = turnstile.StoredMessage{Message: sent, State: queued}, nil
 	}
-	if m.Accepted.IsZero() {
-		m.Accepted = time.Now()
+	if err == nil && m.Accepted.IsZero() {
+		m.Accepted, err = a.bodies.Now(ctx)
 	}
 	return m, err
 }

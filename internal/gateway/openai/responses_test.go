@@ -1,18 +1,24 @@
 package openai_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
+	"github.com/redis/go-redis/v9"
 
+	"turnstile"
+	"turnstile/pkg/agent/echo"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 func TestResponse(t *testing.T) {
@@ -177,6 +183,40 @@ func TestCompletedAt(t *testing.T) {
 		got, err := r.sdk.Responses.Get(t.Context(), response.ID, responses.ResponseGetParams{})
 		expect.OK(t, err)
 		expect.Equal(t, what+", read later", got.JSON.CompletedAt.Raw(), response.JSON.CompletedAt.Raw())
+	}
+}
+
+// slow is a Redis whose clock is an hour behind the gateway's.
+type slow struct{ redis.Hook }
+
+func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if now, ok := cmd.(*redis.TimeCmd); ok && err == nil {
+			now.SetVal(now.Val().Add(-time.Hour))
+		}
+		return err
+	}
+}
+
+func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A response that is not kept was completed just now, by Redis' clock, as it was created.
+func TestCompletedByRedisClock(t *testing.T) {
+	t.Parallel()
+	r := &rig{T: t, redis: redistest.New(t), hook: slow{}}
+	r.client = turnstile.NewClient(r.redis)
+	_, r.url = r.gateway()
+	r.sdk = r.at(r.url)
+	r.workerKeeping(echo.New(), 0)
+	direct, err := r.sdk.Responses.New(t.Context(), say("s", "hello"))
+	expect.OK(t, err)
+	if at := time.Unix(int64(direct.CompletedAt), 0); time.Since(at) < time.Hour {
+		t.Errorf("completed at %v by the gateway's clock", at)
 	}
 }
 

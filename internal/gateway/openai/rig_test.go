@@ -110,8 +110,14 @@ func (r *rig) worker() {
 
 func (r *rig) workerOf(a agent.Agent) {
 	r.Helper()
+	r.workerKeeping(a, time.Hour)
+}
+
+// workerKeeping is a worker that keeps results for some time.
+func (r *rig) workerKeeping(a agent.Agent, retention time.Duration) {
+	r.Helper()
 	w, err := engine.New(acl.Client(r.T, acl.Worker), a, engine.Options{
-		Queue: protocol.Config{Retention: time.Hour, Agent: "echo"}, Logger: slog.New(slog.DiscardHandler), Maintenance: true,
+		Queue: protocol.Config{Retention: retention, Agent: "echo"}, Logger: slog.New(slog.DiscardHandler), Maintenance: true,
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))

@@ -24,6 +24,9 @@ type Bodies interface {
 
 	// Sent stores the id of the body's last message.
 	Sent(ctx context.Context, sessionKey, body, id string) error
+
+	// Now returns Redis' time.
+	Now(ctx context.Context) (time.Time, error)
 }
 
 // The kinds of sessions that are made for a request. A key begins with it behind the token's prefix,
