@@ -14,8 +14,20 @@ type overview struct {
 	Workers, Draining int
 	Slots, Turns      int            // of all workers, a few seconds ago
 	Today             *session.Usage // nil: no agent has reported tokens today
+	Attend            []stateCount   // of the newest sessions that need attention, by why
+	AttendMore        bool           // there are more than were counted
 	Differ            bool           // this gateway's file of destinations is not the one that decides
 }
+
+// stateCount counts sessions.
+type stateCount struct {
+	What string
+	N    int
+	Link string
+}
+
+// attendMost bounds how many sessions that need attention are counted by why.
+const attendMost = 100
 
 // lateFrom is from when on a delivery that nobody makes is worth a word.
 const lateFrom = 10 * time.Second
@@ -32,11 +44,13 @@ func (b *Board) overview(v *visit) *overview {
 	backlog, noBacklog := b.deps.Admin.Backlog(v.work)
 	workers, noWorkers := b.deps.Admin.Workers(v.work)
 	today, noTokens := b.deps.Admin.TokensToday(v.work)
-	if err := errors.Join(noBacklog, noWorkers, noTokens); err != nil {
+	attend, noList := b.deps.Admin.List(v.work, admin.ListQuery{State: admin.StateAttention, Limit: attendMost})
+	if err := errors.Join(noBacklog, noWorkers, noTokens, noList); err != nil {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
 	o := overview{Backlog: backlog, Today: today, Differ: b.gateway.DestinationsDiffer()}
+	o.Attend, o.AttendMore = attention(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {
 			continue // it sends no heartbeat, and is found only now and then
@@ -48,4 +62,22 @@ func (b *Board) overview(v *visit) *overview {
 		o.Slots, o.Turns = o.Slots+w.Slots, o.Turns+w.Turns
 	}
 	return &o
+}
+
+// attention counts sessions by why they need attention. One may do so for several reasons.
+func attention(list []admin.SessionState) []stateCount {
+	counts := []stateCount{
+		{"asking", 0, listLink(string(admin.StateAsking), "", "")},
+		{"paused", 0, listLink(string(admin.StatePaused), "", "")},
+		{"suspended", 0, listLink(string(admin.StateSuspended), "", "")},
+		{"with dead letters", 0, listLink(string(admin.StateAttention), "", "")},
+	}
+	for _, s := range list {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Archived > 0} {
+			if is {
+				counts[i].N++
+			}
+		}
+	}
+	return counts
 }

@@ -92,6 +92,12 @@ func TestOverview(t *testing.T) {
 		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&
 			strings.Contains(p.text, "<b>12k</b> tokens in and <b>350</b> out today<")
 	})
+	r.submit("web:2", "fail=final x")
+	r.submit("web:3", "ask=rm x")
+	expect.Soon(t, "the sessions are counted by state", func() bool {
+		text := r.get("/board/").text
+		return strings.Contains(text, "<b>1</b> asking") && strings.Contains(text, "<b>1</b> with dead letters") && strings.Contains(text, "<b>3</b> sessions in all")
+	})
 	r.login("reader")
 	r.lacks(r.get("/board/"), "overview", "asynqmon")
 }
