@@ -323,7 +323,7 @@ func TestDeliveries(t *testing.T) {
 	id := r.submit("web:1", "hello", turnstile.ReplyTo(session.Route{To: "helpdesk"}))
 	_, err := r.client.Wait(t.Context(), "web:1", id)
 	expect.OK(t, err)
-	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "waits")
+	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "delivery <code class=\"id\">", "waits")
 	form := url.Values{"session": {"web:1"}}
 	expect.Soon(t, "idle", func() bool { // the turn has ended, but the worker may not have left the session
 		return !strings.Contains(r.get("/board/s/web:1").text, `class="state running"`)

@@ -1,6 +1,7 @@
 package board_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,9 @@ func TestBrowser(t *testing.T) {
 	// Approve.
 	id := r.submit("web:1", "ask=shell allowed")
 	p.AwaitText(".question", "shell")
+	p.Await(`/^in [0-4]:\d\d min$/.test(document.querySelector("time[data-left]").textContent)`)
+	first := p.Text("time[data-left]")
+	p.Await(`document.querySelector("time[data-left]").textContent !== ` + strconv.Quote(first)) // it counts
 	p.Click("#approve")
 	p.AwaitText("#transcript", "echo: allowed")
 	o, err := r.client.Wait(t.Context(), "web:1", id)

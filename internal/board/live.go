@@ -17,6 +17,7 @@ type live struct {
 	Question string // the name of the open question: TURN.NUMBER
 	Input    json.RawMessage
 	Until    time.Time // when the open question counts as denied; zero: it waits for ever
+	Left     int64     // ms until then, by Redis' clock
 	Items    []liveItem
 }
 
@@ -58,6 +59,9 @@ func liveOf(v sessionview.View) live {
 		case session.EventPermissionAsked:
 			if l.Input, l.Until = e.Input, (time.Time{}); e.TimeoutMS > 0 {
 				l.Until = e.At.Add(time.Duration(e.TimeoutMS) * time.Millisecond)
+				if v.Since != nil {
+					l.Left = l.Until.Sub(v.Since.Add(v.Running)).Milliseconds()
+				}
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func TestPictures(t *testing.T) {
 		dark              bool
 	}{
 		{"board-sessions.png", "/board/", `document.querySelectorAll("tr[data-row] .running, tr[data-row] .asking").length === 2 && /^2 of [^]*16.9k tokens/.test(document.querySelector(".overview").textContent)`, 1100, 800, false},
-		{"board-session-dark.png", "/board/s/tg:carla", `document.querySelector("#approve") && document.querySelector("time[data-until]").textContent.includes(":")`, 1100, 700, true},
+		{"board-session-dark.png", "/board/s/tg:carla", `document.querySelector("#approve") && document.querySelector("time[data-left]").textContent.includes(":")`, 1100, 700, true},
 		{"board-phone.png", "/board/s/web:anna", `document.querySelector("#line li")`, 390, 780, false},
 		{"", "/board/", `document.querySelectorAll("tr[data-row]").length > 9`, 390, 780, true},
 		{"", "/board/s/web:dora", `document.querySelector("#reply")?.textContent.length > 20`, 1100, 640, false},

@@ -49,7 +49,7 @@ func TestQuestionCountsDown(t *testing.T) {
 	for _, name := range []string{"reader", "boss"} {
 		r.login(name)
 		expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "if nobody decides") })
-		r.has(r.get("/board/s/web:1"), 200, `data-until="20`, ">in 5 min<")
+		r.has(r.get("/board/s/web:1"), 200, `data-left="29`, ">in 5 min<")
 	}
 }
 
@@ -61,7 +61,8 @@ func TestIDsAndOneRerun(t *testing.T) {
 	done, failed, other := r.say("web:1", "hello"), r.say("web:1", "fail=final"), r.say("web:1", "fail=final again")
 	r.login("reader")
 	p := r.get("/board/s/web:1")
-	r.has(p, 200, "turn <code class=\"id\">"+done.Turn, "message <code class=\"id\">"+failed.ID, "turn <code class=\"id\">"+failed.Turn)
+	r.has(p, 200, "turn <code class=\"id\">"+done.Turn, "message <code class=\"id\">"+failed.ID, "turn <code class=\"id\">"+failed.Turn,
+		"as the log names it\">"+done.ID) // the entry of the user
 	r.lacks(p, "Rerun this")
 	r.login("boss")
 	r.has(r.get("/board/s/web:1"), 200, "Rerun this", `href="/asynqmon/queues/session:web:1"`)

@@ -20,10 +20,12 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"turnstile/test/expect"
 )
 
 // patience is how long a page may take for what a test waits for. The machine may be busy.
-const patience = 30 * time.Second
+const patience = expect.Patience
 
 // names are those under which systems install Chromium.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}

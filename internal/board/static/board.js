@@ -137,10 +137,13 @@ if (session) {
   });
 }
 
-// Times that come are counted down.
+// Times that come are counted down from what was left by Redis' clock, not by this machine's.
+const ends = new WeakMap(); // element -> [what was left, its end by this page's clock]
 setInterval(() => {
-  for (const until of document.querySelectorAll("time[data-until]")) {
-    const left = Math.max(0, Math.ceil((Date.parse(until.dataset.until) - Date.now()) / 1000));
+  for (const until of document.querySelectorAll("time[data-left]")) {
+    const ms = until.dataset.left;
+    if (ends.get(until)?.[0] !== ms) ends.set(until, [ms, performance.now() + Number(ms)]);
+    const left = Math.max(0, Math.ceil((ends.get(until)[1] - performance.now()) / 1000));
     until.textContent = left ? "in " + (left < 60 ? left + " s" : Math.floor(left / 60) + ":" + String(left % 60).padStart(2, "0") + " min") : "now";
   }
 }, 1000);
