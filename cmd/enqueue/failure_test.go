@@ -92,6 +92,7 @@ func TestAResultThatIsNotKept(t *testing.T) {
 		}
 	}
 	r := <-finish
+	r.err = strings.TrimPrefix(r.err, "enqueue: no worker is running: the message waits until one is started\n") // on a busy machine
 	r.want(t, exitOther).oneLine(t, "not kept", "deleted")
 }
 

@@ -194,7 +194,7 @@ func endOf(b *actors.Bench, id string) <-chan string {
 func TestContract_Delayed(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	b.EnqueueTask(session.TaskType, `{"v":1,"text":"soon"}`, "soon", asynq.ProcessIn(time.Second))
+	b.EnqueueTask(session.TaskType, `{"v":1,"text":"soon"}`, "soon", asynq.ProcessIn(expect.Lease(3*time.Second)))
 	b.ClaimNothing("it is delayed")
 	info, err := b.Inspector().GetTaskInfo(actors.Queue, "soon")
 	expect.OK(t, err)

@@ -17,9 +17,6 @@ type Backlog struct {
 	Due   int64 // sessions that wait for a time: of a delayed message, a retry, or collected messages
 	Owned int64 // sessions that reap checks: those of Ready, those with an owner, and those whose owner died
 
-	Sessions  int64 // all sessions that have not been forgotten
-	Attention int64 // sessions that StateAttention may list
-
 	// Outbox counts the sessions that store deliveries or may owe outcomes that nobody recorded. Late
 	// is for how long the first of them has waited for a deliverer to look at it.
 	Outbox int64
@@ -41,13 +38,13 @@ type DestinationBacklog struct {
 
 // Backlog reads the counts in two round trips.
 func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
-	var ready, due, owned, outbox, sessions, attention *redis.IntCmd
+	var ready, due, owned, outbox *redis.IntCmd
 	var first, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
 	var owing protocol.Owings
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
-		outbox, sessions, attention = p.ZCard(ctx, rediskey.Outbox), p.ZCard(ctx, rediskey.Sessions), p.ZCard(ctx, rediskey.Attention)
+		outbox = p.ZCard(ctx, rediskey.Outbox)
 		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
 		now = p.Time(ctx)
 		return nil
@@ -77,6 +74,20 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	return Backlog{
 		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
-		Sessions: sessions.Val(), Attention: attention.Val(), Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
+		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
 	}, nil
+}
+
+// CountSessions returns how many sessions there are that have not been forgotten, and how many of them
+// List may return for StateAttention.
+func (a *Client) CountSessions(ctx context.Context) (all, attention int64, err error) {
+	var known, attend *redis.IntCmd
+	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		known, attend = p.ZCard(ctx, rediskey.Sessions), p.ZCard(ctx, rediskey.Attention)
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("count sessions: %w", err)
+	}
+	return known.Val(), attend.Val(), nil
 }
