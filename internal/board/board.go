@@ -34,6 +34,7 @@ type Board struct {
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
 	attempts *gateway.Attempts
+	patterns []string // of all pages and actions
 }
 
 // New returns the board of a gateway, whose tokens it uses. Mount it there as "/board/": its pages
@@ -43,10 +44,10 @@ func New(g *gateway.Gateway, d Deps) *Board {
 		d.Logger = slog.Default()
 	}
 	b := &Board{gateway: g, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), attempts: gateway.NewLogins()}
-	b.mux.HandleFunc("GET /board/static/{file}", serveStatic)
-	b.mux.HandleFunc("GET /board/login", b.getLogin)
-	b.mux.HandleFunc("POST /board/login", b.postLogin)
-	b.mux.HandleFunc("POST /board/logout", b.postLogout)
+	b.open("GET /board/static/{file}", serveStatic)
+	b.open("GET /board/login", b.getLogin)
+	b.open("POST /board/login", b.postLogin)
+	b.open("POST /board/logout", b.postLogout)
 	b.handle("GET /board/{$}", gateway.Read, b.getList)
 	b.handle("GET /board/open", gateway.Read, b.getOpen)
 	b.handle("GET /board/s/{s}", gateway.Read, b.getSession)
@@ -103,6 +104,12 @@ type visit struct {
 	session string // the key in the path, "" if there is none
 }
 
+// open adds what needs no token.
+func (b *Board) open(pattern string, serve http.HandlerFunc) {
+	b.patterns = append(b.patterns, pattern)
+	b.mux.HandleFunc(pattern, serve)
+}
+
 // handle adds a page or an action. may is what its visitors' tokens must allow, "" for a rule that
 // the action checks itself.
 func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.ResponseWriter, *visit)) {
@@ -110,7 +117,7 @@ func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.R
 	if strings.HasSuffix(pattern, "/forget") {
 		within = eraseTimeout
 	}
-	b.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	b.open(pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
 		defer cancel()
 		token, err := b.gateway.Visitor(r)
