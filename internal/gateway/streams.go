@@ -21,9 +21,10 @@ var (
 type stream struct {
 	gateway *Gateway
 	token   Token
-	session string // "": all that the token sees
-	id      string // of the request
-	route   string // its pattern
+	session string     // "": all that the token sees
+	id      string     // of the request
+	route   string     // its pattern
+	may     Permission // what its token must allow
 	cancel  context.CancelCauseFunc
 	closed  func() // for the token's limit
 	conn    *taken // nil: the handler has not returned
@@ -52,7 +53,7 @@ func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Co
 		return nil, nil, Fail(TooManyStreams, "The token %s may have %d streams open.", r.Token.Name, g.config.Streams)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	s = &stream{gateway: g, token: r.Token, session: r.Session, id: r.ID, route: r.route.Pattern, cancel: cancel, closed: closed}
+	s = &stream{gateway: g, token: r.Token, session: r.Session, id: r.ID, route: r.route.Pattern, may: r.route.May, cancel: cancel, closed: closed}
 	if err := g.streams.add(s); err != nil {
 		cancel(err)
 		closed()
@@ -171,13 +172,13 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	return fmt.Errorf("close %d streams: %w", left, context.Cause(ctx))
 }
 
-// allowed reports whether a stream's token may read its session, as the tokens are now.
+// allowed reports whether a stream's token may open it, as the tokens are now.
 func (g *Gateway) allowed(s *stream) bool {
 	if g.config.Tokens == nil {
 		return true
 	}
 	now, ok := g.config.Tokens.named(s.token.Name)
-	return ok && now.sum == s.token.sum && now.May(Read) &&
+	return ok && now.sum == s.token.sum && now.May(s.may) &&
 		(s.session != "" && now.Sees(s.session) || s.session == "" && slices.Equal(now.sessions, s.token.sessions))
 }
 
