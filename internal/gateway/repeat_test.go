@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -25,7 +26,7 @@ import (
 )
 
 // repeatRig is a gateway with a worker, and a session in which every operation but those on questions and
-// deliveries has something to change: three turns, of which the last is m's, a dead letter, and the
+// deliveries has something to change: five turns, of which the last is m's, a dead letter, and the
 // message later, which is delayed. If waits, the session is paused and one more message waits.
 func repeatRig(t *testing.T, waits bool) *rig {
 	t.Helper()
@@ -46,7 +47,7 @@ func repeatRig(t *testing.T, waits bool) *rig {
 	_, err := client.Stop(t.Context(), "mine:s")
 	expect.OK(t, err)
 	r.worker()
-	for _, id := range []string{"m1", "m2", "m"} {
+	for _, id := range []string{"m1", "m2", "m3", "m4", "m"} {
 		submit(id)
 		_, err := client.Wait(t.Context(), "mine:s", id)
 		expect.OK(t, err)
@@ -59,9 +60,10 @@ func repeatRig(t *testing.T, waits bool) *rig {
 	return r.as("ann")
 }
 
-var updatedAt = regexp.MustCompile(` updated_at="\d+"`)
+// lastChange is when a session, and by whom a destination, was changed last.
+var lastChange = regexp.MustCompile(` updated_at="\d+"|paused by \w+`)
 
-// atRest is everything of all sessions and destinations but the time of their last change, once nothing runs or may run.
+// atRest is everything of all sessions and destinations but their last change's time and author, once nothing runs or may run.
 func (r *rig) atRest() (dump string) {
 	r.Helper()
 	operator := admin.NewClient(r.redis)
@@ -79,7 +81,7 @@ func (r *rig) atRest() (dump string) {
 	for _, key := range keys {
 		dump += key + " " + actors.Content(ctx, r.redis, key, r.redis.Type(ctx, key).Val()) + "\n"
 	}
-	return updatedAt.ReplaceAllString(dump, "")
+	return lastChange.ReplaceAllString(dump, "")
 }
 
 // keyed are the operations that take an Idempotency-Key by the document.
@@ -105,63 +107,102 @@ func keyed(t *testing.T) (list []string) {
 	return list
 }
 
-// Every route of the document does what attempts says when its request is repeated, and those that take
-// a key act once for it.
+// Every route of the document does what attempts says when its request is repeated: as it is, with a
+// key, by another token. Those that take a key act once for it.
 func TestRoutesRepeated(t *testing.T) {
 	t.Parallel()
 	takesKey := keyed(t)
 	for _, operation := range operations() {
-		a, ok := attempts[operation]
-		if !ok && !slices.Contains(free, operation) {
+		if attempts[operation] == nil && !slices.Contains(free, operation) {
 			t.Errorf("%s: add it to attempts", operation)
 		}
-		if !ok || a.streams {
-			continue
+		for _, a := range attempts[operation] {
+			if a.streams {
+				continue
+			}
+			t.Run(a.about(operation), func(t *testing.T) {
+				t.Parallel()
+				r, isKeyed := repeatRig(t, a.waits), slices.Contains(takesKey, operation) && a.repeats != reads
+				a.repeated(r, operation)
+				if !isKeyed {
+					a.notKeyed(r, operation)
+					return
+				}
+				t.Run("with a key", func(t *testing.T) {
+					a.keyed(repeatRig(t, a.waits), operation)
+				})
+			})
 		}
-		t.Run(operation, func(t *testing.T) {
-			t.Parallel()
-			r := repeatRig(t, a.waits)
-			before := r.atRest()
-			first := a.send(r, operation, "mine:s")
-			once := r.atRest()
-			second := a.send(r, operation, "mine:s")
-			twice := r.atRest()
-			switch a.repeats {
-			case reads:
-				actors.Same(t, operation, before, once)
-				actors.Same(t, operation+" again", once, twice)
-			case same:
-				expect.Equal(t, operation+" changes something", before != once, true)
-				actors.Same(t, operation+" again", once, twice)
-			case again:
-				expect.Equal(t, operation+" acts", before != once, true)
-				expect.Equal(t, operation+" acts again", once != twice, true)
-			}
-			status := first.StatusCode
-			if status == http.StatusNoContent {
-				status = http.StatusNotFound // what was deleted is unknown
-			}
-			expect.Equal(t, operation+": status of the repetition", second.StatusCode, status)
-			if slices.Contains(takesKey, operation) {
-				a.keyed(r, operation)
-			}
-		})
 	}
 }
 
-// named are the ids in an answer to a message that was accepted.
+// repeated repeats a request, and then with another token.
+func (a attempt) repeated(r *rig, operation string) {
+	r.Helper()
+	before := r.atRest()
+	first := a.send(r, operation, "mine:s")
+	once := r.atRest()
+	expect.Equal(r, "the first changes something", before != once, a.repeats != reads)
+	second := a.send(r, operation, "mine:s")
+	a.repeats.check(r, "again", once)
+	status := first.StatusCode
+	switch {
+	case status == http.StatusNoContent:
+		status = http.StatusNotFound // what was deleted is unknown
+	case a.repeats == refused:
+		expect.Equal(r, "accepted", status, http.StatusOK)
+		status = http.StatusBadRequest
+	}
+	expect.Equal(r, "status of the repetition", second.StatusCode, status)
+	twice := r.atRest()
+	third := a.send(r.as("bob"), operation, "mine:s")
+	expect.Equal(r, "status with another token", third.StatusCode, status)
+	a.repeats.check(r, "with another token", twice)
+}
+
+// ofBody is the last id of a body that was sent again, also if that message was refused.
+var ofBody = regexp.MustCompile(`(?m)^\S+:call:oai-.*\n`)
+
+// check checks what a repetition has changed.
+func (kind repeats) check(r *rig, what, before string) {
+	r.Helper()
+	if kind == refused {
+		actors.Same(r.T, what, ofBody.ReplaceAllString(before, ""), ofBody.ReplaceAllString(r.atRest(), ""))
+		return
+	}
+	if kind == again {
+		expect.Equal(r, what+" it acts", before != r.atRest(), true)
+		return
+	}
+	actors.Same(r.T, what, before, r.atRest())
+}
+
+// notKeyed repeats a request with a key that the document does not have.
+func (a attempt) notKeyed(r *rig, operation string) {
+	r.Helper()
+	key := header("Idempotency-Key", "a key")
+	a.send(r, operation, "mine:s", key)
+	once := r.atRest()
+	a.send(r, operation, "mine:s", key)
+	a.withKey.check(r, "with the same key", once)
+}
+
+var anID = regexp.MustCompile(`"id": ?"([^"]+)"`)
+
+// named are the ids in an answer to a message that was accepted. A command's result has none, and
+// stands for itself.
 func (a answer) named() string {
 	a.t.Helper()
-	var body struct{ Session, ID string }
-	if a.StatusCode != http.StatusOK {
-		a.want(202, &body)
-	} else {
-		a.want(200, &body)
+	if a.StatusCode != http.StatusAccepted {
+		a.want(http.StatusOK)
 	}
-	if body.ID == "" {
-		a.t.Errorf("an answer without an id: %s", a.text)
+	var body struct{ Session string }
+	_ = json.Unmarshal([]byte(a.text), &body) // a stream's is none
+	if id := anID.FindStringSubmatch(a.text); id != nil {
+		return body.Session + " " + id[1]
 	}
-	return body.Session + " " + body.ID
+	contains(a.t, "an answer without an id", a.text, `"answered"`)
+	return a.text
 }
 
 // keyed repeats a request with its key: as it is, with another body, and with other tokens.
@@ -174,7 +215,7 @@ func (a attempt) keyed(r *rig, operation string) {
 	actors.Same(r.T, operation+" with its key", once, r.atRest())
 
 	other := a
-	other.body = strings.Replace(a.body, `"x"`, `"y"`, 1)
+	other.body = strings.NewReplacer(`"x"`, `"y"`, "/undo", "/retry").Replace(a.body)
 	expect.Equal(r, "another body", other.body != a.body, true)
 	refused := other.send(r, operation, "mine:s", key)
 	expect.Equal(r, operation+" with another body", refused.code(), "idempotency_conflict")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -16,6 +17,7 @@ import (
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
@@ -65,8 +67,12 @@ func (a answer) code() string {
 	return body.Code + inner.Code
 }
 
-// Every route of the document refuses whoever lacks the right that its summary names, hides each session
-// that the token does not see, and leaves that as it is.
+// seeded is in every text of the sessions.
+const seeded = "seeded words"
+
+// Every route of the document refuses whoever lacks the right that its summary names, and serves whoever
+// has only that. It shows no text without read, hides each session that the token does not see, and
+// leaves that as it is.
 func TestRoutesAndRights(t *testing.T) {
 	t.Parallel()
 	rights := []gateway.Permission{gateway.Send, gateway.Read, gateway.Control, gateway.Operate}
@@ -75,22 +81,42 @@ func TestRoutesAndRights(t *testing.T) {
 		`{"name": "root", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control", "operate"]}`,
 	}
 	for _, p := range rights {
-		tokens = append(tokens, fmt.Sprintf(`{"name": %q, "sha256": "SUM", "sessions": ["mine:*"], "new": "mine:", "may": [%q]}`, p, p))
+		tokens = append(tokens,
+			fmt.Sprintf(`{"name": %q, "sha256": "SUM", "sessions": ["mine:*"], "new": "mine:", "may": [%q]}`, p, p),
+			fmt.Sprintf(`{"name": "all-%s", "sha256": "SUM", "sessions": ["*"], "new": "mine:", "may": [%q]}`, p, p))
 	}
 	r := newRig(t, withTokens(t, "["+strings.Join(tokens, ",")+"]"))
 	rdb := acl.Client(t, acl.Gateway)
 	client := turnstile.NewClient(rdb)
 	openai.New(client, admin.NewClient(rdb), protocol.NewBodies(rdb)).Mount(r.gateway)
 	r.worker()
-	seed := func(key string) {
+	n := 0
+	seed := func(key string, opts ...turnstile.SubmitOption) string {
 		t.Helper()
-		_, err := client.Submit(t.Context(), key, session.Message{ID: "m", Text: "hello", Meta: map[string]string{"openai": "{}"}})
+		submit := func(id string, opts ...turnstile.SubmitOption) {
+			t.Helper()
+			_, err := client.Submit(t.Context(), key, session.Message{ID: id, Text: seeded, Meta: map[string]string{"openai": "{}"}}, opts...)
+			expect.OK(t, err)
+		}
+		submit("dead", turnstile.Delay(time.Hour))
+		_, _, err := client.Cancel(t.Context(), key, "dead", true)
 		expect.OK(t, err)
+		submit("later", turnstile.Delay(time.Hour))
+		submit("m", opts...)
 		_, err = client.Wait(t.Context(), key, "m")
 		expect.OK(t, err)
+		return key
 	}
-	const theirs = "theirs:1"
-	seed(theirs)
+	mine := func() string {
+		t.Helper()
+		n++
+		return seed(fmt.Sprintf("mine:%d", n))
+	}
+	theirs := seed("theirs:1", turnstile.ReplyTo(session.Route{To: "hook"}))
+	k := rediskey.For(theirs)
+	record := r.redis.ZRangeWithScores(t.Context(), k.Outbox(), 0, 0).Val()[0]
+	expect.OK(t, r.redis.ZRem(t.Context(), k.Outbox(), record.Member).Err())
+	expect.OK(t, r.redis.ZAdd(t.Context(), k.Undelivered(), record).Err())
 	foreign := func() (dump string) {
 		keys := r.redis.Keys(t.Context(), "*{session:"+theirs+"}*").Val()
 		slices.Sort(keys)
@@ -100,55 +126,58 @@ func TestRoutesAndRights(t *testing.T) {
 		return dump
 	}
 	before := foreign()
-	named, n := needs(t), 0
+	for _, path := range []string{"/v1/dead", "/v1/outbox"} { // there is something to hide
+		contains(t, path+" of root", r.as("root").call("GET", path, nil).want(200).text, theirs)
+	}
+	named := needs(t)
 	for _, operation := range operations() {
-		if slices.Contains(free, operation) {
-			expect.Equal(t, operation+" names a right", len(named[operation].rights), 0)
-			continue
-		}
-		a, ok := attempts[operation]
-		if !ok {
-			t.Errorf("%s: add it to attempts", operation)
-			continue
-		}
-		n++
-		mine := fmt.Sprintf("mine:%d", n)
-		seed(mine)
 		need := named[operation]
+		if slices.Contains(free, operation) {
+			expect.Equal(t, operation+" names a right", len(need.rights), 0)
+			continue
+		}
+		if attempts[operation] == nil {
+			t.Errorf("%s: add it to attempts", operation)
+		}
 		if len(need.rights) == 0 {
 			t.Errorf("%s: its summary names no right", operation)
 		}
-		expect.Equal(t, operation+" without a token", a.send(r, operation, mine).StatusCode, http.StatusUnauthorized)
-		for _, p := range rights {
-			if slices.Contains(need.rights, p) {
+		for _, a := range attempts[operation] {
+			about, key := a.about(operation), mine()
+			expect.Equal(t, about+" without a token", a.send(r, operation, key).StatusCode, http.StatusUnauthorized)
+			for _, p := range rights {
+				if !slices.Contains(need.rights, p) {
+					a.forbidden(r.as(string(p)), operation, key)
+				}
+			}
+			who, alone := "owner", ""
+			if need.all {
+				a.forbidden(r.as("owner"), operation, key)
+				who, alone = "root", "all-"
+			}
+			if !a.nobody {
+				got := a.send(r.as("owner"), operation, theirs)
+				if got.StatusCode != http.StatusNotFound || got.code() != "unknown_session" && got.code() != "unknown_message" {
+					t.Errorf("%s about another's session: %s %s", about, got.Status, got.text)
+				}
+			}
+			if a.streams {
 				continue
 			}
-			got := a.send(r.as(string(p)), operation, mine)
-			expect.Equal(t, operation+" with "+string(p), fmt.Sprintf("%d %s", got.StatusCode, got.code()), "403 forbidden")
-		}
-		if need.all {
-			got := a.send(r.as("owner"), operation, mine)
-			expect.Equal(t, operation+" of somebody who does not see all", fmt.Sprintf("%d %s", got.StatusCode, got.code()), "403 forbidden")
-		}
-		if !a.nobody {
-			got := a.send(r.as("owner"), operation, theirs)
-			if got.StatusCode != http.StatusNotFound || got.code() != "unknown_session" && got.code() != "unknown_message" {
-				t.Errorf("%s about another's session: %s", operation, got.Status)
+			for _, p := range need.rights {
+				if a.also != "" {
+					a.forbidden(r.as(string(p)), operation, key)
+					continue
+				}
+				got := a.served(r.as(alone+string(p)), operation, mine())
+				if p != gateway.Read {
+					expect.Equal(t, about+" shows a text to "+string(p), strings.Contains(got.text, seeded), a.shows)
+				}
 			}
-		}
-		if a.streams {
-			continue
-		}
-		who := "owner"
-		if need.all {
-			who = "root"
-		}
-		got := a.send(r.as(who), operation, mine)
-		if got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden || got.code() == "unknown_session" {
-			t.Errorf("%s with its right: %s %s", operation, got.Status, got.text)
-		}
-		if who == "owner" && strings.Contains(got.text, theirs) {
-			t.Errorf("%s tells of another's session: %s", operation, got.text)
+			got := a.served(r.as(who), operation, key)
+			if who == "owner" && !strings.Contains(a.body, "{theirs}") && strings.Contains(got.text, theirs) {
+				t.Errorf("%s tells of another's session: %s", about, got.text)
+			}
 		}
 	}
 	for operation := range attempts {
@@ -157,4 +186,21 @@ func TestRoutesAndRights(t *testing.T) {
 		}
 	}
 	actors.Same(t, "the other's session", before, foreign())
+}
+
+// forbidden fails the test unless the request is refused.
+func (a attempt) forbidden(r *rig, operation, sessionKey string) {
+	r.Helper()
+	got := a.send(r, operation, sessionKey)
+	expect.Equal(r, a.about(operation)+" with "+r.token, fmt.Sprintf("%d %s", got.StatusCode, got.code()), "403 forbidden")
+}
+
+// served fails the test unless the token may send the request, and returns the answer.
+func (a attempt) served(r *rig, operation, sessionKey string) answer {
+	r.Helper()
+	got := a.send(r, operation, sessionKey)
+	if got.StatusCode == http.StatusUnauthorized || got.StatusCode == http.StatusForbidden || got.code() == "unknown_session" {
+		r.Errorf("%s with %s: %s %s", a.about(operation), r.token, got.Status, got.text)
+	}
+	return got
 }
