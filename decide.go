@@ -53,6 +53,13 @@ func (c *Client) decide(ctx context.Context, call protocol.Decide) (session.Ques
 	if d != session.Allow && d != session.Always && d != session.Deny {
 		return session.Question{}, fmt.Errorf("%w decision %q: it is %s, %s or %s", session.ErrInvalid, d, session.Allow, session.Always, session.Deny)
 	}
+	turn, err := slash.Check(ctx)
+	if err != nil {
+		return session.Question{}, fmt.Errorf("%w: %w", session.ErrUnchanged, err)
+	}
+	if call.Turn == "" {
+		call.Turn = turn
+	}
 	call.Call, call.Fresh, call.User = rand.Text(), justAsked, slash.User(ctx)
 	state, q, err := call.Do(ctx, c.rdb)
 	if err != nil {

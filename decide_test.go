@@ -1,6 +1,7 @@
 package turnstile_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -249,5 +251,26 @@ func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
 	_, err := actors.NewClient(rdb).Decide(b.Ctx, actors.Key, 1, session.Allow)
 	if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrNoQuestion) {
 		t.Errorf("after a first attempt that was carried out: %v", err)
+	}
+}
+
+// A check that allowed a decision of one turn allows none of the turn that came since.
+func TestDecisionOfTheCheckedTurn(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("alices")
+	first := b.Start()
+	b.Asks(first, "look")
+	checked := slash.WithCheck(b.Ctx, func(context.Context) (string, error) {
+		b.Finish(first) // alice's turn ends here, and bob's asks
+		b.Say("bobs")
+		b.Asks(b.Start(), "rm")
+		return first.Turn().ID, nil
+	})
+	q, err := b.Client.Decide(checked, actors.Key, 0, session.Allow)
+	expect.Equal(t, "decided", errors.Is(err, session.ErrJustAsked), true)
+	expect.Equal(t, "the open question", q.Name, "rm")
+	if b.Info().Question == nil {
+		t.Error("bob's question was decided")
 	}
 }

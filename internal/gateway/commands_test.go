@@ -238,4 +238,14 @@ func TestDecisionOfANamedUser(t *testing.T) {
 	expect.Equal(t, "decided by", by(), "bot/alice")
 	r.call("POST", at+"approve", ask()).want(200)
 	expect.Equal(t, "decided by", by(), "bot")
+
+	// A key stands for the decision also when the question is no longer there.
+	_, number, _ := strings.Cut(ask()["question"].(string), ".")
+	approve := func(key string) answer {
+		return r.call("POST", at+"messages", object{"text": "/approve " + number, "commands": true, "as": "alice"}, header("Idempotency-Key", key))
+	}
+	decided := approve("a").want(200)
+	by()
+	expect.Equal(t, "the decision again", approve("a").want(200).text, decided.text)
+	approve("late").problem(409, gateway.NoQuestion)
 }

@@ -88,12 +88,11 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	}
 	opts = append(opts, to...)
 	m.ID, m.TraceParent = id, r.TraceParent()
-	if body.Commands {
-		if err := g.mayCommand(r, sessionKey, body); err != nil {
-			return err
-		}
+	ctx := For(r.Work(), r.Token, body.As)
+	if body.As != "" {
+		ctx = slash.WithCheck(ctx, g.mayDecideAs(r.Token, sessionKey, body.As))
 	}
-	receipt, err := g.deps.Client.Submit(For(r.Work(), r.Token, body.As), sessionKey, m, opts...)
+	receipt, err := g.deps.Client.Submit(ctx, sessionKey, m, opts...)
 	if err == nil {
 		err = receipt.Err()
 	}
@@ -144,17 +143,16 @@ func (b messageBody) message(t Token) (session.Message, []turnstile.SubmitOption
 	return m, opts, nil
 }
 
-// mayCommand fails if the text decides a question and its user may not. A token that may control may
-// everything else for its users.
-func (g *Gateway) mayCommand(r *Request, sessionKey string, body messageBody) error {
-	if cmd, _, ok := slash.Parse(body.Text); !ok || !cmd.Decides() || body.As == "" {
-		return nil
+// mayDecideAs returns the check of a command that decides a question for a user of the token: the user
+// must be one of the running turn's. A token that may control may everything else for its users.
+func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Context) (turn string, err error) {
+	return func(ctx context.Context) (string, error) {
+		info, err := g.deps.Admin.Session(ctx, sessionKey)
+		if err != nil {
+			return "", err
+		}
+		return info.Turn, g.MayDecide(ctx, t, info, as)
 	}
-	info, err := g.deps.Admin.Session(r.Work(), sessionKey)
-	if err != nil {
-		return err
-	}
-	return g.MayDecide(r.Work(), r.Token, info, body.As)
 }
 
 // sender is the sender of a request that speaks for a user of the token.

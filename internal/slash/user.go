@@ -16,5 +16,21 @@ func User(ctx context.Context) string {
 	return user
 }
 
+type checkKey struct{}
+
+// WithCheck has check say, just before a decision is made, whether the user may make it, and in which
+// turn only; "": in any.
+func WithCheck(ctx context.Context, check func(context.Context) (turn string, err error)) context.Context {
+	return context.WithValue(ctx, checkKey{}, check)
+}
+
+// Check makes the check of WithCheck, if there is one.
+func Check(ctx context.Context) (turn string, err error) {
+	if check, ok := ctx.Value(checkKey{}).(func(context.Context) (string, error)); ok {
+		return check(ctx)
+	}
+	return "", nil
+}
+
 // Decides reports whether the command decides an agent's question.
 func (cmd Command) Decides() bool { return cmd.Name == "/approve" || cmd.Name == "/deny" }

@@ -5,8 +5,8 @@
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
---   number           of the question, or its turn's fence, a blank and the number; '': the one that the
---     user sees
+--   number           of the question; '': the one that the user sees. With a turn's fence and a blank
+--     before it: of that turn only
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, by which a repetition is known
 --   user             who decides, or '': unknown
@@ -24,9 +24,12 @@ local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$'
 if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
 -- A repetition of a decision that was carried out must not decide the question that came since.
 if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of} end
-if number ~= '' and number ~= n and number ~= fence .. ' ' .. n then return other{number = tonumber(n), question = question, fence = fence} end
+local turn, which = string.match(number, '^(%d+) (%d*)$')
+if not which then turn, which = fence, number end
+if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
+if turn ~= fence then return new{number = tonumber(n), question = question, fence = fence} end
 local decided = of == fence and to == n
-if number == '' and not decided and tonumber(n) > 1 then
+if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question, fence = fence} end
 end
