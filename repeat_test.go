@@ -118,7 +118,7 @@ var repeatedMethods = map[string]repeated{
 // otherMethods only read, or are repeated elsewhere.
 var otherMethods = []string{
 	"Events", "Follow", "FollowEnd", "FollowFrom", "Message", "MessageState", "Result", "Wait",
-	"admin.AllEvents", "admin.Backlog", "admin.Browse", "admin.BusySessions", "admin.DeadLetters", "admin.Destinations",
+	"admin.AllEvents", "admin.Backlog", "admin.Browse", "admin.BusySessions", "admin.CountSessions", "admin.DeadLetters", "admin.Destinations",
 	"admin.Followups", "admin.LastDeadLetters", "admin.LastEventID", "admin.LastEventIDAt", "admin.Line", "admin.List",
 	"admin.NextMessage", "admin.NoWorker", "admin.Outbox", "admin.Owing", "admin.ResumeRecord", "admin.RunningTurn",
 	"admin.Session", "admin.SessionsWithDeadLetters", "admin.SessionsWithDeliveries", "admin.States", "admin.Tail",

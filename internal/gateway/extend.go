@@ -89,7 +89,7 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 func Interrupted(err error) error {
 	switch {
 	case errors.Is(err, errDraining):
-		return because(err, Fail(Draining, "Send the request again: another gateway takes it, and finds what was stored."))
+		return because(err, Fail(Draining, "The message is stored, and another gateway has it: the same request finds it by its Idempotency-Key, and without one it may be another message."))
 	case errors.Is(err, errRevoked):
 		return because(err, Fail(Unauthorized, "The token was changed. What was stored is kept."))
 	}

@@ -274,6 +274,9 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 		m.State = "running"
 		return Respond(w, http.StatusAccepted, m)
 	}
+	if !r.Token.May(Read) {
+		o = session.Outcome{Session: o.Session, ID: o.ID, Status: o.Status, Code: o.Code}
+	}
 	m.State, m.Outcome = stateOf(o), r.Token.told(o)
 	return Respond(w, http.StatusOK, m)
 }

@@ -44,7 +44,7 @@ var attempts = map[string][]attempt{
 	"GET /v1/sessions/{s}/messages/{id}": {{}},
 	"DELETE /v1/sessions/{s}/messages/{id}": {
 		{path: "/v1/sessions/{s}/messages/later", repeats: same},
-		{shows: true},
+		{},
 	},
 	"GET /v1/sessions/{s}/events":     {{streams: true}},
 	"GET /v1/events":                  {{nobody: true, streams: true}},

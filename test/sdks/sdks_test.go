@@ -197,6 +197,9 @@ func TestFailedTurn(t *testing.T) {
 		if l.Error == "" {
 			t.Errorf("%s takes %q for the reply", name, l.Text)
 		}
+		if name != "agents-whole" && !strings.Contains(l.Error, "the agent failed") { // that one has a text of its own
+			t.Errorf("%s does not say why: %q", name, l.Error)
+		}
 		failed, err := redis.ZCard(t.Context(), "asynq:{session:"+name+"}:archived").Result()
 		expect.OK(t, err)
 		expect.Equal(t, "failed messages of "+name, failed, 1)

@@ -27,7 +27,7 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 		switch {
 		case errors.Is(s.err, errRestarted):
 			s.err = nil
-			s.data(failure{restarted("Send the request again to get the new one.")})
+			s.data(failure{restarted("With its Idempotency-Key the same request gets the new one; without it, it may be another message.")})
 			return s.err
 		case s.err != nil:
 			return s.err

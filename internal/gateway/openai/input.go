@@ -64,7 +64,7 @@ func said(field json.RawMessage) bool {
 }
 
 const (
-	ownTools  = "The agent has its own tools: leave them out of the request, and give them to the agent where it runs, for example by MCP servers in its settings (docs/agents)."
+	ownTools  = "The agent has its own tools: leave them out of the request, and give them to the agent where it runs, in TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the settings of the program that is the agent (docs/agents/cli.md)."
 	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
 )
 

@@ -66,9 +66,13 @@ type reference struct {
 	ID string `json:"id"`
 }
 
+// reason is why a response failed. OpenAI's has code and message only; the AI SDK cannot read one
+// without a type, and repeats requests by it.
 type reason struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"` // null
 }
 
 type usage struct {
@@ -128,7 +132,7 @@ func (r response) ended(o session.Outcome, at time.Time, output []any) response 
 		}{"interrupted"}
 	default:
 		p := turnProblem(o)
-		r.Status, r.Error = failed, &reason{p.Code, p.Message}
+		r.Status, r.Error = failed, &reason{Code: p.Code, Message: p.Message, Type: "invalid_request_error"}
 	}
 	if u := o.Usage; u != nil {
 		r.Usage = &usage{Input: u.InputTokens, Output: u.OutputTokens, Total: u.InputTokens + u.OutputTokens}

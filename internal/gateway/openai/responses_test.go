@@ -260,21 +260,21 @@ func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for part, body := range map[string]string{
-		"own instructions":   `{"input":"x","instructions":"be brief"}`,
-		"own tools":          `{"input":"x","tools":[{"type":"web_search"}]}`,
-		"uses its tools":     `{"input":[{"type":"function_call_output","call_id":"c","output":"x"}]}`,
-		"only what is new":   `{"input":[{"role":"assistant","content":"x"}]}`,
-		"messages of the us": `{"input":[{"role":"system","content":"x"}]}`,
-		"replies with text":  `{"input":"x","text":{"format":{"type":"json_object"}}}`,
-		"string or a list":   `{"input":7}`,
-		"stores no files":    `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"ftp://host/x.png"}]}]}`,
-		"A data URL is":      `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
-		"no id of a respons": `{"input":"x","previous_response_id":"resp_zzz"}`,
-		"is empty":           `{"input":" "}`,
-		"cannot bound":       `{"input":"x","max_output_tokens":5}`,
-		"true or false":      `{"input":"x","stream":"yes"}`,
-		"is the gateway's":   `{"input":"x","metadata":{"sender":"me"}}`,
-		"session key":        `{"input":"x","conversation":"a b"}`,
+		"own instructions":     `{"input":"x","instructions":"be brief"}`,
+		"TURNSTILE_TOOLS_FILE": `{"input":"x","tools":[{"type":"web_search"}]}`,
+		"uses its tools":       `{"input":[{"type":"function_call_output","call_id":"c","output":"x"}]}`,
+		"only what is new":     `{"input":[{"role":"assistant","content":"x"}]}`,
+		"messages of the us":   `{"input":[{"role":"system","content":"x"}]}`,
+		"replies with text":    `{"input":"x","text":{"format":{"type":"json_object"}}}`,
+		"string or a list":     `{"input":7}`,
+		"stores no files":      `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"ftp://host/x.png"}]}]}`,
+		"A data URL is":        `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,x"}]}]}`,
+		"no id of a respons":   `{"input":"x","previous_response_id":"resp_zzz"}`,
+		"is empty":             `{"input":" "}`,
+		"cannot bound":         `{"input":"x","max_output_tokens":5}`,
+		"true or false":        `{"input":"x","stream":"yes"}`,
+		"is the gateway's":     `{"input":"x","metadata":{"sender":"me"}}`,
+		"session key":          `{"input":"x","conversation":"a b"}`,
 	} {
 		status, got := r.post("/v1/responses", body)
 		failure, _ := got["error"].(map[string]any)
@@ -283,14 +283,14 @@ func TestWhatIsRefused(t *testing.T) {
 		}
 	}
 	for part, body := range map[string]string{
-		"own tools":       `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`,
-		"bound an agent":  `{"messages":[{"role":"user","content":"x"}],"max_tokens":5}`,
-		"bound at the":    `{"messages":[{"role":"user","content":"x"}],"max_completion_tokens":5}`,
-		"leave stop out":  `{"messages":[{"role":"user","content":"x"}],"stop":"x"}`,
-		"one choice":      `{"messages":[{"role":"user","content":"x"}],"n":2}`,
-		"no messages":     `{"messages":[]}`,
-		"Nothing is new":  `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"metadata":{"session":"s"}}`,
-		`The role "tool"`: `{"messages":[{"role":"tool","content":"x"}]}`,
+		"TURNSTILE_TOOLS_FILE": `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]}`,
+		"bound an agent":       `{"messages":[{"role":"user","content":"x"}],"max_tokens":5}`,
+		"bound at the":         `{"messages":[{"role":"user","content":"x"}],"max_completion_tokens":5}`,
+		"leave stop out":       `{"messages":[{"role":"user","content":"x"}],"stop":"x"}`,
+		"one choice":           `{"messages":[{"role":"user","content":"x"}],"n":2}`,
+		"no messages":          `{"messages":[]}`,
+		"Nothing is new":       `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}],"metadata":{"session":"s"}}`,
+		`The role "tool"`:      `{"messages":[{"role":"tool","content":"x"}]}`,
 	} {
 		status, got := r.post("/v1/chat/completions", body)
 		failure, _ := got["error"].(map[string]any)
