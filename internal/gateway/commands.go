@@ -50,6 +50,9 @@ func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
 	if err != nil {
 		return err
 	}
+	if !r.Token.May(Read) {
+		u.Text = ""
+	}
 	return Respond(w, http.StatusOK, undone{u.Turn, u.Text, u.Entries})
 }
 

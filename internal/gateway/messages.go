@@ -140,6 +140,9 @@ func (b messageBody) message(t Token) (session.Message, []turnstile.SubmitOption
 	if !t.May(Control) {
 		return m, nil, Fail(Forbidden, `The token %s may not control, which "commands" needs.`, t.Name)
 	}
+	if cmd, args, ok := slash.Parse(m.Text); ok && cmd.Shows(args) && !t.May(Read) {
+		return m, nil, Fail(Forbidden, "The token %s may not read, which %s needs.", t.Name, cmd.Name)
+	}
 	return m, opts, nil
 }
 
@@ -274,9 +277,6 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 		m.State = "running"
 		return Respond(w, http.StatusAccepted, m)
 	}
-	if !r.Token.May(Read) {
-		o = session.Outcome{Session: o.Session, ID: o.ID, Status: o.Status, Code: o.Code}
-	}
-	m.State, m.Outcome = stateOf(o), r.Token.told(o)
+	m.State, m.Outcome = stateOf(o), r.Token.ended(o)
 	return Respond(w, http.StatusOK, m)
 }

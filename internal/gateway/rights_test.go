@@ -204,3 +204,43 @@ func (a attempt) served(r *rig, operation, sessionKey string) answer {
 	}
 	return got
 }
+
+// A token that may control and not read is shown no text of the conversation.
+func TestControlReadsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, `[
+		{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control"]},
+		{"name": "blind", "sha256": "SUM", "sessions": ["*"], "may": ["send", "control"]}]`))
+	r.worker()
+	bot, blind := r.as("bot"), r.as("blind")
+	const at = "/v1/sessions/s/"
+	for _, text := range []string{"PIN one", "PIN two", "PIN three"} {
+		bot.call("POST", at+"messages", object{"text": text}, header("Idempotency-Key", text[4:]), header("Prefer", "wait=60")).want(200)
+	}
+	bot.call("POST", at+"title", object{"title": "PIN"}).want(200)
+	command := func(text string) answer {
+		return blind.call("POST", at+"messages", object{"text": text, "commands": true})
+	}
+	for _, text := range []string{"/history", "/status", "/title", "/undo", "/retry", " /history 5 "} {
+		command(text).problem(403, gateway.Forbidden)
+	}
+	deleted := blind.call("DELETE", at+"messages/three", nil).want(200)
+	contains(t, "an ended message", deleted.text, `"status":"done"`)
+	for _, a := range []answer{
+		deleted, command("/stop").want(200), command("/queue").want(200), command("/new").want(200),
+		blind.call("POST", at+"new", nil).want(200),
+	} {
+		if strings.Contains(a.text, "PIN") {
+			t.Errorf("without read it is shown %s", a.text)
+		}
+	}
+	for _, text := range []string{"PIN four", "PIN five"} {
+		bot.call("POST", at+"messages", object{"text": text}, header("Prefer", "wait=60")).want(200)
+	}
+	for _, do := range []string{"undo", "retry"} {
+		a := blind.call("POST", at+do, nil).want(200)
+		if strings.Contains(a.text, "PIN") {
+			t.Errorf("without read %s shows %s", do, a.text)
+		}
+	}
+}

@@ -62,6 +62,14 @@ func (t Token) told(o session.Outcome) *session.Outcome {
 	return &o
 }
 
+// ended is told for a request that needs no read: without that the token learns the status.
+func (t Token) ended(o session.Outcome) *session.Outcome {
+	if !t.May(Read) {
+		return &session.Outcome{Session: o.Session, ID: o.ID, Status: o.Status}
+	}
+	return t.told(o)
+}
+
 // matches reports whether a key fits a pattern, in which * stands for any characters.
 func matches(pattern, key string) bool {
 	first, rest, more := strings.Cut(pattern, "*")

@@ -110,6 +110,17 @@ func (cmd Command) Reads(args string) bool {
 	return false
 }
 
+// Shows reports whether the reply to the command with args has texts or the title of the conversation.
+func (cmd Command) Shows(args string) bool {
+	switch cmd.Name {
+	case "/status", "/history", "/undo", "/retry":
+		return true
+	case "/title":
+		return args == ""
+	}
+	return false
+}
+
 // IsMessage reports whether the command with args is a message to steer into the running
 // turn.
 func (cmd Command) IsMessage(args string) bool { return cmd.run == nil && args != "" }
