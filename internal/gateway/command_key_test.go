@@ -42,3 +42,18 @@ func TestCommandWithAKey(t *testing.T) {
 	r.call("POST", at, status, key("s")).want(200)
 	r.call("POST", at, status, key("s")).want(200)
 }
+
+// The routes of commands that act again take no key: it would stand for nothing.
+func TestCommandRoutesRefuseAKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	r.say("s", "one")
+	for _, do := range []string{"undo", "retry", "new", "stop", "resume"} {
+		p := r.call("POST", "/v1/sessions/s/"+do, nil, header("Idempotency-Key", "k")).problem(400, gateway.InvalidRequest)
+		contains(t, "what to do instead", p.Detail, `"/`+do+`"`)
+	}
+	var page struct{ Entries []session.Entry }
+	r.call("GET", "/v1/sessions/s/transcript", nil).want(200, &page)
+	expect.Equal(t, "entries", len(page.Entries), 2)
+}

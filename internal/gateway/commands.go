@@ -8,7 +8,18 @@ import (
 
 // The commands of a session: each is one call of a client.
 
+// refuseKey fails if the request has an Idempotency-Key: its route would act again for the same one.
+func refuseKey(r *Request, command string) error {
+	if len(r.Header.Values("Idempotency-Key")) == 0 {
+		return nil
+	}
+	return Fail(InvalidRequest, `This route takes no Idempotency-Key. Send {"text": %q, "commands": true} as a message with the key.`, command)
+}
+
 func (g *Gateway) postStop(w http.ResponseWriter, r *Request) error {
+	if err := refuseKey(r, "/stop"); err != nil {
+		return err
+	}
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
@@ -39,12 +50,15 @@ func (g *Gateway) postRetry(w http.ResponseWriter, r *Request) error {
 }
 
 func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
-	if err := r.Decode(w, &struct{}{}, false); err != nil {
+	call, command := g.deps.Client.Undo, "/undo"
+	if again {
+		call, command = g.deps.Client.Retry, "/retry"
+	}
+	if err := refuseKey(r, command); err != nil {
 		return err
 	}
-	call := g.deps.Client.Undo
-	if again {
-		call = g.deps.Client.Retry
+	if err := r.Decode(w, &struct{}{}, false); err != nil {
+		return err
 	}
 	u, err := call(r.Work(), r.Session)
 	if err != nil {
@@ -64,6 +78,11 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &body, false); err != nil {
 		return err
 	}
+	if body.SessionID == "" {
+		if err := refuseKey(r, "/new"); err != nil {
+			return err
+		}
+	}
 	id, err := g.deps.Client.Rotate(r.Work(), r.Session, body.SessionID)
 	if err != nil {
 		return err
@@ -80,6 +99,9 @@ type rerun struct {
 }
 
 func (g *Gateway) postResume(w http.ResponseWriter, r *Request) error {
+	if err := refuseKey(r, "/resume"); err != nil {
+		return err
+	}
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
