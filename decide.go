@@ -17,6 +17,11 @@ import (
 // needs time to see the question, and the decision takes time to arrive.
 const justAsked = 3 * time.Second
 
+// By names the user for whom the calls of the context decide questions: Decide, DecideQuestion, and Submit
+// of /approve and /deny. The event of the decision has the name in Event.By. It is any text of one line;
+// a gateway writes its token's name, a slash and the user.
+func By(ctx context.Context, user string) context.Context { return slash.WithUser(ctx, user) }
+
 // Decide decides the open question of the running turn's agent. number is the question's, from
 // session.Question or its event; 0 means the open one. Decide returns the question that it decided.
 //

@@ -180,6 +180,29 @@ func ExampleClient_Decide() {
 	// deployed: true
 }
 
+// The decision's event names who decided.
+func ExampleBy() {
+	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		_, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
+		return agent.Result{}, err
+	}))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	demo.Check(err)
+	_, err = client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+		switch e.Type {
+		case session.EventPermissionAsked:
+			_, err := client.Submit(turnstile.By(ctx, "alice"), "web:42", session.Message{Text: "/deny"})
+			demo.Check(err)
+		case session.EventPermissionAnswered:
+			fmt.Println(e.Decision, "by", e.By)
+		}
+	})
+	demo.Check(err)
+	// Output: denied by alice
+}
+
 // The id of a question fits no other, however late the decision arrives.
 func ExampleClient_DecideQuestion() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {

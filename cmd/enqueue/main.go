@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"os/user"
 	"slices"
 	"syscall"
 
@@ -74,6 +75,9 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 		return 0, usage(err)
 	}
 	o.limits = settings.Limits()
+	if u, err := user.Current(); err == nil {
+		ctx = turnstile.By(ctx, u.Username)
+	}
 	var work func(*turnstile.Client, redis.UniversalClient) (int, error)
 	link := &away{note: out.note}
 	switch {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"io"
 	"maps"
+	"os/user"
 	"strings"
 	"testing"
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/watched"
 )
 
@@ -391,4 +394,27 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)
+}
+
+// A decision names the user of the operating system.
+func TestDecisionNamesTheUser(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	who, err := user.Current()
+	expect.OK(t, err)
+	asked, decided := make(chan struct{}), make(chan struct{})
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
+		if _, err := h.Ask(context.Background(), session.Question{Name: "rm"}); err != nil {
+			t.Error(err)
+		}
+		close(asked)
+		<-decided
+		return &protocol.End{Status: session.StatusDone}
+	})
+	enqueue(t, bg(t), url, "", "-s", "a", "hello").want(t, exitOK)
+	<-asked
+	defer close(decided)
+	enqueue(t, bg(t), url, "", "-s", "a", "/deny").want(t, exitOK)
+	answer := rdb.HGet(bg(t), rediskey.For("a").Run(), "answered").Val()
+	expect.Equal(t, answer+" names the user", strings.HasSuffix(answer, " "+who.Username), true)
 }

@@ -140,7 +140,7 @@ func TestATurnOnATerminal(t *testing.T) {
 		}
 		ask := []session.Event{
 			{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
-			{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied},
+			{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied, By: "web/alice"},
 		}
 		if err := h.Emit(context.Background(), ask); err != nil {
 			t.Error(err)
@@ -158,7 +158,7 @@ func TestATurnOnATerminal(t *testing.T) {
 			"{yellow}tool grep: x (<0.1s) failed: no match{off}\n" +
 			"{strong}permission asked (1): rm{off}\n" +
 			"{strong}decide with: enqueue -s 'a~b' /approve 1   or: enqueue -s 'a~b' /deny 1{off}\n" +
-			"{faint}permission 1: denied{off}\n" +
+			"{faint}permission 1: denied by web/alice{off}\n" +
 			"Nothing there.\uFFFD2J\n" +
 			"{faint}used: 3 tokens in{off}\n"
 	)

@@ -67,7 +67,11 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		return s.question(e)
 	case session.EventPermissionAnswered:
 		s.asked = max(0, s.asked-1)
-		return []Line{{Text: "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)}}
+		text := "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)
+		if e.By != "" {
+			text += " by " + printable.Line(e.By)
+		}
+		return []Line{{Text: text}}
 	case session.EventTurnStarted, session.EventTurnRetry, session.EventTurnRequeued:
 		lines = s.unfinished("did not end", Trouble) // the tools are of an earlier run
 		fallthrough
