@@ -122,10 +122,15 @@ func TestRules(t *testing.T) {
 		"a delivery handled twice":    {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
 		"a delivery without a route":  {checker.Delivered, add(post("d2", 41, "m2"))},
 		"deliveries out of order":     {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
-		"another outcome for a wait":  {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},
-		"a wait that fails":           {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
-		"an event too few":            {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = r.IDs[:1] })},
-		"an event twice":              {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = append(r.IDs, r.IDs[1]) })},
+		"an outcome handled twice":    {checker.Delivered, add(post("d2", 36, "m1"))},
+		"outcomes out of order": {checker.Delivered, func(all []history.Record) []history.Record {
+			all = change(history.Send, "m2", func(r *history.Record) { r.Route = "hook" })(all)
+			return append([]history.Record{post("d2", 34, "m2")}, all...)
+		}},
+		"another outcome for a wait": {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},
+		"a wait that fails":          {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
+		"an event too few":           {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = r.IDs[:1] })},
+		"an event twice":             {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = append(r.IDs, r.IDs[1]) })},
 		"a text twice": {checker.Exits, change(history.Event, "2-0.0", func(r *history.Record) {
 			r.Text = strings.Replace(r.Text, "saw ", "saw saw ", 1)
 		})},

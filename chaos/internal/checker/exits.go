@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -46,6 +47,7 @@ func (r *run) deliveries() {
 			handled[p.ID] = p
 		}
 	}
+	r.handled(first, handled)
 	for _, m := range r.sorted {
 		done := slices.ContainsFunc(m.posts, func(p history.Record) bool { return p.Done })
 		switch {
@@ -59,6 +61,51 @@ func (r *run) deliveries() {
 				if p.Name != "message.done" || p.Reply != m.final.Reply {
 					r.find(Delivered, m.session, m.id, "it is done with %q, and %s with %q was delivered", m.final.Reply, p.Name, p.Reply)
 				}
+			}
+		}
+	}
+}
+
+// handled: the outcome of a message was handled in one delivery, and outcomes in the order in which their
+// turns ended. A delivery with another sequence than at its first arrival was redriven, and may come late.
+func (r *run) handled(first, handled map[string]history.Record) {
+	type outcome struct {
+		m        *message
+		turn     int64 // when it began: a session's turns end in the order in which they begin
+		sequence int64
+	}
+	bySession := map[string][]outcome{}
+	for _, m := range r.sorted {
+		var ids []string // of the deliveries
+		for _, p := range m.posts {
+			if p.Done && strings.HasPrefix(p.Name, "message.") && p.Name != "message.withdrawn" && !slices.Contains(ids, p.ID) {
+				ids = append(ids, p.ID)
+			}
+		}
+		if !m.strict() || len(ids) == 0 {
+			continue
+		}
+		if len(ids) > 1 {
+			r.find(Delivered, m.session, m.id, "its outcome was handled in several deliveries: %v", ids)
+		}
+		p := handled[ids[0]]
+		if m.final == nil || m.final.Status != "done" || p.N != first[p.ID].N {
+			continue
+		}
+		for _, t := range m.sights {
+			if t.turn.Turn == m.final.Turn && t.turn.Kind == history.Turn {
+				bySession[m.session] = append(bySession[m.session], outcome{m, t.at, p.N})
+				break
+			}
+		}
+	}
+	for _, all := range bySession {
+		slices.SortFunc(all, func(a, b outcome) int {
+			return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.sequence, b.sequence))
+		})
+		for i, o := range all[min(1, len(all)):] {
+			if before := all[i]; before.turn < o.turn && before.sequence > o.sequence {
+				r.find(Delivered, o.m.session, o.m.id, "its outcome was handled before that of %s, whose turn ended before", before.m.id)
 			}
 		}
 	}
