@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,7 +43,7 @@ func (c *chat) say(id string) {
 	m := &sent{session: c.key, id: id, routed: c.rng.chance(2)}
 	var options []turnstile.SubmitOption
 	if m.routed {
-		options = append(options, turnstile.ReplyTo(session.Route{To: hook}))
+		options = append(options, turnstile.ReplyTo(session.Route{To: hook, Context: json.RawMessage(fmt.Sprintf(`{"session":%q}`, c.key))}))
 	}
 	if c.wild && !c.tame {
 		m.mode = pick(c.rng, "", "", session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback, session.ModeReject)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -127,9 +128,10 @@ func (h *history) checkOnce(transcripts map[string][]session.Entry) {
 }
 
 // checkOrder: without modes and commands, each message has run, once for its receiver, in the order of
-// acceptance.
+// acceptance, and the receiver has handled the outcomes in this order. A delivery with another sequence
+// than at its first arrival was redriven, and may come late.
 func (h *history) checkOrder(key string, entries []session.Entry) {
-	last := -1
+	last, handled := -1, int64(0)
 	for _, m := range h.sent {
 		if m.session != key || m.outcome == nil {
 			continue
@@ -144,14 +146,23 @@ func (h *history) checkOrder(key string, entries []session.Entry) {
 			h.found("order", "%s of %s has run before one that was accepted earlier", m.id, key)
 		}
 		last = max(last, at)
-		var deliveries []string
+		first := map[string]int64{} // by delivery: the sequence of its first arrival
 		for _, p := range h.posts {
-			if p.session == key && slices.Contains(p.messages, m.id) && !slices.Contains(deliveries, p.id) {
-				deliveries = append(deliveries, p.id)
+			if p.session != key || !slices.Contains(p.messages, m.id) {
+				continue
+			}
+			if _, again := first[p.id]; !again {
+				first[p.id] = p.sequence
+			}
+			if p.handled && p.sequence == first[p.id] {
+				if p.sequence < handled {
+					h.found("handled", "the outcome of %s of %s comes behind one of a later message", m.id, key)
+				}
+				handled = max(handled, p.sequence)
 			}
 		}
-		if len(deliveries) > 1 {
-			h.found("delivered", "%s of %s ended in several deliveries: %v", m.id, key, deliveries)
+		if len(first) > 1 {
+			h.found("delivered", "%s of %s ended in several deliveries: %v", m.id, key, slices.Sorted(maps.Keys(first)))
 		}
 	}
 }

@@ -33,6 +33,7 @@ type turn struct {
 type post struct {
 	session, id, kind, body string
 	sequence, sent          int64 // sent: by its deliverer's clock, in seconds
+	attempt                 int
 	messages                []string
 	duplicate               bool // it says that the receiver may have handled it
 	handled                 bool
@@ -41,8 +42,8 @@ type post struct {
 
 // handled is what the receiver remembers of a session.
 type handled struct {
-	last int64            // sequence
-	at   map[string]int64 // when it handled a delivery, in seconds
+	last int64           // sequence
+	by   map[string]post // by delivery: the attempt that was handled
 }
 
 // history is what happened in a life.
@@ -74,6 +75,12 @@ func (h *history) found(rule, format string, args ...any) {
 	what := rule + ": " + fmt.Sprintf(format, args...)
 	h.log("FOUND %s", what)
 	h.findings = append(h.findings, what)
+}
+
+func (h *history) finding(rule, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found(rule, format, args...)
 }
 
 func (h *history) note(format string, args ...any) {
@@ -149,17 +156,18 @@ func (h *history) handle(p post) {
 	h.mu.Lock()
 	s, known := h.handled[p.session]
 	if !known {
-		s.at = map[string]int64{}
+		s.by = map[string]post{}
 	}
-	at, before := s.at[p.id]
-	if before && !p.duplicate && at < p.sent {
+	one, before := s.by[p.id]
+	if before && !p.duplicate && (one.attempt < p.attempt || one.at.Unix() < p.sent) {
 		h.found("claim", "delivery %s of %s claims that no attempt of it was handled", p.id, p.session)
 	}
 	if p.handled = p.sequence > s.last && (!p.duplicate || !before); p.handled {
 		if before {
 			h.found("effects", "delivery %s of %s is handled twice", p.id, p.session)
 		}
-		s.last, s.at[p.id] = p.sequence, time.Now().Unix()
+		p.at = time.Now()
+		s.last, s.by[p.id] = p.sequence, p
 		h.handled[p.session] = s
 	}
 	h.mu.Unlock()

@@ -6,16 +6,24 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"turnstile/internal/outbox"
 )
 
-// hook is the name of the only destination.
-const hook = "hook"
+const (
+	// hook is the name of the only destination.
+	hook = "hook"
+
+	secret = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
+
+	// moved is where the receiver redirects to: nobody may follow.
+	moved = "moved"
+)
 
 // receiver is a receiver of webhooks, an HTTP server on connections in memory. It does what
 // docs/webhooks.md tells receivers, word for word, and fails at random until it is told to be fair.
@@ -23,6 +31,7 @@ type receiver struct {
 	life         *life
 	rng          *random
 	destinations *outbox.Destinations
+	verify       *standardwebhooks.Webhook
 	server       *http.Server
 	fair         atomic.Bool
 
@@ -35,12 +44,16 @@ type receiver struct {
 }
 
 func newReceiver(l *life) (*receiver, error) {
-	file := `[{"name":"hook","url":"http://hook.example/","secrets":["whsec_` + strings.Repeat("c2VjcmV0", 6) + `"],"private":true}]`
+	file := `[{"name":"hook","url":"http://hook.example/","secrets":["` + secret + `"],"private":true}]`
 	d, err := outbox.ParseDestinations([]byte(file))
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, refused: map[string]bool{}, conns: make(chan net.Conn), closed: make(chan struct{})}
+	verify, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, verify: verify, refused: map[string]bool{}, conns: make(chan net.Conn), closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { close(r.closed) })
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	return r, nil
@@ -74,6 +87,11 @@ func (r *receiver) Close() error {
 
 func (r *receiver) Addr() net.Addr { return address{} }
 
+// addressee is the context of a message: whom its sender lets the receiver reply to.
+type addressee struct {
+	Session string `json:"session"`
+}
+
 // ServeHTTP takes a delivery, or fails to.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
@@ -83,8 +101,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var d struct {
 		Type string `json:"type"`
 		Data struct {
-			Session  string   `json:"session"`
-			Messages []string `json:"messages"`
+			Session  string    `json:"session"`
+			Messages []string  `json:"messages"`
+			Context  addressee `json:"context"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &d); err != nil {
@@ -96,6 +115,22 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	p.sequence, _ = strconv.ParseInt(req.Header.Get(outbox.HeaderSequence), 10, 64)
 	p.sent, _ = strconv.ParseInt(req.Header.Get("webhook-timestamp"), 10, 64)
+	p.attempt, _ = strconv.Atoi(req.Header.Get(outbox.HeaderAttempt))
+	if req.URL.Path == "/"+moved {
+		r.life.history.finding("redirect", "delivery %s of %s follows one", p.id, p.session)
+	}
+	if err := r.verify.Verify(body, req.Header); err != nil {
+		r.life.history.finding("signature", "delivery %s of %s: %v", p.id, p.session, err)
+		r.life.history.got(p)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if to := d.Data.Context.Session; to != p.session {
+		r.life.history.finding("context", "delivery %s of %s is for %q", p.id, p.session, to)
+		r.life.history.got(p)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
 	switch fair := r.fair.Load(); {
 	case !fair && r.refuses(p.id):
 		r.life.history.got(p)
@@ -131,10 +166,11 @@ func (r *receiver) fail(w http.ResponseWriter, p post) {
 		panic(http.ErrAbortHandler)
 	case 2: // a proxy loses its response
 		r.life.history.handle(p)
-		w.WriteHeader(pick(r.rng, 408, 500, 502, 503, 504, 520, 524))
-	case 3: // a proxy does not reach it
+		w.WriteHeader(pick(r.rng, 101, 408, 500, 502, 503, 504, 520, 524))
+	case 3: // a proxy does not reach it, or has another secret or address
 		r.life.history.got(p)
-		w.WriteHeader(pick(r.rng, 404, 502, 503, 521))
+		w.Header().Set("Location", "/"+moved)
+		w.WriteHeader(pick(r.rng, 302, 307, 401, 403, 404, 502, 503, 521))
 	case 4: // it wants nothing, until an operator enables it
 		r.life.history.got(p)
 		w.WriteHeader(pick(r.rng, 410, 429, 429))
