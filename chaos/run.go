@@ -142,7 +142,7 @@ func (o options) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hook, err := traffic.NewHook(ctx, log)
+	hook, err := traffic.NewHook(ctx, log, o.dir)
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,7 @@ func TestRules(t *testing.T) {
 		"no delivery":                 {checker.Delivered, drop(history.Post, "d1")},
 		"a delivery that failed":      {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
 		"a forged delivery":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
+		"a foreign context":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Error = "its context is that of \"plain:2\"" })},
 		"a silent repetition":         {checker.Delivered, add(post("d1", 36, "m1"))},
 		"a delivery handled twice":    {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
 		"a delivery without a route":  {checker.Delivered, add(post("d2", 41, "m2"))},

@@ -26,7 +26,10 @@ func (r *run) deliveries() {
 			continue
 		}
 		if !p.Valid {
-			r.find(Delivered, p.Session, p.ID, "its signature is wrong")
+			r.find(Delivered, p.Session, p.ID, "its signature or its time is wrong")
+		}
+		if p.Error != "" {
+			r.find(Delivered, p.Session, p.ID, "%s", p.Error)
 		}
 		if one, ok := first[p.ID]; !ok {
 			if l := last[p.Session]; p.N <= l.sequence {

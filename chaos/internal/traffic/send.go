@@ -43,6 +43,11 @@ type message struct {
 	wait        int  // which exit waits for its outcome
 }
 
+// context is what a message with a route says of where to reply: the receiver compares it with the session.
+func (m message) context() json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"session":%q}`, m.session))
+}
+
 // told is what a sender was told.
 type told struct {
 	status, reason string
@@ -131,7 +136,7 @@ func (t *Traffic) byClient(ctx context.Context, m message, text string, try int)
 		opts = append(opts, turnstile.Delay(m.delay))
 	}
 	if m.route != "" {
-		opts = append(opts, turnstile.ReplyTo(session.Route{To: m.route}))
+		opts = append(opts, turnstile.ReplyTo(session.Route{To: m.route, Context: m.context()}))
 	}
 	r, err := t.client.Submit(ctx, m.session, session.Message{ID: m.id, Text: text, Mode: m.mode}, opts...)
 	switch {
@@ -153,7 +158,7 @@ func (t *Traffic) byHTTP(ctx context.Context, m message, text string, try int) (
 		body["delay"] = m.delay.String()
 	}
 	if m.route != "" {
-		body["reply_to"] = m.route
+		body["reply_to"], body["context"] = m.route, m.context()
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -235,7 +240,7 @@ func (t *Traffic) byEnqueue(ctx context.Context, m message, text string) (told, 
 		args = append(args, "--in", m.delay.String())
 	}
 	if m.route != "" {
-		args = append(args, "--reply-to", m.route)
+		args = append(args, "--reply-to", m.route, "--context", string(m.context()))
 	}
 	cmd := exec.CommandContext(ctx, t.world.Programs.Enqueue, append(args, text)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,6 +60,15 @@ func (c Clock) Now() (time.Duration, error) {
 		return 0, fmt.Errorf("read %s: %d bytes, %w", c.file, len(data), err)
 	}
 	return time.Duration(binary.LittleEndian.Uint64(data)), nil
+}
+
+// ClockMoved reports whether a worker's clock was moved in the world of a directory. It stays moved.
+func ClockMoved(dir string) bool {
+	files, _ := filepath.Glob(filepath.Join(dir, "clocks", "worker*.clock")) // the pattern is a valid one
+	return slices.ContainsFunc(files, func(file string) bool {
+		by, err := Clock{file}.Now()
+		return by != 0 || err != nil
+	})
 }
 
 // environ is what a process needs to have the clock.
