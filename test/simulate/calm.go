@@ -11,6 +11,9 @@ const (
 	// nothing fails.
 	promptly = time.Second
 
+	// firstRetry is the longest wait after the first failure of a delivery.
+	firstRetry = 1250 * time.Millisecond
+
 	// settled is for how long nothing has failed when the calm begins.
 	settled = 5 * time.Second
 
@@ -73,7 +76,8 @@ func (l *life) processIn(s *slot) *process {
 }
 
 // checkCalm: in the calm, an agent begins soon after its first message was accepted, and after the
-// session's turn before. A result is posted soon after its turn.
+// session's turn before. A result is posted soon after its turn, and again soon after the wait of one that
+// the receiver has put off.
 func (h *history) checkCalm() {
 	accepted, free, ended := map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
 	for _, m := range h.sent {
@@ -93,18 +97,25 @@ func (h *history) checkCalm() {
 			ended[t.session+" "+id] = t.ended
 		}
 	}
-	posted := map[string]bool{}
+	posted, before := map[string]bool{}, map[string]post{}
 	for _, p := range h.posts {
+		last := before[p.session] // the line goes on after it
+		from, due := last.at, last.putOff
+		if due {
+			from = from.Add(firstRetry)
+		}
 		for _, id := range p.messages {
 			m := p.session + " " + id
-			if posted[m] {
-				continue
+			if !posted[m] && ended[m].After(from) {
+				from = ended[m]
 			}
+			due = due || !posted[m]
 			posted[m] = true
-			if waited := p.at.Sub(ended[m]); h.isCalm(ended[m]) && waited > promptly {
-				h.found("late", "delivery %d of %s is posted %v after its turn", p.sequence, p.session, waited)
-			}
 		}
+		if waited := p.at.Sub(from); due && h.isCalm(from) && waited > promptly {
+			h.found("late", "delivery %d of %s is posted %v after it could", p.sequence, p.session, waited)
+		}
+		before[p.session] = p
 	}
 }
 

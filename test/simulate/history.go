@@ -37,6 +37,7 @@ type post struct {
 	messages                []string
 	duplicate               bool // it says that the receiver may have handled it
 	handled                 bool
+	putOff                  bool // the receiver is busy: 429
 	at                      time.Time
 }
 

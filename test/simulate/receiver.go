@@ -137,10 +137,25 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	case !fair && r.rng.chance(4):
 		r.fail(w, p)
+	case r.life.history.isCalmNow() && r.isBusy(p.id):
+		p.putOff = true
+		r.life.history.got(p)
+		w.WriteHeader(http.StatusTooManyRequests)
 	default:
 		r.life.history.handle(p)
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// isBusy reports whether the receiver puts a delivery off: some of them, once.
+func (r *receiver) isBusy(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.refused[id]; known {
+		return false
+	}
+	r.refused[id] = r.rng.chance(3)
+	return r.refused[id]
 }
 
 // refuses reports whether the receiver does not understand a delivery. It never does, until it is fair.

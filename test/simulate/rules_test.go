@@ -53,6 +53,25 @@ func TestDeliveryRules(t *testing.T) {
 	}
 }
 
+// In the calm, a delivery that is to be tried again is late once its wait is over.
+func TestRetriesInTheCalm(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	for after, late := range map[time.Duration]bool{1200 * time.Millisecond: false, 2200 * time.Millisecond: false, 5 * time.Second: true} {
+		h := newHistory()
+		h.calm = at.Add(-time.Minute)
+		h.turns = []turn{{session: "chat1", messages: []string{"m1"}, began: at, ended: at}}
+		for _, p := range []post{{putOff: true, at: at}, {at: at.Add(after)}} {
+			p.session, p.id, p.messages = "chat1", "d1", []string{"m1"}
+			h.posts = append(h.posts, p)
+		}
+		h.checkCalm()
+		if len(h.findings) > 0 != late {
+			t.Errorf("again after %v: %v", after, h.findings)
+		}
+	}
+}
+
 // The receiver does step 1 and step 3 of docs/webhooks.md, and a delivery that fails them is a finding.
 func TestReceiverChecks(t *testing.T) {
 	t.Parallel()
