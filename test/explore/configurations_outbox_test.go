@@ -1,6 +1,8 @@
 package explore_test
 
 import (
+	"time"
+
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/rediskey"
@@ -25,6 +27,12 @@ func outboxOnes() []configuration {
 			Kinds: explore.Crash, Faults: 1, Before: routedBefore(text("m1"), text("m2")), Removed: removed,
 			Processes: with(list(operator(name, press), working("worker1", behaviour{}), indexed("deliverer")), timers()),
 		})
+	}
+	withdrawing := func(name, purpose string, kept time.Duration, c explore.Configuration) configuration {
+		c.Kinds, c.Faults, c.Removed, c.Check = explore.Crash|explore.LostReply|explore.ClockJump, 1, []string{"m1"}, notWithdrawn
+		c.Before = append(routedBefore(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{kept: kept}) })
+		c.Processes = with(list(undoer("undo"), delivering("deliverer"), survivor(purger())))
+		return delivers("outbox-"+name, purpose, 100, c)
 	}
 	return []configuration{
 		delivers("outbox", "each answer arrives, in order, whatever fails", 1_000, explore.Configuration{
@@ -60,6 +68,8 @@ func outboxOnes() []configuration {
 				return err
 			}), working("worker1", behaviour{asks: true}), delivering("deliverer")), timers()),
 		}),
+		withdrawing("purged", "an /undo after the purge says so to whoever had the reply", time.Second, explore.Configuration{Cleans: true, Kept: time.Hour, Horizon: 2 * time.Hour, Without: []string{"leftover"}}),
+		withdrawing("unkept", "and so does one that finds no results", unkept, explore.Configuration{}),
 		operated("delete", func(i *asynq.Inspector, q string) error { return i.DeleteTask(q, id) }, "m2"),
 		operated("archive", func(i *asynq.Inspector, q string) error { return i.ArchiveTask(q, id) }),
 	}

@@ -158,7 +158,7 @@ func badDelivery(v explore.View) string {
 	k := rediskey.For(main)
 	owed, stored, posts := v.Fields(k.Owed()), v.Fields(k.Deliveries()), v.Members(received)
 	for _, fact := range v.Facts() {
-		if id, ok := strings.CutPrefix(fact, "accepted "+main+" "); ok && owed[id] == "" && !told(stored, posts, id) {
+		if id, ok := strings.CutPrefix(fact, "accepted "+main+" "); ok && owed[id] == "" && !told(stored, posts, id, "message.") {
 			return "undelivered: the reply to " + id + " is neither owed nor stored, and has not arrived"
 		}
 		if sequence, ok := strings.CutPrefix(fact, "delivered "); ok && slices.Contains(v.Members(k.Outbox()), hook+" "+sequence) {
@@ -185,23 +185,35 @@ func badDelivery(v explore.View) string {
 	return ""
 }
 
-// told reports whether a record of a message's end is stored or has arrived.
-func told(stored map[string]string, posts []string, id string) bool {
+// told reports whether a record of a message, of a type that begins so, is stored or has arrived.
+func told(stored map[string]string, posts []string, id, kind string) bool {
 	has := func(text, kind string) bool {
 		return strings.Contains(text, kind) && strings.Contains(text, `"`+id+`"`)
 	}
 	for _, body := range stored {
-		if has(body, `"type":"message.`) {
+		if has(body, `"type":"`+kind) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(posts, func(p string) bool { return has(p, " message.") })
+	return slices.ContainsFunc(posts, func(p string) bool { return has(p, " "+kind) })
 }
 
 // unlessResent is badDelivery where a POST may be repeated on its way.
 func unlessResent(v explore.View) string {
 	if what := badDelivery(v); !strings.HasSuffix(what, " unmarked") {
 		return what
+	}
+	return ""
+}
+
+// notWithdrawn finds a turn that was undone and is not withdrawn.
+func notWithdrawn(v explore.View) string {
+	k := rediskey.For(main)
+	if what := badDelivery(v); what != "" || v.Field(k.Record(), "undone") == "" {
+		return what
+	}
+	if !told(v.Fields(k.Deliveries()), v.Members(received), "m1", "message.withdrawn") {
+		return "withdrawn: m1 was undone, and no message.withdrawn is stored or has arrived"
 	}
 	return ""
 }
