@@ -215,7 +215,7 @@ func (a attempt) keyed(r *rig, operation string) {
 	actors.Same(r.T, operation+" with its key", once, r.atRest())
 
 	other := a
-	other.body = strings.NewReplacer(`"x"`, `"y"`, "/undo", "/retry").Replace(a.body)
+	other.body = strings.NewReplacer(`"x"`, `"y"`, "/new", "/stop").Replace(a.body)
 	expect.Equal(r, "another body", other.body != a.body, true)
 	refused := other.send(r, operation, "mine:s", key)
 	expect.Equal(r, operation+" with another body", refused.code(), "idempotency_conflict")

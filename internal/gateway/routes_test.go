@@ -39,7 +39,7 @@ var attempts = map[string][]attempt{
 	"POST /v1/messages": {{body: `{"text": "x"}`, nobody: true, repeats: again}},
 	"POST /v1/sessions/{s}/messages": {
 		{body: `{"text": "x"}`, repeats: again},
-		{body: `{"text": "/undo", "commands": true}`, repeats: again, also: gateway.Control},
+		{body: `{"text": "/new", "commands": true}`, repeats: again, also: gateway.Control},
 	},
 	"GET /v1/sessions/{s}/messages/{id}": {{}},
 	"DELETE /v1/sessions/{s}/messages/{id}": {
