@@ -14,6 +14,9 @@ import (
 // stopPatience is how long Stop waits for what it has cancelled.
 const stopPatience = 5 * time.Second
 
+// indexPatience is how long Stop tries to have others look at sessions that it was about to look at.
+const indexPatience = time.Second
+
 // redisPause is the pause after a failure of Redis.
 const redisPause = time.Second
 
@@ -73,17 +76,18 @@ func (d *Deliverer) Start(ctx context.Context) {
 }
 
 // Stop takes nothing new, lets POSTs in progress finish, and returns the leases. When cut ends
-// first, it cancels them: their records are marked as possible duplicates. It returns 5 s later at
+// first, it cancels them: their records are marked as possible duplicates. It returns 6 s later at
 // the latest, whatever hangs.
 func (d *Deliverer) Stop(cut context.Context) {
 	d.endIntake()
 	defer context.AfterFunc(cut, d.endWork)()
 	d.join()
 	if rest := d.noticed.rest(); len(rest) > 0 {
-		ctx := context.WithoutCancel(d.work)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.work), indexPatience)
 		if err := protocol.IndexOutboxNow(ctx, d.rdb, rest...); err != nil {
-			d.failed("index what was noticed", err)
+			d.failed("index what was noticed", err) // the sweep finds them
 		}
+		cancel()
 	}
 	d.endWork()
 	d.poster.close()

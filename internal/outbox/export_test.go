@@ -8,3 +8,6 @@ func (d *Deliverer) WrapTransport(wrap func(http.RoundTripper) http.RoundTripper
 		c.Transport = wrap(c.Transport)
 	}
 }
+
+// Notice has a deliverer look at a session, as a sender's signal does.
+func (d *Deliverer) Notice(session string) { d.noticed.add(session) }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -81,16 +83,46 @@ func TestStopIsBounded(t *testing.T) {
 	r := newRig(t)
 	v := r.receiver(func(got) int { return 500 })
 	held := &holding{entered: make(chan struct{}, 1), release: make(chan struct{})}
-	d := v.deliverer(func(o *outbox.Options) { o.Observer = held })
+	d := v.deliverer(func(o *outbox.Options) { o.Observer, o.Concurrency = held, 1 })
 	r.Cleanup(func() { close(held.release) }) // before the deliverer's end
 	r.answer(r.key(1), "bot", "one")
 	expect.Received(t, "a failure", held.entered)
+	d.Notice(r.key(2)) // waits for the slot
+	hangs := hanging{entered: make(chan struct{}, 1)}
+	r.rdb.AddHook(hangs)
 	stopped := make(chan bool, 1)
 	go func() {
 		d.Stop(ended())
 		stopped <- true
 	}()
 	expect.Received(t, "the end of Stop", stopped)
+	expect.Received(t, "a command that hangs", hangs.entered)
+}
+
+// hanging is a Redis that hangs at TIME.
+type hanging struct {
+	redis.Hook
+	entered chan struct{}
+}
+
+func (h hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hanging) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "time" {
+			return next(ctx, cmd)
+		}
+		select {
+		case h.entered <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func (h hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // holding is an observer that holds up a delivery.

@@ -66,6 +66,7 @@ func TestScriptOfUsersSaysWhatIsWrong(t *testing.T) {
 	for want, environ := range map[string][]string{
 		"set it to a long random text": nil,
 		"give its password":            {"ADMIN_PASSWORD=a"},
+		"The default user is still on": {"ADMIN_PASSWORD=a", "REDISCLI_AUTH=secret"}, // Redis has no file to keep users in
 	} {
 		cmd := exec.CommandContext(t.Context(), "sh", "../../docs/redis-users.sh", "-h", host, "-p", port)
 		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
