@@ -99,3 +99,17 @@ func ExampleClient_Backlog() {
 	fmt.Println(backlog.Ready, backlog.Due)
 	// Output: 2 0
 }
+
+func ExampleClient_CountSessions() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, key := range []string{"web:1", "web:2"} {
+		_, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+		demo.Check(err)
+	}
+	all, attention, err := admin.NewClient(rdb).CountSessions(ctx)
+	demo.Check(err)
+	fmt.Println(all, attention)
+	// Output: 2 0
+}

@@ -106,17 +106,10 @@ func (l *life) pauseRedis(kind string) {
 	l.server.each((*link).release)
 }
 
-// stopRedis pauses Redis four times, each time in a turn if one begins soon, and until every sentinel
-// has expired.
+// stopRedis pauses Redis four times, each time until every sentinel has expired.
 func (l *life) stopRedis(context.Context) {
 	for range 4 {
 		sleep(l.ctx, 2*time.Second+l.rng.about(5*time.Second))
-		for range 1000 {
-			if l.history.busy() {
-				break
-			}
-			sleep(l.ctx, 10*time.Millisecond)
-		}
 		d := 15*time.Second + l.rng.about(5*time.Second)
 		l.history.fault("Redis paused", "for %v", d)
 		l.server.each((*link).hold)

@@ -133,13 +133,6 @@ func (h *history) begins(t turn) {
 	h.turns = append(h.turns, t)
 }
 
-// busy reports whether an agent runs.
-func (h *history) busy() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.running) > 0
-}
-
 func (h *history) ends(t turn, how string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

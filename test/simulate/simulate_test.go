@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/test/expect"
 	"turnstile/test/simulate"
 )
 
@@ -42,17 +43,20 @@ func in(t *testing.T, seed uint64, run func(uint64) simulate.Summary) (s simulat
 
 // An unsteady Redis gives up no message: no worker has died.
 func TestUnsteadyRedis(t *testing.T) {
+	lost := 0 // a life alone may lose none: an end may be first when Redis is back
 	for seed := *first; seed < *first+3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := in(t, seed, simulate.RunUnsteady)
+			lost += s.Turns - s.Messages
 			t.Log("\n" + s.History)
 			for _, f := range s.Findings {
 				t.Error(f)
 			}
-			if s.Faults["Redis paused"] != 4 || s.Turns <= s.Messages {
-				t.Errorf("%d turns of %d messages: no lease was lost", s.Turns, s.Messages)
-			}
+			expect.Equal(t, "pauses", s.Faults["Redis paused"], 4)
 		})
+	}
+	if lost <= 0 {
+		t.Error("no lease was lost")
 	}
 }
 
