@@ -75,6 +75,9 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 			if !strings.Contains(o.Why(), c.want) {
 				t.Errorf("error %q, want something with %q", o.Why(), c.want)
 			}
+			if c.status == session.StatusFailed {
+				expect.Equal(t, "what its users learn", o.Error+", "+o.Code, "the message is invalid, "+session.CodeInvalidMessage)
+			}
 			r.free("after the early return")
 			if why := r.archivedAs("m1"); !strings.Contains(why, c.want) {
 				t.Errorf("the archive says %q", why)

@@ -47,14 +47,14 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	for id, reason := range reasons {
 		o, err := r.client.Wait(r.ctx, r.key, id)
 		expect.OK(t, err)
-		if o.Status != session.StatusFailed || !strings.Contains(o.Error, reason) {
+		if o.Status != session.StatusFailed || !strings.Contains(o.Why(), reason) {
 			t.Errorf("%s: %+v", id, o)
 		}
 	}
 	n := 0
 	for d, err := range r.client.DeadLetters(r.ctx, r.key) {
 		expect.OK(t, err)
-		if n++; !strings.Contains(d.Outcome.Error, reasons[d.ID]) {
+		if n++; !strings.Contains(d.Outcome.Why(), reasons[d.ID]) {
 			t.Errorf("%+v", d)
 		}
 	}

@@ -137,7 +137,7 @@ func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 		case left == 1:
 			return end, true, nil
 		default:
-			if err := t.claim.Dismiss(t.claim.Lease().Context(), m, end.Status, end.Error); err != nil {
+			if err := t.claim.Dismiss(t.claim.Lease().Context(), m, end); err != nil {
 				return end, false, err
 			}
 			left--
@@ -154,7 +154,7 @@ func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 // refusal returns the end of a message that must not run.
 func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if m.Err != nil {
-		return protocol.End{Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: m.Err.Error()}, true
+		return protocol.End{Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: "the message is invalid", Detail: m.Err.Error()}, true
 	}
 	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {

@@ -280,7 +280,7 @@ func TestDismiss(t *testing.T) {
 				waited := b.WaitFor(gone)
 				for _, m := range h.Turn().Messages() {
 					if m.Message.ID == gone {
-						expect.OK(t, h.Dismiss(b.Ctx, m, session.StatusExpired, "too old"))
+						expect.OK(t, h.Dismiss(b.Ctx, m, protocol.End{Status: session.StatusExpired, Error: "too old"}))
 					}
 				}
 				rest := slices.DeleteFunc([]string{"b", "c", "d"}, func(id string) bool { return id == gone })

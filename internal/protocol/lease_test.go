@@ -126,7 +126,7 @@ func TestRepeatedMovesExtendTheLease(t *testing.T) {
 	for name, move := range map[string]func(b *actors.Bench, h *protocol.Claim){
 		"dismiss, sent twice": func(b *actors.Bench, h *protocol.Claim) {
 			b.Redis.AddHook(actors.SendTwice(actors.Script("dismiss"), func() { b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short) }))
-			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
+			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusExpired, Error: "too old"}))
 		},
 		"promote, refused": func(b *actors.Bench, h *protocol.Claim) {
 			_, err := b.Client.Stop(b.Ctx, actors.Key)

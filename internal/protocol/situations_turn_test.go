@@ -191,7 +191,7 @@ func turnSituations() []situation {
 			b.Finish(h)
 			expect.OK(b, h.Promote(b.Ctx))
 			return func() error {
-				return h.Dismiss(b.Ctx, h.Turn().Collected[0], session.StatusExpired, "too old")
+				return h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusExpired, Error: "too old"})
 			}
 		}},
 	}

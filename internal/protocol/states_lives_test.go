@@ -222,7 +222,7 @@ func lives() map[string]func(b *actors.Bench) {
 			h := b.Start()
 			b.SayCollected("b", "c")
 			b.Finish(h)
-			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], session.StatusFailed, "broken"))
+			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusFailed, Error: "broken"}))
 		},
 		"a steered turn is given back": func(b *actors.Bench) { expect.OK(b, steered(b).Requeue(b.Ctx, "x")) },
 		"a steered turn is erased":     func(b *actors.Bench) { steered(b); b.Die(); erase(b) },

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,14 +36,14 @@ func (c *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	return steered, nil
 }
 
-// Dismiss archives one of several messages of the turn. The turn continues with the others.
-func (c *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why string) error {
-	why = text(why)
-	end := session.Event{Type: session.EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why}
-	if status == session.StatusFailed {
-		end.Code = session.CodeInvalidMessage
-	}
-	outcome, err := marshal(end)
+// Dismiss archives one of several messages of the turn, with the status, error, code and detail of an
+// end. The turn continues with the others.
+func (c *Claim) Dismiss(ctx context.Context, m Taken, end End) error {
+	why := cmp.Or(text(end.Detail), text(end.Error))
+	outcome, err := marshal(session.Event{
+		Type: session.EventTurnEnded, Status: end.Status, Messages: []string{m.Message.ID},
+		Error: text(end.Error), Code: end.Code, Detail: text(end.Detail),
+	})
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}

@@ -183,7 +183,7 @@ func dismiss(l *life, a, b, c int) step {
 	n := a % len(p.model.Turn.Messages)
 	m := p.model.Turn.Messages[n]
 	return l.move(c, "dismisses "+m, func(h *reference.Claim) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Claim) string {
-		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], session.StatusExpired, "too old"))
+		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], sq.End{Status: session.StatusExpired, Error: "too old"}))
 	})
 }
 
