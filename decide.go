@@ -17,9 +17,12 @@ import (
 // needs time to see the question, and the decision takes time to arrive.
 const justAsked = 3 * time.Second
 
-// By names the user for whom the calls of the context decide questions: Decide, DecideQuestion, and Submit
-// of /approve and /deny. The event of the decision has the name in Event.By. It is any text of one line;
-// a gateway writes its token's name, a slash and the user.
+// mostUser bounds the name of By, which is kept and sent with the decision, in bytes.
+const mostUser = 512
+
+// By names the user who decides by calls with the context: Decide, DecideQuestion, and Submit of /approve
+// and /deny. The decision's event has the name as Event.By. It is a text of at most 512 bytes, else the
+// call's error wraps session.ErrInvalid. A gateway writes its token's name, a slash and the user.
 func By(ctx context.Context, user string) context.Context { return slash.WithUser(ctx, user) }
 
 // Decide decides the open question of the running turn's agent. number is the question's, from
@@ -57,6 +60,9 @@ func (c *Client) decide(ctx context.Context, call protocol.Decide) (session.Ques
 	}
 	if d != session.Allow && d != session.Always && d != session.Deny {
 		return session.Question{}, fmt.Errorf("%w decision %q: it is %s, %s or %s", session.ErrInvalid, d, session.Allow, session.Always, session.Deny)
+	}
+	if n := len(slash.User(ctx)); n > mostUser {
+		return session.Question{}, fmt.Errorf("%w user: it has %d bytes, at most %d are allowed", session.ErrInvalid, n, mostUser)
 	}
 	turn, err := slash.Check(ctx)
 	if err != nil {

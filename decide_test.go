@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -251,6 +252,17 @@ func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
 	_, err := actors.NewClient(rdb).Decide(b.Ctx, actors.Key, 1, session.Allow)
 	if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrNoQuestion) {
 		t.Errorf("after a first attempt that was carried out: %v", err)
+	}
+}
+
+func TestDecisionOfALongName(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("m")
+	b.Asks(b.Start(), "rm")
+	for n, refused := range map[int]bool{513: true, 512: false} {
+		_, err := b.Client.Decide(turnstile.By(b.Ctx, strings.Repeat("a", n)), actors.Key, 1, session.Allow)
+		expect.Equal(t, fmt.Sprintf("a name of %d bytes is refused", n), errors.Is(err, session.ErrInvalid), refused)
 	}
 }
 
