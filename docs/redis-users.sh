@@ -43,13 +43,13 @@ for role in worker sender operator gateway dashboard; do
   roles="$roles turnstile-$role"
 done
 
-keep() {
-  if [ -n "$(admin CONFIG GET aclfile | sed -n 2p)" ]; then admin ACL SAVE; else admin CONFIG REWRITE; fi >/dev/null 2>&1
+keep() { # in Redis' files; redis-cli prints why it cannot
+  if [ -n "$(admin CONFIG GET aclfile | sed -n 2p)" ]; then admin ACL SAVE; else admin CONFIG REWRITE; fi >/dev/null
 }
-# Users that would be lost when Redis restarts must not be the only ones.
-keep || fail "the users are set, and lost when Redis restarts: start it with a configuration file or an aclfile. The default user is still on"
+# The default user goes last: if Redis forgot the others, nobody could log in.
+keep || fail "Redis cannot keep the users: start it with an aclfile or a configuration file that it may write, and run this again. The default user is still on"
 admin ACL SETUSER default off >/dev/null
-keep || fail "the default user is off, and on again when Redis restarts: run this again"
+keep || fail "the default user is off only until Redis restarts: run this again"
 
 # The end is what the server says, not what was sent to it.
 ! redis-cli $options -e PING >/dev/null 2>&1 || fail "the default user can still log in"

@@ -89,7 +89,7 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 func Interrupted(err error) error {
 	switch {
 	case errors.Is(err, errDraining):
-		return because(err, Fail(Draining, "The message is stored, and another gateway has it: the same request finds it by its Idempotency-Key, and without one it may be another message."))
+		return because(err, Fail(Draining, "The message is stored and will run. Repeat the request with the same Idempotency-Key to find it; without a key the repetition may be a second message."))
 	case errors.Is(err, errRevoked):
 		return because(err, Fail(Unauthorized, "The token was changed. What was stored is kept."))
 	}

@@ -27,7 +27,7 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 		switch {
 		case errors.Is(s.err, errRestarted):
 			s.err = nil
-			s.data(failure{restarted("With its Idempotency-Key the same request gets the new one; without it, it may be another message.")})
+			s.data(failure{restarted("Repeat the request with the same Idempotency-Key to get the new text; without a key the repetition may be a second message.")})
 			return s.err
 		case s.err != nil:
 			return s.err

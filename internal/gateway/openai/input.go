@@ -64,7 +64,7 @@ func said(field json.RawMessage) bool {
 }
 
 const (
-	ownTools  = "The agent has its own tools: leave them out of the request, and give them to the agent where it runs, in TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the settings of the program that is the agent (docs/agents/cli.md)."
+	ownTools  = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the configuration of the program that it runs (docs/agents/cli.md)."
 	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
 )
 

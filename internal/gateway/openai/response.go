@@ -66,8 +66,8 @@ type reference struct {
 	ID string `json:"id"`
 }
 
-// reason is why a response failed. OpenAI's has code and message only; the AI SDK cannot read one
-// without a type, and repeats requests by it.
+// reason is why a response failed. OpenAI's has only code and message. The AI SDK cannot read one without
+// a type, and decides by the type whether to repeat the request.
 type reason struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
