@@ -183,8 +183,16 @@ func (h *history) summary(seed uint64) Summary {
 	text := strings.Join(h.lines, "\n")
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(text))
+	began, reruns := map[string]bool{}, 0
+	for _, t := range h.turns {
+		first := t.session + " " + t.messages[0]
+		if began[first] {
+			reruns++
+		}
+		began[first] = true
+	}
 	return Summary{
-		Seed: seed, Print: f.Sum64(), Simulated: time.Since(h.began), Faults: h.faults,
+		Seed: seed, Reruns: reruns, Print: f.Sum64(), Simulated: time.Since(h.began), Faults: h.faults,
 		Messages: len(h.sent), Turns: len(h.turns), Posts: len(h.posts),
 		Findings: h.findings, History: text,
 	}

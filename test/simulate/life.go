@@ -48,6 +48,7 @@ type Summary struct {
 	Simulated              time.Duration
 	Faults                 map[string]int
 	Messages, Turns, Posts int
+	Reruns                 int // turns whose first message had begun to run before
 	Findings               []string
 	History                string
 }
