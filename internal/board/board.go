@@ -44,10 +44,10 @@ func New(g *gateway.Gateway, d Deps) *Board {
 		d.Logger = slog.Default()
 	}
 	b := &Board{gateway: g, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), attempts: gateway.NewLogins()}
-	b.open("GET /board/static/{file}", serveStatic)
-	b.open("GET /board/login", b.getLogin)
-	b.open("POST /board/login", b.postLogin)
-	b.open("POST /board/logout", b.postLogout)
+	b.add("GET /board/static/{file}", serveStatic)
+	b.add("GET /board/login", b.getLogin)
+	b.add("POST /board/login", b.postLogin)
+	b.add("POST /board/logout", b.postLogout)
 	b.handle("GET /board/{$}", gateway.Read, b.getList)
 	b.handle("GET /board/open", gateway.Read, b.getOpen)
 	b.handle("GET /board/s/{s}", gateway.Read, b.getSession)
@@ -104,8 +104,8 @@ type visit struct {
 	session string // the key in the path, "" if there is none
 }
 
-// open adds what needs no token.
-func (b *Board) open(pattern string, serve http.HandlerFunc) {
+// add adds a pattern, whose handler checks the visitor itself.
+func (b *Board) add(pattern string, serve http.HandlerFunc) {
 	b.patterns = append(b.patterns, pattern)
 	b.mux.HandleFunc(pattern, serve)
 }
@@ -117,7 +117,7 @@ func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.R
 	if strings.HasSuffix(pattern, "/forget") {
 		within = eraseTimeout
 	}
-	b.open(pattern, func(w http.ResponseWriter, r *http.Request) {
+	b.add(pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
 		defer cancel()
 		token, err := b.gateway.Visitor(r)

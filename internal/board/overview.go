@@ -12,24 +12,24 @@ import (
 type overview struct {
 	admin.Backlog
 	Workers, Draining int
-	Sessions          int64          // all
-	Attention         int64          // that may need attention
+	Sessions          int64          // all of them
+	Attention         int64          // those that may need attention
 	Slots, Turns      int            // of all workers, a few seconds ago
 	Today             *session.Usage // nil: no agent has reported tokens today
-	Attend            []stateCount   // of the newest sessions that need attention, by why
-	AttendMore        bool           // there are more than were counted
+	Reasons           []reasonCount  // why the newest of them need it
+	MoreAttention     bool           // there are more than Reasons counts
 	Differ            bool           // this gateway's file of destinations is not the one that decides
 }
 
-// stateCount counts sessions.
-type stateCount struct {
-	What string
-	N    int
-	Link string
+// reasonCount is how many sessions need attention for one reason.
+type reasonCount struct {
+	Reason string
+	N      int
+	Link   string
 }
 
-// attendMost bounds how many sessions that need attention are counted by why.
-const attendMost = 100
+// reasonsOf is of how many sessions Reasons counts the reasons at most.
+const reasonsOf = 100
 
 // lateFrom is from when on a delivery that nobody makes is worth a word.
 const lateFrom = 10 * time.Second
@@ -46,14 +46,14 @@ func (b *Board) overview(v *visit) *overview {
 	backlog, noBacklog := b.deps.Admin.Backlog(v.work)
 	workers, noWorkers := b.deps.Admin.Workers(v.work)
 	today, noTokens := b.deps.Admin.TokensToday(v.work)
-	attend, noList := b.deps.Admin.List(v.work, admin.ListQuery{State: admin.StateAttention, Limit: attendMost})
+	attend, noList := b.deps.Admin.List(v.work, admin.ListQuery{State: admin.StateAttention, Limit: reasonsOf})
 	sessions, attends, noCount := b.deps.Admin.CountSessions(v.work)
 	if err := errors.Join(noBacklog, noWorkers, noTokens, noList, noCount); err != nil {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
 	o := overview{Backlog: backlog, Sessions: sessions, Attention: attends, Today: today, Differ: b.gateway.DestinationsDiffer()}
-	o.Attend, o.AttendMore = attention(attend.Sessions), attend.Next != ""
+	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {
 			continue // it sends no heartbeat, and is found only now and then
@@ -67,9 +67,9 @@ func (b *Board) overview(v *visit) *overview {
 	return &o
 }
 
-// attention counts sessions by why they need attention. One may do so for several reasons.
-func attention(list []admin.SessionState) []stateCount {
-	counts := []stateCount{
+// reasons counts why sessions need attention. One may have several reasons.
+func reasons(list []admin.SessionState) []reasonCount {
+	counts := []reasonCount{
 		{"asking", 0, listLink(string(admin.StateAsking), "", "")},
 		{"paused", 0, listLink(string(admin.StatePaused), "", "")},
 		{"suspended", 0, listLink(string(admin.StateSuspended), "", "")},

@@ -49,7 +49,7 @@ func TestQuestionCountsDown(t *testing.T) {
 	for _, name := range []string{"reader", "boss"} {
 		r.login(name)
 		expect.Soon(t, "the question", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "if nobody decides") })
-		r.has(r.get("/board/s/web:1"), 200, `data-left="29`, ">in 5 min<")
+		r.has(r.get("/board/s/web:1"), 200, `data-left="2`, ">in 5 min<")
 	}
 }
 

@@ -88,7 +88,11 @@ func TestCollectedTurn(t *testing.T) {
 				if o := r.ends("old", session.StatusExpired); !strings.Contains(o.Error, "expired") {
 					t.Errorf("old: %s", o.Error)
 				}
-				r.ends("broken", session.StatusFailed)
+				o := r.ends("broken", session.StatusFailed)
+				expect.Equal(t, "what its users learn", o.Error+", "+o.Code, "the message is invalid, "+session.CodeInvalidMessage)
+				if !strings.Contains(o.Detail, "not a message in JSON") {
+					t.Errorf("broken: %q", o.Detail)
+				}
 				r.archivedAs("old")
 				r.archivedAs("broken")
 			}

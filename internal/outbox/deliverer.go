@@ -14,7 +14,7 @@ import (
 // stopPatience is how long Stop waits for what it has cancelled.
 const stopPatience = 5 * time.Second
 
-// indexPatience is how long Stop tries to have others look at sessions that it was about to look at.
+// indexPatience is how long Stop tries to hand over the sessions that were noticed.
 const indexPatience = time.Second
 
 // redisPause is the pause after a failure of Redis.

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // Stop lets a POST finish and returns the lease of what follows: another deliverer goes on at once.
@@ -88,41 +87,16 @@ func TestStopIsBounded(t *testing.T) {
 	r.answer(r.key(1), "bot", "one")
 	expect.Received(t, "a failure", held.entered)
 	d.Notice(r.key(2)) // waits for the slot
-	hangs := hanging{entered: make(chan struct{}, 1)}
-	r.rdb.AddHook(hangs)
+	faults := &redistest.Faults{}
+	r.rdb.AddHook(faults)
+	hangs := faults.Gate(redistest.Named("time"))
 	stopped := make(chan bool, 1)
 	go func() {
 		d.Stop(ended())
 		stopped <- true
 	}()
 	expect.Received(t, "the end of Stop", stopped)
-	expect.Received(t, "a command that hangs", hangs.entered)
-}
-
-// hanging is a Redis that hangs at TIME.
-type hanging struct {
-	redis.Hook
-	entered chan struct{}
-}
-
-func (h hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hanging) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "time" {
-			return next(ctx, cmd)
-		}
-		select {
-		case h.entered <- struct{}{}:
-		default:
-		}
-		<-ctx.Done()
-		return ctx.Err()
-	}
-}
-
-func (h hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	expect.Received(t, "a command that hangs", hangs.Arrived())
 }
 
 // holding is an observer that holds up a delivery.

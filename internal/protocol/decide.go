@@ -17,7 +17,7 @@ import (
 type Decide struct {
 	Session  string
 	Question int    // its number; 0: the open one
-	Turn     string // the id of the question's turn; "": whichever
+	Turn     string // the id of the question's turn, also if Question is 0; "": whichever
 	Decision session.Decision
 	Call     string // names this call, so that the script recognizes a repetition
 	User     string // who decides; "": unknown

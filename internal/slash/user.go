@@ -18,19 +18,16 @@ func User(ctx context.Context) string {
 
 type checkKey struct{}
 
-// WithCheck has check say, just before a decision is made, whether the user may make it, and in which
-// turn only; "": in any.
+// WithCheck sets the check that runs just before a decision is made. It returns an error if the user may
+// not decide, and the turn that it has checked: the decision counts in no other. "": in any.
 func WithCheck(ctx context.Context, check func(context.Context) (turn string, err error)) context.Context {
 	return context.WithValue(ctx, checkKey{}, check)
 }
 
-// Check makes the check of WithCheck, if there is one.
+// Check runs the check of WithCheck, if there is one.
 func Check(ctx context.Context) (turn string, err error) {
 	if check, ok := ctx.Value(checkKey{}).(func(context.Context) (string, error)); ok {
 		return check(ctx)
 	}
 	return "", nil
 }
-
-// Decides reports whether the command decides an agent's question.
-func (cmd Command) Decides() bool { return cmd.Name == "/approve" || cmd.Name == "/deny" }

@@ -162,7 +162,7 @@ func (c *clock) assign(to, value ast.Expr) {
 }
 
 func (c *clock) call(n *ast.CallExpr) {
-	times := n.Args // a time's method compares the time, too
+	times := n.Args // what the call may compare: its arguments, and a method's receiver
 	if method, ok := n.Fun.(*ast.SelectorExpr); ok {
 		of := method.X
 		if !isTime(of) {

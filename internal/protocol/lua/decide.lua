@@ -5,8 +5,8 @@
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
---   number           of the question; '': the one that the user sees. With a turn's fence and a blank
---     before it: of that turn only
+--   number           of the question, or '' for the one that the user sees. A turn's fence and a blank
+--     before it mean that turn only
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, by which a repetition is known
 --   user             who decides, or '': unknown
