@@ -19,6 +19,10 @@ const (
 	// claimBatch bounds how many sessions are claimed in one round trip: while Redis claims many,
 	// the ends of other turns wait.
 	claimBatch = 8
+
+	// survivePatience is how long a drain waits, after its last turn, for Redis to hear that this
+	// worker outlived the turns whose leases it lost.
+	survivePatience = time.Second
 )
 
 // dispatcher claims sessions for free slots and runs them.
@@ -38,6 +42,8 @@ type dispatcher struct {
 	closed   bool           // set by a drain: prefer claims nothing more
 	claiming sync.WaitGroup // claims in flight
 	sessions sync.WaitGroup
+
+	surviving sync.WaitGroup // calls of survive
 }
 
 // start starts the loop, which ends with the intake.
@@ -50,12 +56,21 @@ func (d *dispatcher) close() {
 	d.closed = true
 }
 
-// wait returns when no claim is in flight and no session runs. Call it after the intake has
-// ended.
+// wait returns when no claim is in flight, no session runs, and Redis knows which lost turns this
+// worker outlived, or has not replied for survivePatience. Call it after the intake has ended.
 func (d *dispatcher) wait() {
 	d.loop.Wait()
 	d.claiming.Wait()
 	d.sessions.Wait()
+	told := make(chan struct{})
+	go func() {
+		d.surviving.Wait()
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(survivePatience):
+	}
 }
 
 // run is the loop. While it waits for a session it holds no slot, so that prefer can find one.
@@ -165,10 +180,12 @@ func (d *dispatcher) claim(sessions []string) error {
 // The turn has wound down, so its message has not killed the worker. A claim whose end Redis refused
 // to store is not lost in this way: that may be the message's doing.
 func (d *dispatcher) survive(c *protocol.Claim) {
+	d.surviving.Add(1)
 	d.life.run(func() {
+		defer d.surviving.Done()
 		err := c.Survive(d.life.work)
 		switch {
-		case err == nil || d.life.work.Err() != nil:
+		case err == nil:
 		case errors.Is(err, protocol.ErrNotWoken):
 			d.log.Warn("the session of a lost turn waits until recovery finds it", "session", c.Session(), "error", err)
 		default:

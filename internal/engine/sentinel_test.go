@@ -48,6 +48,7 @@ var (
 	checkpointing = script("checkpoint")
 	marking       = script("mark")
 	requeueing    = script("requeue")
+	surviving     = script("survive")
 	finishing     = script("finish")
 )
 

@@ -54,7 +54,9 @@ func interruption(reason string) string {
 	case resume.ReasonShutdown:
 		return "its worker's shutdown"
 	case resume.ReasonCrash:
-		return "its worker's death"
+		return "its worker's death, or its lost connection to Redis"
+	case resume.ReasonLeaseLost:
+		return "a lease that its worker could not renew in time"
 	}
 	return "an interruption (" + reason + ")"
 }

@@ -47,7 +47,7 @@ func Example() {
 	}
 	fmt.Printf("%q\n", resume.Note(resume.Facts{Record: record, Freshness: time.Hour}))
 	// Output:
-	// "[System note: Your previous turn was interrupted by a gateway shutdown. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]"
+	// "[System note: Your previous turn was interrupted by a gateway shutdown: the worker that ran it was shut down. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]"
 }
 
 // A session that never had a turn is not marked.

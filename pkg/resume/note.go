@@ -60,15 +60,18 @@ func Note(f Facts) string {
 	return "[System note: " + strings.Join(says, " ") + "]"
 }
 
-// cause returns a reason in the words of the gateways whose transcripts Turnstile takes over.
+// cause returns a reason in the words of the gateways whose transcripts Turnstile takes over, and
+// then what it means here, where the program that runs turns is called a worker.
 func cause(reason string) string {
 	switch reason {
 	case ReasonRestart, "":
-		return "a gateway restart"
+		return "a gateway restart: the worker that ran it was restarted"
 	case ReasonShutdown:
-		return "a gateway shutdown"
+		return "a gateway shutdown: the worker that ran it was shut down"
 	case ReasonLeaseLost:
 		return "a lost lease: its worker lives, but could not renew the lease in time"
+	case ReasonCrash:
+		return "a gateway interruption: its worker died, or lost its connection to Redis"
 	}
 	return "a gateway interruption"
 }

@@ -40,19 +40,18 @@ func contains(t *testing.T, note string, parts ...string) {
 func TestB28_RestartNote(t *testing.T) {
 	t.Parallel()
 	note := resume.Note(marked(resume.ReasonRestart))
-	contains(t, note, "gateway restart", "history is intact", "tool results", "summarise what was done", "new message")
+	contains(t, note, "a gateway restart: the worker that ran it was restarted.", "history is intact", "tool results", "summarise what was done", "new message")
 }
 
 func TestB29_ShutdownNote(t *testing.T) {
 	t.Parallel()
-	contains(t, resume.Note(marked(resume.ReasonShutdown)), "gateway shutdown")
+	contains(t, resume.Note(marked(resume.ReasonShutdown)), "a gateway shutdown: the worker that ran it was shut down.")
 }
 
 func TestB30_NoteOfACrashAndOfUnknownReasons(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []string{resume.ReasonCrash, "it rained"} {
-		contains(t, resume.Note(marked(reason)), "a gateway interruption")
-	}
+	contains(t, resume.Note(marked(resume.ReasonCrash)), "a gateway interruption: its worker died, or lost its connection to Redis.")
+	contains(t, resume.Note(marked("it rained")), "a gateway interruption.")
 	contains(t, resume.Note(marked("")), "gateway restart")
 	note := resume.Note(marked(resume.ReasonLeaseLost))
 	contains(t, note, "a lost lease", "history is intact")
