@@ -69,8 +69,8 @@ const (
 	// writeTimeout is how long a browser may take to read a page.
 	writeTimeout = 30 * time.Second
 
-	// formMost is the largest form, beside the text of a message.
-	formMost = 16 << 10
+	// loginMost is the largest form of a login. It is small, because no token pays for it.
+	loginMost = 4 << 10
 )
 
 // policy allows the board's own files and requests to its own server, and nothing inline.
@@ -102,6 +102,7 @@ type visit struct {
 	work    context.Context // for Redis; it does not end when the browser goes away
 	token   gateway.Token
 	session string // the key in the path, "" if there is none
+	bad     error  // why its form cannot be read
 }
 
 // add adds a pattern, whose handler checks the visitor itself.
@@ -118,18 +119,24 @@ func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.R
 		within = eraseTimeout
 	}
 	b.add(pattern, func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
-		defer cancel()
 		token, err := b.gateway.Visitor(r)
 		if err != nil {
 			b.turnAway(w, r, token, err)
 			return
 		}
-		v := &visit{Request: r, work: ctx, token: token, session: r.PathValue("s")}
+		v := &visit{Request: r, token: token, session: r.PathValue("s")}
 		if err := v.allowed(may); err != nil {
 			b.fail(w, r, token, err)
 			return
 		}
+		if r.Method == http.MethodPost {
+			free, err := b.gateway.Form(w, r, token)
+			defer free()
+			v.bad = formRead(w, err)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
+		defer cancel()
+		v.work = ctx
 		serve(w, v)
 	})
 }
@@ -211,12 +218,13 @@ func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 }
 
-// form reads a form of at most most bytes.
-func form(w http.ResponseWriter, r *http.Request, most int64) error {
-	r.Body = http.MaxBytesReader(w, r.Body, most)
-	err := r.ParseForm()
+// formRead returns what the visitor is told if a form could not be read.
+func formRead(w http.ResponseWriter, err error) error {
 	var large *http.MaxBytesError
+	var full *gateway.Problem
 	switch {
+	case errors.As(err, &full):
+		return full
 	case errors.As(err, &large):
 		return gateway.Fail(gateway.BodyTooLarge, "The form has more than %d bytes.", large.Limit)
 	case err != nil:

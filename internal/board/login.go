@@ -40,7 +40,8 @@ func (b *Board) getLogin(w http.ResponseWriter, r *http.Request) {
 
 // postLogin exchanges a token for a cookie.
 func (b *Board) postLogin(w http.ResponseWriter, r *http.Request) {
-	if err := form(w, r, formMost); err != nil {
+	r.Body = http.MaxBytesReader(w, r.Body, loginMost)
+	if err := formRead(w, r.ParseForm()); err != nil {
 		b.fail(w, r, gateway.Token{}, err)
 		return
 	}

@@ -1,9 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"io"
-
-	"golang.org/x/sync/semaphore"
+	"net/http"
+	"sync"
 )
 
 // bodiesMost is how many bytes of requests' bodies a gateway reads at once, or four of the largest ones.
@@ -13,16 +14,45 @@ const bodiesMost = 32 << 20
 // smallBody is what every body may have, without asking.
 const smallBody = 512
 
-// bodies bounds the bytes of the bodies that are being read, and of those whose requests work.
-type bodies struct{ room *semaphore.Weighted }
+// bodies bounds the bytes of the bodies that are being read, and of those whose requests work. One
+// token's take three quarters at most, so that it cannot keep the others out.
+type bodies struct {
+	most int64
 
-func newBodies(largest int64) bodies {
-	return bodies{semaphore.NewWeighted(max(bodiesMost, 4*largest))}
+	mu    sync.Mutex
+	taken int64
+	by    map[string]int64 // by the names of tokens
 }
 
-// read reads a body of about length bytes; -1: it is unknown. It takes room for what has come, not for
-// what is announced: a slow sender holds little. The caller gives taken back, also after an error.
-func (b bodies) read(body io.Reader, length int64) (data []byte, taken int64, err error) {
+func newBodies(largest int64) *bodies {
+	return &bodies{most: max(bodiesMost, 4*largest), by: map[string]int64{}}
+}
+
+// take takes room for n bytes of a token's bodies, if there is as much.
+func (b *bodies) take(token string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken+n > b.most || b.by[token]+n > b.most/4*3 {
+		return false
+	}
+	b.taken += n
+	b.by[token] += n
+	return true
+}
+
+// free gives room back.
+func (b *bodies) free(token string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken -= n
+	if b.by[token] -= n; b.by[token] == 0 {
+		delete(b.by, token)
+	}
+}
+
+// read reads a token's body of about length bytes; -1: it is unknown. It takes room for what has come,
+// not for what is announced: a slow sender holds little. The caller frees taken, also after an error.
+func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, taken int64, err error) {
 	data = make([]byte, 0, smallBody)
 	for {
 		if len(data) == cap(data) {
@@ -30,7 +60,7 @@ func (b bodies) read(body io.Reader, length int64) (data []byte, taken int64, er
 			if rest := length + 1 - int64(cap(data)); rest > 0 { // one more, to see the end
 				more = min(more, rest)
 			}
-			if !b.room.TryAcquire(more) {
+			if !b.take(token, more) {
 				return nil, taken, Fail(Overloaded, "Too many large bodies arrive. Nothing was changed.")
 			}
 			taken += more
@@ -49,8 +79,20 @@ func (b bodies) read(body io.Reader, length int64) (data []byte, taken int64, er
 	}
 }
 
-// freeBody gives the body's room back. A wait or a stream does not hold it.
+// Form reads the form of a token's request, of one message's size at most, and takes room for it as for
+// every body. Call free when the form is not used any more, also after an error.
+func (g *Gateway) Form(w http.ResponseWriter, r *http.Request, token Token) (free func(), err error) {
+	data, taken, err := g.bodies.read(token.Name, http.MaxBytesReader(w, r.Body, g.bodyMost), r.ContentLength)
+	if err == nil {
+		r.Body = http.MaxBytesReader(w, io.NopCloser(bytes.NewReader(data)), g.bodyMost) // without it, a form may have 10 MB
+		err = r.ParseForm()
+	}
+	return func() { g.bodies.free(token.Name, taken) }, err
+}
+
+// freeBody gives the body's room back. A wait or a stream does not hold it, so it must not hold the
+// message either.
 func (r *Request) freeBody() {
-	r.gateway.bodies.room.Release(r.held)
+	r.gateway.bodies.free(r.Token.Name, r.held)
 	r.held = 0
 }

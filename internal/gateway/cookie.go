@@ -91,6 +91,3 @@ func (g *Gateway) Locked() bool { return g.config.Tokens != nil }
 // Mount serves a tree of pages beside the API, for example "/board/". The gateway checks the Host
 // header and the origin of their requests; who may see them is for the handler to check.
 func (g *Gateway) Mount(tree string, h http.Handler) { g.mux.Handle(tree, h) }
-
-// BodyMost is the largest body of a request with a message, in bytes.
-func (g *Gateway) BodyMost() int64 { return g.bodyMost }

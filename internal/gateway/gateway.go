@@ -80,7 +80,7 @@ type Gateway struct {
 	mux      *http.ServeMux
 	origins  *http.CrossOriginProtection
 	bodyMost int64
-	bodies   bodies
+	bodies   *bodies
 	limits   *limiter
 	streams  streams
 	waits    waits

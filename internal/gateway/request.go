@@ -82,7 +82,7 @@ func (r *Request) saysJSON() error {
 
 // ReadAny reads the body, whatever it is said to be.
 func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
-	data, taken, err := r.gateway.bodies.read(http.MaxBytesReader(w, r.Body, r.gateway.bodyMost), r.ContentLength)
+	data, taken, err := r.gateway.bodies.read(r.Token.Name, http.MaxBytesReader(w, r.Body, r.gateway.bodyMost), r.ContentLength)
 	r.held += taken
 	if err == nil {
 		w.Header().Del("Connection")

@@ -2,12 +2,14 @@ package deploy
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,15 +50,21 @@ func peak(t *testing.T, p *program.Process) int {
 // listOf is a list of empty objects, of some 2 MB.
 var listOf = sync.OnceValue(func() string { return "[{}" + strings.Repeat(",{}", 680_000) + "]" })
 
-// The gateway outlives bodies that would take a hundred times their size, and senders of large bodies
-// that never end.
-func TestGatewayInASmallContainer(t *testing.T) {
-	t.Parallel()
-	p := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
-		"REDIS_URL=" + redistest.StartServer(t).URL(), memoryLimit,
+// smallGateway is a gateway in a small container.
+func smallGateway(t *testing.T, server *redistest.Server) (p *program.Process, addr string) {
+	t.Helper()
+	p = program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
+		"REDIS_URL=" + server.URL(), memoryLimit,
 	}, "--addr", "127.0.0.1:0"))
 	p.Output.Until(t, "its address", listensOn.MatchString)
-	addr := listensOn.FindStringSubmatch(p.Output.String())[1]
+	return p, listensOn.FindStringSubmatch(p.Output.String())[1]
+}
+
+// The gateway outlives bodies that would take a hundred times their size, and senders of large bodies
+// and forms that never end.
+func TestGatewayInASmallContainer(t *testing.T) {
+	t.Parallel()
+	p, addr := smallGateway(t, redistest.StartServer(t))
 	post := func(path, body string) (int, error) {
 		response, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -80,8 +88,13 @@ func TestGatewayInASmallContainer(t *testing.T) {
 	}
 	all.Wait()
 
-	refused := make(chan bool, 200)
-	for range cap(refused) {
+	const slow = 400
+	refused := make(chan bool, slow)
+	for i := range slow {
+		target, kind := "/v1/messages", "application/json"
+		if i%2 == 1 {
+			target, kind = "/board/s/s/send", "application/x-www-form-urlencoded"
+		}
 		all.Go(func() {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 			if err != nil {
@@ -90,8 +103,8 @@ func TestGatewayInASmallContainer(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = conn.Close() })
 			const length, sent = 2_000_000, 1_900_000
-			fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", length)
-			if _, err := io.WriteString(conn, strings.Repeat(" ", sent)); err != nil {
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", target, kind, length)
+			if _, err := io.WriteString(conn, strings.Repeat("a", sent)); err != nil {
 				refused <- true
 				return
 			}
@@ -111,6 +124,49 @@ func TestGatewayInASmallContainer(t *testing.T) {
 	})
 	all.Wait()
 	if n := peak(t, p); n > memoryMost {
+		t.Errorf("the gateway has had %d KiB", n)
+	}
+}
+
+// A request that waits does not hold its message.
+func TestWaitsInASmallContainer(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	p, addr := smallGateway(t, server)
+	rdb, text, picture := server.Client(), strings.Repeat("a", 1_000_000), "data:image/png;base64,"+strings.Repeat("A", 900_000)
+	input := `[{"role":"user","content":[{"type":"input_text","text":"` + text + `"},{"type":"input_image","image_url":"` + picture + `"}]}]`
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for i, request := range slices.Repeat([]struct{ path, body string }{
+		{"/v1/responses", `{"input":` + input + `}`},
+		{"/v1/responses", `{"stream":true,"input":` + input + `}`},
+		{"/v1/responses", `{"metadata":{"a":"b"},"input":` + input + `}`},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"` + text + `"},{"type":"image_url","image_url":{"url":"` + picture + `"}}]}]}`},
+		{"/v1/messages", `{"text":"` + text + `","attachments":[{"name":"a.png","mime":"image/png","url":"` + picture + `"}]}`},
+	}, 70) {
+		all.Go(func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+request.path, strings.NewReader(request.body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Prefer", "wait=60")
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return // the end of the test
+			}
+			data, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err == nil {
+				t.Errorf("%s did not wait: %d %.300s", request.path, response.StatusCode, data)
+			}
+		})
+		expect.Soon(t, "the message", func() bool { return rdb.ZCard(t.Context(), rediskey.Sessions).Val() == int64(i+1) })
+	}
+	if n := peak(t, p); n > memoryMost/2 { // 80 MB
 		t.Errorf("the gateway has had %d KiB", n)
 	}
 }

@@ -83,8 +83,8 @@ func (b responseBody) target(r *gateway.Request, data []byte) (t target, opts []
 	return t, opts, err
 }
 
-// message reads a message that was accepted just now. One that is gone has ended, and its result is
-// not kept.
+// message reads a message that was accepted just now, without its text and files, which a wait would
+// hold. One that is gone has ended, and its result is not kept.
 func (a *API) message(ctx context.Context, p place, sent session.Message) (turnstile.StoredMessage, error) {
 	m, err := a.client.Message(ctx, p.session, p.message)
 	if errors.Is(err, turnstile.ErrUnknownMessage) {
@@ -93,6 +93,7 @@ func (a *API) message(ctx context.Context, p place, sent session.Message) (turns
 	if err == nil && m.Accepted.IsZero() {
 		m.Accepted, err = a.bodies.Now(ctx)
 	}
+	m.Message.Text, m.Message.Attachments = "", nil
 	return m, err
 }
 
