@@ -86,7 +86,7 @@ func streamHeader(h http.Header) {
 }
 
 // follow sends the session's events until ctx ends: the client goes away or reads too slowly, the
-// token was revoked, or the gateway drains. tell says that the client does not know its place yet.
+// token has lost a permission, or the gateway drains. tell says that the client does not know its place yet.
 func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	e := newEventWriter(to, s)
 	if e.send(": stream of "+s.session+"\n\n") != nil {
@@ -103,7 +103,7 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 // over says, where it has to, why a stream is over.
 func (s *stream) over(ctx context.Context, e *eventWriter, err error) {
 	switch {
-	case errors.Is(err, errDraining):
+	case errors.Is(err, errDraining), errors.Is(err, errNarrowed):
 		// A deploy ends all streams of a gateway: their clients come back one by one.
 		_ = e.send(fmt.Sprintf("retry: %d\n\n", 200+rand.IntN(1800)))
 	case errors.Is(err, errRevoked):

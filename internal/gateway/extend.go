@@ -75,8 +75,8 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(g.ending, func() { cancel(errDraining) })
 	forget := g.waits.add(r, cancel)
-	if !g.permits(r) { // the tokens were read again before Reload could know the wait
-		cancel(errRevoked)
+	if err := g.lostBy(r); err != nil { // the tokens were read again before Reload could know the wait
+		cancel(err)
 	}
 	return ctx, func() {
 		forget()
@@ -90,7 +90,7 @@ func Interrupted(err error) error {
 	switch {
 	case errors.Is(err, errDraining):
 		return because(err, Fail(Draining, "The message is stored and will run. Repeat the request with the same Idempotency-Key to find it; without a key the repetition may be a second message."))
-	case errors.Is(err, errRevoked):
+	case errors.Is(err, errRevoked), errors.Is(err, errNarrowed):
 		return because(err, Fail(Unauthorized, "The token was changed. What was stored is kept."))
 	}
 	return err

@@ -193,7 +193,7 @@ func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration
 	ctx, cancel := context.WithTimeout(waiting, min(patience, waitMost))
 	defer cancel()
 	o, err = g.deps.Client.Wait(ctx, sessionKey, id)
-	if cause := context.Cause(waiting); errors.Is(cause, errRevoked) {
+	if cause := context.Cause(waiting); errors.Is(cause, errRevoked) || errors.Is(cause, errNarrowed) {
 		return session.Outcome{}, false, Interrupted(cause)
 	}
 	if err != nil && ctx.Err() != nil {

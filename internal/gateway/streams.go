@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 )
 
 // Causes of the end of a stream.
 var (
-	errGone    = errors.New("the client has gone away")
-	errSlow    = errors.New("the client does not read")
-	errRevoked = errors.New("the token may no longer read the session")
+	errGone     = errors.New("the client has gone away")
+	errSlow     = errors.New("the client does not read")
+	errRevoked  = errors.New("the token may no longer read the session")
+	errNarrowed = errors.New("the token may no longer do all that it might")
 )
 
 // stream is an event stream that is open. It keeps nothing else of its request: a gateway may have
@@ -62,7 +62,7 @@ func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Co
 	if o := g.deps.Observer; o != nil {
 		o.Streamed(1)
 	}
-	if !g.allowed(s) { // the tokens were read again since the request came, before Reload could know the stream
+	if g.lostBy(r) != nil { // the tokens were read again since the request came, before Reload could know the stream
 		s.close()
 		return nil, nil, Fail(Unauthorized, "The token is unknown.")
 	}
@@ -172,16 +172,6 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	return fmt.Errorf("close %d streams: %w", left, context.Cause(ctx))
 }
 
-// allowed reports whether a stream's token may open it, as the tokens are now.
-func (g *Gateway) allowed(s *stream) bool {
-	if g.config.Tokens == nil {
-		return true
-	}
-	now, ok := g.config.Tokens.named(s.token.Name)
-	return ok && now.sum == s.token.sum && now.May(s.may) &&
-		(s.session != "" && now.Sees(s.session) || s.session == "" && slices.Equal(now.sessions, s.token.sessions))
-}
-
 // Reload reads the tokens again, and ends the streams and waits that are no longer allowed. After an error
 // the tokens are the same as before.
 func (g *Gateway) Reload() error {
@@ -192,10 +182,10 @@ func (g *Gateway) Reload() error {
 		return err
 	}
 	g.streams.each(func(s *stream) {
-		if !g.allowed(s) {
-			s.cancel(errRevoked)
+		if err := g.lost(s.token, s.may, s.session); err != nil {
+			s.cancel(err)
 		}
 	})
-	g.waits.revoke(g.permits)
+	g.waits.check(g.lostBy)
 	return nil
 }

@@ -206,6 +206,40 @@ func TestRotatedTokens(t *testing.T) {
 	r.call("GET", "/v1/sessions/web:1/events?ticket="+got.Ticket, nil).problem(401, gateway.Unauthorized)
 }
 
+// What lasts ends with each permission that its token loses, because it writes details for an operator;
+// and what may be about any session ends with any of them.
+func TestNarrowedTokens(t *testing.T) {
+	t.Parallel()
+	const before = `[{"name": "a", "sha256": "SUM", "sessions": ["*"], "new": "a:", "may": ["send", "read", "operate"]},
+		{"name": "b", "sha256": "SUM", "sessions": ["b:*", "c:*"], "new": "b:", "may": ["send", "read"]}]`
+	path := tokensFile(t, before)
+	tokens, err := gateway.LoadTokens(path)
+	expect.OK(t, err)
+	r := newRig(t, func(c *gateway.Config) { c.Tokens = tokens })
+	operators := []*stream{r.as("a").stream("b:1", ""), r.as("a").all("a", "")}
+	same := r.as("b").stream("b:1", "")
+	ends := make(chan answer, 3)
+	for path, token := range map[string]string{"/v1/sessions/b:1/messages": "a", "/v1/messages": "a", "/v1/messages?": "b"} {
+		go func() { ends <- r.as(token).call("POST", path, object{"text": "hi"}, header("Prefer", "wait=60")) }()
+	}
+	expect.Soon(t, "the waits", func() bool { return r.gateway.OpenWaits() == cap(ends) })
+	writeTokens(t, path, strings.NewReplacer(`, "operate"`, "", `, "c:*"`, "").Replace(before))
+	expect.OK(t, r.gateway.Reload())
+	for range cap(ends) {
+		expect.Received(t, "the end of a wait", ends).problem(401, gateway.Unauthorized)
+	}
+	for _, s := range operators {
+		for e := s.next(); e.retry == ""; e = s.next() { // it is to come back, as the token is now
+		}
+		<-s.done
+	}
+	select {
+	case <-same.done:
+		t.Error("a stream was ended that has what it began with")
+	default:
+	}
+}
+
 // Metrics count all sessions.
 func TestMetricsNeedAllSessions(t *testing.T) {
 	t.Parallel()

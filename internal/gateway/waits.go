@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -22,22 +23,35 @@ func (w *waits) add(r *Request, cancel context.CancelCauseFunc) (forget func()) 
 	}
 }
 
-// revoke ends the waits of requests that are no longer permitted.
-func (w *waits) revoke(permits func(*Request) bool) {
+// check ends the waits of requests that have lost what they began with.
+func (w *waits) check(lost func(*Request) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for r, cancel := range w.open {
-		if !permits(r) {
-			cancel(errRevoked)
+		if err := lost(r); err != nil {
+			cancel(err)
 		}
 	}
 }
 
-// permits reports whether a request's token may still make it, as the tokens are now.
-func (g *Gateway) permits(r *Request) bool {
+// lostBy is lost for a request.
+func (g *Gateway) lostBy(r *Request) error { return g.lost(r.Token, r.route.May, r.Session) }
+
+// lost returns why a wait or stream, which began with a token as it was, may not go on with the token as
+// it is now; nil if it may. It has written and will write what the token allowed at its beginning, so it
+// ends with each permission that is gone. Without a session it may be about any that the token saw.
+func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 	if g.config.Tokens == nil {
-		return true
+		return nil
 	}
-	now, ok := g.config.Tokens.named(r.Token.Name)
-	return ok && now.sum == r.Token.sum && (r.route.May == "" || now.May(r.route.May)) && (r.Session == "" || now.Sees(r.Session))
+	now, ok := g.config.Tokens.named(was.Name)
+	switch {
+	case !ok || now.sum != was.sum || may != "" && !now.May(may):
+		return errRevoked
+	case sessionKey != "" && !now.Sees(sessionKey), sessionKey == "" && !slices.Equal(now.sessions, was.sessions):
+		return errRevoked
+	case slices.ContainsFunc(was.may, func(p Permission) bool { return !now.May(p) }):
+		return errNarrowed
+	}
+	return nil
 }
