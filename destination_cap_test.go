@@ -77,6 +77,31 @@ func TestDestinationCap(t *testing.T) {
 	expect.OK(t, submit(3, "s6", "m", to("hook")))
 }
 
+// A sender's Redis user may write any count into its own sessions' keys. It counts for no more than
+// they have, so it closes no destination to other senders.
+func TestForgedDestinationCount(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 100})
+	to := turnstile.ReplyTo(session.Route{To: "hook"})
+	r, err := c.Submit(b.Ctx, "forger", session.Message{ID: "m", Text: "m"}, to)
+	expect.OK(t, err)
+	expect.OK(t, r.Err())
+	for count, most := range map[string]int64{"1000000000": 10, "-1000000000": 10, "99999999999999999999999": 10, "x": 10} {
+		expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.For("forger").Deliveries(), "n hook", count).Err())
+		b.TrimAll()
+		backlog, err := b.Client.Backlog(b.Ctx)
+		expect.OK(t, err)
+		if n := backlog.Destinations["hook"].Count; n < 0 || n > most {
+			t.Errorf("%s counts as %d", count, n)
+		}
+		expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Timer("trim")).Err())
+		r, err = c.Submit(b.Ctx, "another", session.Message{Text: "m"}, to)
+		expect.OK(t, err)
+		expect.OK(t, r.Err())
+	}
+}
+
 // A sender whose read of the counts hangs keeps no other one waiting.
 func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ type line struct {
 	to      *Destination
 	target  *target
 	now     int64     // Redis' clock
+	last    int64     // the highest sequence of a record of the session
 	got     time.Time // this machine's at the same moment
 	trusted time.Time // until when the lease may be trusted
 }
@@ -51,7 +52,7 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 			l.untried(r)
 			return lineMore
 		}
-		why := l.to.refuses(r, l.age(r))
+		why := l.to.refuses(r, l.last)
 		switch {
 		case why != "":
 			l.opts.Observer.DeliveryRefused(l.to.Name)

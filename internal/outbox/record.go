@@ -6,24 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"turnstile/internal/protocol"
 )
 
-// maxAhead is how far a record's sequence may be ahead of Redis' clock. A receiver ignores everything
-// below the highest that it has seen, so a forged one would silence the session.
-const maxAhead = 24 * time.Hour
-
-// refuses returns why the destination must not get a record of this age, "" if it may. The record's
-// session and sequence are those of the keys that it was stored under. Its text is not believed: a
-// program with a Redis user of its own may have written it, and it would be signed.
-func (d *Destination) refuses(r protocol.Delivery, age time.Duration) string {
+// refuses returns why the destination must not get a record, "" if it may. last is the highest sequence
+// that a script has given: a receiver ignores everything below the highest that it has seen, so a forged
+// one would silence the session. The record's session and sequence are those of the keys that it was
+// stored under. Its text is not believed: a program with a Redis user of its own may have written it, and
+// it would be signed.
+func (d *Destination) refuses(r protocol.Delivery, last int64) string {
 	if !d.Admits(r.Session) {
 		return fmt.Sprintf(`the destination admits no outcomes of this session: see "from" of %s`, d.Name)
 	}
-	if age < -maxAhead {
-		return fmt.Sprintf("forged: its sequence %d is ahead of Redis' clock", r.Sequence)
+	if r.Sequence > last {
+		return fmt.Sprintf("forged: its sequence %d is above the session's last one", r.Sequence)
 	}
 	var of string
 	record, err := fields(r.Body)

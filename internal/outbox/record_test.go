@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -86,21 +87,97 @@ func TestForgedRecords(t *testing.T) {
 
 func TestForgedSequence(t *testing.T) {
 	t.Parallel()
+	const ahead, largest = "4503599627370496", "9007199254740991"
+	for name, c := range map[string]struct {
+		members []string
+		dead    []string
+		refused int64
+	}{
+		"ahead":                     {[]string{"bot " + ahead}, []string{"forged: its sequence " + ahead + " is above the session's last one"}, 1},
+		"too large":                 {[]string{"bot " + largest, "bot 99999999999999999999"}, nil, 2},
+		"none":                      {[]string{"bot", "bot ", "bot abc", "bot -1", "bot 0x1", "bot 1e3", "bot 007", "bot 1 2"}, nil, 8},
+		"no destination":            {[]string{"", " ", " 1", "bot\n1", "\x00"}, nil, 5},
+		"an unknown destination":    {[]string{"another abc"}, nil, 1},
+		"more than a call looks at": {manyForged(250), nil, 250},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			v := r.receiver(nil)
+			key := r.key(1)
+			r.answer(key, "bot", "one")
+			k := rediskey.For(key)
+			body := r.rdb.HGet(r.ctx, k.Deliveries(), strings.TrimPrefix(r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0], "bot ")).Val()
+			for _, member := range c.members {
+				if sequence, ok := strings.CutPrefix(member, "bot "); ok && sequence != "" {
+					expect.OK(t, r.rdb.HSet(r.ctx, k.Deliveries(), sequence, body).Err())
+				}
+				expect.OK(t, r.rdb.ZAdd(r.ctx, k.Outbox(), redis.Z{Member: member}).Err())
+			}
+			r.due(key)
+			counted := &counts{}
+			v.deliverer(func(o *outbox.Options) { o.Observer = counted })
+			expect.Equal(t, "what was delivered", v.next().message, "one")
+			expect.Soon(t, "the end of all", func() bool { return r.stored(key) == 0 })
+			v.nothing("with a sequence of its own choice")
+			expect.List(t, "the dead letters", r.dead(key), c.dead...)
+			expect.Soon(t, "what was refused", func() bool { return counted.refused.Load() >= c.refused })
+			expect.Equal(t, "refused", counted.refused.Load(), c.refused)
+		})
+	}
+}
+
+// A forged dead letter keeps nobody from redriving the others.
+func TestForgedDeadLetter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	v := r.receiver(nil)
 	key := r.key(1)
 	r.answer(key, "bot", "one")
 	k := rediskey.For(key)
-	const last = "9007199254740991"
-	body := r.rdb.HGet(r.ctx, k.Deliveries(), strings.TrimPrefix(r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0], "bot ")).Val()
-	expect.OK(t, r.rdb.HSet(r.ctx, k.Deliveries(), last, body).Err())
-	expect.OK(t, r.rdb.ZAdd(r.ctx, k.Outbox(), redis.Z{Member: "bot " + last}).Err())
+	real := r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0]
+	expect.OK(t, r.rdb.ZRem(r.ctx, k.Outbox(), real).Err())
+	expect.OK(t, r.rdb.ZAdd(r.ctx, k.Undelivered(), redis.Z{Member: ""}, redis.Z{Member: "bot"}, redis.Z{Member: "bot abc"}, redis.Z{Member: "bot 9e99"}, redis.Z{Member: real}).Err())
+	n, more, err := protocol.Redrive{Session: key, Most: 10}.Do(r.ctx, r.rdb)
+	expect.OK(t, err)
+	expect.Equal(t, "redriven", n, 1)
+	expect.Equal(t, "more", more, false)
+	v := r.receiver(nil)
 	r.due(key)
 	v.deliverer()
 	expect.Equal(t, "what was delivered", v.next().message, "one")
-	expect.Soon(t, "the end of both", func() bool { return r.stored(key) == 0 })
-	v.nothing("with a sequence of its own choice")
-	expect.List(t, "the dead letter", r.dead(key), "forged: its sequence "+last+" is ahead of Redis' clock")
+	expect.Equal(t, "dead letters", r.rdb.ZCard(r.ctx, k.Undelivered()).Val(), 0)
+}
+
+func manyForged(n int) (members []string) {
+	for i := range n {
+		members = append(members, fmt.Sprintf("bot 0%d", i))
+	}
+	return members
+}
+
+// Sequences rise with Redis' clock. After it was put back they go on rising, and nothing is refused.
+func TestSequenceAfterTheClockWasPutBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.receiver(nil)
+	key := r.key(1)
+	k := rediskey.For(key)
+	before := time.Now().Add(365 * 24 * time.Hour).UnixMilli()
+	expect.OK(t, r.rdb.HSet(r.ctx, k.Deliveries(), "seq", before).Err())
+	r.answer(key, "bot", "one", "two")
+	r.due(key)
+	v.deliverer()
+	for i, message := range []string{"one", "two"} {
+		g := v.next()
+		expect.Equal(t, "message", g.message, message)
+		expect.Equal(t, "sequence", g.sequence, before+int64(i)+1)
+	}
+	expect.OK(t, r.rdb.HSet(r.ctx, k.Deliveries(), "seq", "9007199254740991").Err()) // by hand
+	r.answer(key, "bot", "three")
+	r.due(key)
+	if g := v.next(); g.message != "three" || g.sequence > before {
+		t.Errorf("%s has the sequence %d", g.message, g.sequence)
+	}
 }
 
 // What an agent says about its failure is for operators. A destination gets it if it asks for it.

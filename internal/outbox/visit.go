@@ -62,6 +62,7 @@ func (v *visit) run(whole bool) (at int64, err error) {
 		}
 		got := time.Now()
 		v.tellUnknown(taken.Unknown)
+		v.tellForged(taken.Forged)
 		if len(taken.Deliveries) == 0 {
 			if taken.More() && takes < maxTakes && !v.stopping() {
 				continue
@@ -108,7 +109,7 @@ func (v *visit) deliver(taken protocol.TakenLines, sent, got time.Time) (emptied
 	for name, records := range lines {
 		all.Go(func() {
 			t := v.target(name)
-			l := &line{visit: v, to: v.known.Named(name), target: t, now: taken.Now, got: got, trusted: sent.Add(lease.Trusted(v.lease))}
+			l := &line{visit: v, to: v.known.Named(name), target: t, now: taken.Now, last: taken.Last, got: got, trusted: sent.Add(lease.Trusted(v.lease))}
 			end := l.deliver(records)
 			v.mu.Lock()
 			defer v.mu.Unlock()
@@ -132,6 +133,17 @@ func (v *visit) tellUnknown(n int) {
 		if !v.strange.Swap(true) {
 			v.opts.Logger.Warn("a session has deliveries for a destination that is not in TURNSTILE_GATEWAY_DESTINATIONS_FILE here: they wait until one that knows it takes them", "session", v.session)
 		}
+	}
+}
+
+// tellForged logs and counts what was removed because no script can have stored it: a program with a
+// Redis user of its own did. It has no text that could be redriven.
+func (v *visit) tellForged(destinations []string) {
+	for _, name := range destinations {
+		v.opts.Observer.DeliveryRefused(name)
+	}
+	if len(destinations) > 0 {
+		v.opts.Logger.Warn("forged entries were removed from a session's outbox", "session", v.session, "entries", len(destinations), "destination", destinations[0])
 	}
 }
 

@@ -49,9 +49,11 @@ type Delivery struct {
 
 // TakenLines is the result of TakeLines.
 type TakenLines struct {
-	Now        int64 // Redis' clock, ms
-	At         int64 // when to look at the session again, ms by Redis' clock, not after Now if there is more to look at; 0: nothing is stored
-	Unknown    int   // lines of destinations that the caller does not know
+	Now        int64    // Redis' clock, ms
+	At         int64    // when to look at the session again, ms by Redis' clock, not after Now if there is more to look at; 0: nothing is stored
+	Unknown    int      // lines of destinations that the caller does not know
+	Last       int64    // the highest sequence of a record of the session
+	Forged     []string // destinations of what no script can have stored, and was removed; "-": it is unknown
 	Deliveries []Delivery
 }
 
@@ -74,7 +76,10 @@ func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known 
 	if err != nil {
 		return TakenLines{}, err
 	}
-	t := TakenLines{Now: r.int("now"), At: r.int("at"), Unknown: int(r.int("unknown"))}
+	t := TakenLines{Now: r.int("now"), At: r.int("at"), Unknown: int(r.int("unknown")), Last: r.int("last")}
+	for i := range r.list("forged") {
+		t.Forged = append(t.Forged, r.list("forged").Text(i))
+	}
 	for _, d := range r.records("records", "record") {
 		t.Deliveries = append(t.Deliveries, Delivery{
 			Session: sessionKey, Destination: d.text("to"), Sequence: d.int("sequence"), ID: rediskey.IDPrefix(sessionKey) + fmt.Sprint(d.int("id")),

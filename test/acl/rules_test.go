@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/script"
 	_ "turnstile/pkg/resume"
 	"turnstile/test/acl"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -62,6 +63,33 @@ func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What a sender may do with the counts of all senders is what its calls do, and no more.
+func TestSendersCommandsOnTheCounts(t *testing.T) {
+	t.Parallel()
+	want := []string{"+eval", "+evalsha"}
+	for _, s := range script.All() {
+		if s.Name == "admit" {
+			for _, match := range command.FindAllStringSubmatch(s.Source, -1) {
+				if name := "+" + strings.ToLower(match[1]); name != "+time" { // it has no key
+					want = append(want, name)
+				}
+			}
+		}
+	}
+	slices.Sort(want)
+	for _, user := range []string{acl.Sender, acl.TenantSender, acl.Gateway} {
+		rules := acl.Rules(t)[user]
+		i := slices.IndexFunc(rules, func(word string) bool { return strings.HasPrefix(word, "(~turnstile:waiting ") })
+		if i < 0 {
+			t.Errorf("%s has no rule for the counts: %q", user, rules)
+			continue
+		}
+		got := strings.Fields(strings.Trim(rules[i], "()"))[1:]
+		slices.Sort(got)
+		expect.List(t, user, got, slices.Compact(want)...)
 	}
 }
 

@@ -1,18 +1,21 @@
 -- owing: counts what a session owes each destination and stores for it. Writes nothing, and looks at
--- about 1,000 records in a call.
+-- about 1,000 records in a call. A sender's Redis user may have written any count,
+-- and destinations have a cap: none counts for more than the session's fields.
 --
--- KEYS outbox deliveries
+-- KEYS owed outbox deliveries
 -- ARGS
 --   cursor      '0', or that of the last call
 -- RETURNS
 --   result: cursor lines     cursor: '0' if there is nothing further
 --   line: to n oldest        oldest: when the first record was stored, ms, or 0
 
+local most = call('HLEN', s.owed) + call('HLEN', s.deliveries)
 local found = call('HSCAN', s.deliveries, cursor, 'MATCH', 'n *', 'COUNT', '1000')
 local lines = {}
 for i = 1, #found[2], 2 do
   local to = string.sub(found[2][i], 3)
   local first = line_records(s, to, 1)[1]
-  lines[#lines + 1] = line{to = to, n = tonumber(found[2][i + 1]) or 0, oldest = first and tonumber(string.match(first, '%d+$')) or 0}
+  local n = math.max(0, math.min(tonumber(found[2][i + 1]) or 0, most))
+  lines[#lines + 1] = line{to = to, n = n, oldest = first and tonumber(string.match(first, '%d+$')) or 0}
 end
 return result{cursor = found[1], lines = lines}

@@ -28,7 +28,7 @@ end
 
 local moved = 0
 for _, member in ipairs(found) do
-  local whose, sequence = string.match(member, '^(%S+) (%d+)$')
+  local whose, sequence = string.match(member, '^%S+'), sequence_of(member) or ''
   local body, first, unsure = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence))
   first = first or sequence
   call('ZREM', s.undelivered, member)

@@ -20,7 +20,9 @@
 --   ages list         of each: the age at which a record is given up, ms
 --   paused list       of each: '1' if it is to get nothing now
 -- RETURNS
---   result: now at unknown records     at: when to look again, ms: not after now if there is more to
+--   result: now at unknown last forged records     last: the highest sequence of a record of the session;
+--     forged: destinations of members of the outbox that no script can have written, which are removed;
+--     '-': it is unknown; at: when to look again, ms: not after now if there is more to
 --     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
 --     not know
 --   record: to sequence id attempt unsure refused by body     id: the sequence under which it was stored
@@ -75,7 +77,7 @@ elseif scan[1] then
 end
 
 local at, unknown, size, given_up = 0, 0, 0, 0
-local records = {}
+local records, forged = {}, {}
 
 -- look_at(time) has the caller look again no later than then.
 local function look_at(time)
@@ -84,7 +86,7 @@ end
 
 -- too_old(member, d) returns why a record is to be given up, or false.
 local function too_old(member, d)
-  local sequence = string.match(member, '%d+$')
+  local sequence = sequence_of(member)
   local by = tonumber(call('HGET', s.deliveries, 'by ' .. sequence) or '')
   if by then return by < now and 'it was too late: its deliver_by was over' end
   if tonumber(sequence) + (d and d.age or unknown_age) >= now then return false end
@@ -93,7 +95,13 @@ end
 
 -- is_full(first) returns whether the call has no room for a line with this first record.
 local function is_full(first)
-  return #records >= most or #records > 0 and size + call('HSTRLEN', s.deliveries, string.match(first, '%d+$')) > bytes
+  return #records >= most or #records > 0 and size + call('HSTRLEN', s.deliveries, sequence_of(first) or '') > bytes
+end
+
+-- remove(member, to) removes a member that no script can have written.
+local function remove(member, to)
+  call('ZREM', s.outbox, member)
+  forged[#forged + 1] = to
 end
 
 -- look(to) looks at the line of a destination. Returns whether there was room for that.
@@ -103,10 +111,14 @@ local function look(to)
   if line.at > now + LONGEST then line.at = 0 end
   local first = line_records(s, to, 1)[1]
   while first and given_up < LINES and line.till <= now do
-    local why = too_old(first, d)
-    if not why then break end
-    -- A lease that has ended without an ack leaves its attempt unsure.
-    give_up(s, to, string.match(first, '%d+$'), why, line.till > 0 or line.unsure == 1, now)
+    if sequence_of(first) then
+      local why = too_old(first, d)
+      if not why then break end
+      -- A lease that has ended without an ack leaves its attempt unsure.
+      give_up(s, to, sequence_of(first), why, line.till > 0 or line.unsure == 1, now)
+    else
+      remove(first, d and to or '-')
+    end
     line, first, given_up = load_line(s, to), line_records(s, to, 1)[1], given_up + 1
   end
   if not first then
@@ -120,7 +132,7 @@ local function look(to)
     look_at(now + LATER)
   elseif line.at > now then
     look_at(line.at)
-  elseif given_up == LINES and too_old(first, d) or is_full(first) then
+  elseif given_up == LINES and (not sequence_of(first) or too_old(first, d)) or is_full(first) then
     return false
   else
     local before = line.unsure
@@ -130,7 +142,8 @@ local function look(to)
       before = 1
     end
     for i, member in ipairs(line_records(s, to, most - #records)) do
-      local sequence = string.match(member, '%d+$')
+      local sequence = sequence_of(member)
+      if not sequence then break end -- it is removed when it comes first
       size = size + call('HSTRLEN', s.deliveries, sequence)
       if #records > 0 and size > bytes then break end
       local body, id, unsure, refused, by = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence))
@@ -154,9 +167,12 @@ local more, looked = false, 0
 while not more do
   local first = call('ZRANGEBYLEX', s.outbox, behind == '-' and '-' or '(' .. behind .. ' \255', '+', 'LIMIT', '0', '1')[1]
   if not first then break end
-  local to = string.match(first, '^%S+')
-  more = looked == LINES or not look(to)
-  if not more then behind, looked = to, looked + 1 end
+  local to = string.match(first, '^(%S+) ')
+  more = looked == LINES or to and not look(to)
+  if not more then
+    if not to then remove(first, '-') end
+    behind, looked = to or behind, looked + 1
+  end
 end
 if more then
   call('HSET', s.deliveries, 'walk', token .. ' ' .. from .. ' ' .. int(was) .. ' ' .. behind .. ' ' .. int(at))
@@ -166,4 +182,4 @@ else
   call('HDEL', s.deliveries, 'walk')
 end
 if more or scan[1] ~= '0' then at = now end
-return result{now = now, at = at, unknown = unknown, records = records}
+return result{now = now, at = at, unknown = unknown, last = math.min(tonumber(call('HGET', s.deliveries, 'seq')) or 0, LAST), forged = forged, records = records}

@@ -99,10 +99,21 @@ end
 -- session_of(s) returns the session's key.
 local function session_of(s) return string.match(s.task, '{session:(.*)}') end
 
+local LAST = 2 ^ 52 -- no sequence is above it. It is exact as a number, and 140,000 years away as a time
+
 -- next_sequence(s, now) returns the sequence of a new record, as text. It rises with Redis' clock, so
 -- it is higher after an erase, too.
 local function next_sequence(s, now)
-  return int(math.max((tonumber(call('HGET', s.deliveries, 'seq')) or 0) + 1, now))
+  local last = tonumber(call('HGET', s.deliveries, 'seq')) or 0
+  return int(math.max(last < LAST and last + 1 or 0, now))
+end
+
+-- sequence_of(member) returns the sequence in a member of s.outbox or s.undelivered, as text. It returns
+-- nil if no script can have written it.
+local function sequence_of(member)
+  local sequence = string.match(member, '^%S+ (%d+)$')
+  local n = tonumber(sequence or '')
+  return n and n <= LAST and int(n) == sequence and sequence or nil
 end
 
 -- list_of(s, ids) returns the messages' own ids as JSON.
@@ -294,6 +305,6 @@ local function give_up(s, to, sequence, why, unsure, now)
   call('HDEL', s.deliveries, 'line ' .. to, 'refused ' .. sequence)
   count_for(s, to, -1)
   if call('ZCARD', s.undelivered) > 1000 then
-    forget_record(s, string.match(call('ZPOPMIN', s.undelivered)[1], '%d+$'))
+    forget_record(s, sequence_of(call('ZPOPMIN', s.undelivered)[1]) or '')
   end
 end
