@@ -181,7 +181,7 @@ func (c *Client) once(ctx context.Context, sessionKey string, m session.Message,
 	case errors.Is(err, session.ErrConflict):
 		return Receipt{Session: sessionKey, ID: m.ID, Status: Refused, Reason: reasonConflict}, nil
 	case err != nil:
-		return r, fmt.Errorf("carry out command %s of %s: %w", m.ID, sessionKey, protocol.Unchanged(err, false))
+		return r, fmt.Errorf("carry out command %s of %s: %w", m.ID, sessionKey, err)
 	case !begun:
 		if err := json.Unmarshal([]byte(stored), &r); err != nil {
 			return r, fmt.Errorf("read the result of command %s of %s: %w", m.ID, sessionKey, err)

@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -36,21 +36,21 @@ func NewOnce(rdb redis.UniversalClient, sessionKey, id string, what []byte, life
 //
 // The error wraps session.ErrConflict if the id belongs to something else, and session.ErrExpired if
 // the command was begun and has no result: another call carries it out now, or its program has died.
+// It wraps session.ErrUnchanged if the id has no record of this call.
 func (o Once) Begin(ctx context.Context) (result string, begun bool, err error) {
-	begun, err = o.rdb.SetNX(ctx, o.key, o.mark, o.life).Result()
-	if err != nil || begun {
-		return "", begun, err
+	stored, err := o.step(ctx, "begin", "")
+	if err != nil && !redisconn.Unchanged(err) {
+		_ = o.Free(context.WithoutCancel(ctx)) // the command is not carried out, so its repetition may be
 	}
-	stored, err := o.rdb.Get(ctx, o.key).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", false, err
+	if err != nil {
+		return "", false, Unchanged(err, false)
 	}
 	hash, _, _ := strings.Cut(o.mark, " ")
 	parts := strings.SplitN(stored, " ", 3)
 	switch {
-	case stored == o.mark: // the client library has sent it twice
+	case stored == o.mark:
 		return "", true, nil
-	case stored != "" && parts[0] != hash:
+	case parts[0] != hash:
 		return "", false, session.ErrConflict
 	case len(parts) < 3:
 		return "", false, fmt.Errorf("%w: the command was begun under this id, and may have been carried out; look at the session", session.ErrExpired)
@@ -60,8 +60,18 @@ func (o Once) Begin(ctx context.Context) (result string, begun bool, err error) 
 
 // End stores the result.
 func (o Once) End(ctx context.Context, result string) error {
-	return o.rdb.Set(ctx, o.key, o.mark+" "+result, o.life).Err()
+	_, err := o.step(ctx, "end", result)
+	return err
 }
 
 // Free forgets the id.
-func (o Once) Free(ctx context.Context) error { return o.rdb.Del(ctx, o.key).Err() }
+func (o Once) Free(ctx context.Context) error {
+	_, err := o.step(ctx, "free", "")
+	return err
+}
+
+// step calls lua/once.lua.
+func (o Once) step(ctx context.Context, step, result string) (stored string, err error) {
+	r, err := onceMove.run(ctx, o.rdb, []string{o.key}, onceMove.args("step", step, "mark", o.mark, "outcome", result, "life", o.life.Milliseconds()))
+	return r.text("stored"), err
+}

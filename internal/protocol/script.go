@@ -21,6 +21,7 @@ var (
 	eraseMove     = named("erase")
 	decideMove    = named("decide")
 	cancelMove    = named("cancel")
+	onceMove      = named("once")
 
 	claimFast  = named("claim" + lua.FastSuffix)
 	claimMove  = named("claim")

@@ -181,6 +181,22 @@ func sessionSituations() []situation {
 			b.Start()
 			return acceptMove(b, "new", session.ModeSteer)
 		}},
+		{"once", "begun", func(b *actors.Bench) func() error {
+			o := protocol.NewOnce(b.Redis, actors.Key, "id", nil, time.Minute)
+			return func() error { _, _, err := o.Begin(b.Ctx); return err }
+		}},
+		{"once", "ended", func(b *actors.Bench) func() error {
+			o := protocol.NewOnce(b.Redis, actors.Key, "id", nil, time.Minute)
+			_, _, err := o.Begin(b.Ctx)
+			expect.OK(b, err)
+			return func() error { return o.End(b.Ctx, "result") }
+		}},
+		{"once", "freed", func(b *actors.Bench) func() error {
+			o := protocol.NewOnce(b.Redis, actors.Key, "id", nil, time.Minute)
+			_, _, err := o.Begin(b.Ctx)
+			expect.OK(b, err)
+			return func() error { return o.Free(b.Ctx) }
+		}},
 		{"title", "a user's", func(b *actors.Bench) func() error {
 			return func() error { return b.Client.SetTitle(b.Ctx, actors.Key, "mine") }
 		}},

@@ -32,7 +32,7 @@ var parents = []string{"MEMORY"}
 // who lists the users that call each script. A user may run every command in a script's text, also
 // those for a rare case that no test happens to run.
 var who = map[string][]string{
-	acl.Sender:   {"accept", "stop", "cancel", "rotate", "title", "configure", "undo", "rerun", "decide", "transcript_page", "events_page", "events_after", "admit"},
+	acl.Sender:   {"accept", "stop", "cancel", "once", "rotate", "title", "configure", "undo", "rerun", "decide", "transcript_page", "events_page", "events_after", "admit"},
 	acl.Operator: {"redrive", "erase", "discard", "rerun", "look", "transcript_page"},
 }
 
