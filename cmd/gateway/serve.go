@@ -61,7 +61,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	}
 	g, m, all := newGateway(s, tokens, destinations, rdb, log)
 	if !s.Open {
-		g.Guard(ctx, func(agent string) bool { return config.Worker{Agent: config.AgentKind(agent)}.RunsPrograms() })
+		g.Guard(ctx)
 	}
 	server, err := service.StartHTTP(ctx, httpd.Config{
 		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log,

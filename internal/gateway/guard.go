@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -12,11 +13,11 @@ const guardEvery = 5 * time.Second
 // Guard refuses the requests of a gateway without tokens while a worker lives whose agent runs programs:
 // these reach the gateway's loopback, and could do everything in every session. It returns when it has
 // looked at the workers once.
-func (g *Gateway) Guard(ctx context.Context, runsPrograms func(agent string) bool) {
+func (g *Gateway) Guard(ctx context.Context) {
 	if g.config.Tokens != nil {
 		return
 	}
-	g.lookAtAgents(ctx, runsPrograms)
+	g.lookAtAgents(ctx)
 	g.WhileServing(func(ctx context.Context, _ *slog.Logger) {
 		ticks := time.NewTicker(guardEvery)
 		defer ticks.Stop()
@@ -26,13 +27,13 @@ func (g *Gateway) Guard(ctx context.Context, runsPrograms func(agent string) boo
 				return
 			case <-ticks.C:
 			}
-			g.lookAtAgents(ctx, runsPrograms)
+			g.lookAtAgents(ctx)
 		}
 	})
 }
 
 // lookAtAgents looks at the workers. While Redis is away it changes nothing.
-func (g *Gateway) lookAtAgents(ctx context.Context, runsPrograms func(agent string) bool) {
+func (g *Gateway) lookAtAgents(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	workers, err := g.deps.Admin.Workers(ctx)
@@ -41,8 +42,8 @@ func (g *Gateway) lookAtAgents(ctx context.Context, runsPrograms func(agent stri
 	}
 	found := ""
 	for _, w := range workers {
-		if w.Agent != "" && runsPrograms(w.Agent) {
-			found = w.Agent
+		if w.Programs {
+			found = cmp.Or(w.Agent, "its own")
 		}
 	}
 	if before := g.exposed.Swap(&found); found != "" && (before == nil || *before == "") {

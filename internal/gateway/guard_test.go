@@ -20,11 +20,10 @@ import (
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	r, locked := newRig(t), newRig(t, withTokens(t, threeTokens))
-	programs := func(agent string) bool { return agent == "exec" }
-	r.gateway.Guard(t.Context(), programs)
+	r.gateway.Guard(t.Context())
 	r.call("GET", "/v1/sessions", nil).want(200)
 	w, err := engine.New(acl.Client(t, acl.Worker), echo.New(), engine.Options{
-		Queue: protocol.Config{Agent: "exec"}, Maintenance: true, Logger: slog.New(slog.DiscardHandler),
+		Queue: protocol.Config{Agent: "openai", Programs: true}, Maintenance: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
@@ -36,11 +35,11 @@ func TestGuard(t *testing.T) {
 	operator := admin.NewClient(r.redis)
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		workers, err := operator.Workers(t.Context())
-		return err == nil && len(workers) > 0 && workers[0].Agent == "exec"
+		return err == nil && len(workers) > 0 && workers[0].Agent == "openai" && workers[0].Programs
 	})
 	another := rigOn(t, r.redis) // the one of before looks again within 5 s
 	for _, g := range []*rig{another, locked} {
-		g.gateway.Guard(t.Context(), programs)
+		g.gateway.Guard(t.Context())
 	}
 	p := another.call("GET", "/v1/sessions", nil).problem(http.StatusForbidden, gateway.Forbidden)
 	contains(t, "the problem", p.Detail, "TURNSTILE_GATEWAY_TOKENS_FILE")

@@ -25,9 +25,11 @@ const (
 	serverStart       = 8
 	serverActive      = 9
 
-	// Fields of ours: the worker's name, and the name of its agent. asynq ignores them.
-	serverWorker = 1000
-	serverAgent  = 1001
+	// Fields of ours: the worker's name, the name of its agent, and whether that runs programs: 1 or 2,
+	// for no. asynq ignores them.
+	serverWorker   = 1000
+	serverAgent    = 1001
+	serverPrograms = 1002
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -57,16 +59,17 @@ const (
 // The heartbeat is asynq's: it is written every 5 s, lasts 10 s, and is deleted by the server's
 // Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, slots, most, running}
+	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Programs, slots, most, running}
 }
 
 type serverRedis struct {
 	redis.UniversalClient
-	worker  string
-	agent   string
-	slots   int
-	most    time.Duration
-	running func() []*protocol.Claim
+	worker   string
+	agent    string
+	programs bool
+	slots    int
+	most     time.Duration
+	running  func() []*protocol.Claim
 }
 
 func (r serverRedis) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
@@ -124,7 +127,11 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	if r.agent != "" {
 		server = appendText(server, serverAgent, r.agent)
 	}
-	return identity, server, true
+	programs := int64(2)
+	if r.programs {
+		programs = 1
+	}
+	return identity, appendNumber(server, serverPrograms, programs), true
 }
 
 // workerInfo returns a WorkerInfo for a running turn, with the task id of its first message and

@@ -22,6 +22,7 @@ type Heartbeat struct {
 	Draining bool
 	Started  time.Time // by the worker's clock
 	Agent    string    // "" if the worker does not say it
+	Programs bool      // its agent may run programs on its machine
 }
 
 // CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
@@ -70,6 +71,7 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 // parseServer reads asynq's ServerInfo. ok is false if it cannot be read or belongs to another
 // program's asynq.Server.
 func parseServer(info []byte) (w Heartbeat, ok bool) {
+	var programs uint64
 	for len(info) > 0 {
 		num, kind, n := protowire.ConsumeTag(info)
 		if n < 0 {
@@ -107,8 +109,12 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Name = string(text)
 		case serverAgent:
 			w.Agent = string(text)
+		case serverPrograms:
+			programs = number
 		}
 	}
+	// One of the version before says only its agent, or nothing for an agent of its own.
+	w.Programs = programs == 1 || programs == 0 && !slices.Contains([]string{"", "echo", "openai"}, w.Agent)
 	return w, !w.Started.IsZero()
 }
 

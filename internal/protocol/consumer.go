@@ -26,6 +26,9 @@ type Config struct {
 	// Agent is the name of the agent, which the heartbeat shows.
 	Agent string
 
+	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
+	Programs bool
+
 	// Immediate claims turns in the phase running: the agent has no start of its own.
 	Immediate bool
 

@@ -15,6 +15,7 @@ func Options(s config.Worker, log *slog.Logger) engine.Options {
 		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,
 			Agent:       string(s.Agent),
+			Programs:    s.RunsPrograms(),
 			Line: session.QueueSettings{
 				Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 			},
