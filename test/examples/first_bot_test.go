@@ -1,16 +1,20 @@
 package examples
 
 import (
+	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +23,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// platform is a chat platform that nobody has heard of. It keeps what it is given to show.
+// platform is a chat platform that nobody has heard of. It keeps what it is given to show. The chat
+// "gone" takes nothing.
 type platform struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -28,10 +33,14 @@ type platform struct {
 
 func newPlatform(t *testing.T) *platform {
 	p := &platform{}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct{ Chat, Text string }
 		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 			t.Errorf("the platform got %v", err)
+		}
+		if m.Chat == "gone" {
+			http.Error(w, "no such chat", http.StatusForbidden)
+			return
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -47,68 +56,220 @@ func (p *platform) messages() []string {
 	return append([]string{}, p.shown...)
 }
 
-// The bot of docs/first-bot.md, as it stands there: it acknowledges before the agent has replied, and a
-// message that the platform sends again runs once.
-func TestFirstBot(t *testing.T) {
-	t.Parallel()
+// wire is the address of a gateway, at which anything may happen.
+type wire struct {
+	url   string
+	serve atomic.Pointer[func(net.Conn)]
+	ended <-chan struct{}
+}
+
+func newWire(t *testing.T) *wire {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	w := &wire{url: "http://" + l.Addr().String(), ended: t.Context().Done()}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { <-w.ended; _ = conn.Close() }()
+			go func() { defer conn.Close(); (*w.serve.Load())(conn) }()
+		}
+	}()
+	return w
+}
+
+func (w *wire) does(serve func(net.Conn)) { w.serve.Store(&serve) }
+
+// to passes connections on.
+func (w *wire) to(address string) {
+	w.does(func(conn net.Conn) {
+		gateway, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		defer gateway.Close()
+		go func() { _, _ = io.Copy(gateway, conn) }()
+		_, _ = io.Copy(conn, gateway)
+	})
+}
+
+// request reads a request, and reports whether one came.
+func request(conn net.Conn) bool {
+	r, err := http.ReadRequest(bufio.NewReader(conn))
+	if err != nil {
+		return false
+	}
+	_, err = io.Copy(io.Discard, r.Body)
+	return err == nil
+}
+
+func (w *wire) responds(text string) {
+	w.does(func(conn net.Conn) {
+		if request(conn) {
+			_, _ = io.WriteString(conn, text)
+		}
+	})
+}
+
+// dribbles sends a byte each second.
+func (w *wire) dribbles(text string) {
+	w.does(func(conn net.Conn) {
+		each := time.NewTicker(time.Second)
+		defer each.Stop()
+		ok := request(conn)
+		for i := 0; ok && i < len(text); i++ {
+			if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
+				return
+			}
+			select {
+			case <-each.C:
+			case <-w.ended:
+				return
+			}
+		}
+	})
+}
+
+// block returns a page's first block of code in a language.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	_, code, _ := strings.Cut(page, "```"+language+"\n")
+	code, _, whole := strings.Cut(code, "```\n")
+	expect.Equal(t, "the page has a block of "+language, whole, true)
+	return code
+}
+
+// firstBot is what the set-up of docs/first-bot.md starts, with other addresses.
+type firstBot struct {
+	*testing.T
+	running    *program.Process
+	chats      *platform
+	gateway    *wire
+	deliveries *relay
+	secret     string
+	port       string
+	served     string // the address of the gateway
+}
+
+func startFirstBot(t *testing.T) *firstBot {
 	needPython(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "first-bot.md"))
 	expect.OK(t, err)
-	_, code, _ := strings.Cut(string(page), "```python\n")
-	code, _, whole := strings.Cut(code, "```\n")
-	expect.Equal(t, "the page has the bot", whole, true)
-	dir, chats := t.TempDir(), newPlatform(t)
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
+	b := &firstBot{T: t, chats: newPlatform(t), gateway: newWire(t), deliveries: newRelay(t)}
+	b.gateway.does(func(net.Conn) {})
+	setUp := block(t, string(page), "sh")
+	for from, to := range map[string]string{
+		"go run ./cmd/worker": program.Build(t, "turnstile/cmd/worker"), "go run ./cmd/gateway": program.Build(t, "turnstile/cmd/gateway"),
+		"http://127.0.0.1:8000": b.deliveries.URL, "http://127.0.0.1:9000": b.chats.URL, "bot.py 8000": "bot.py 0",
+	} {
+		if strings.Count(setUp, from) != 1 {
+			t.Fatalf("the set-up does not have %s once: %s", from, setUp)
+		}
+		setUp = strings.Replace(setUp, from, to, 1)
 	}
-	gateway, deliveries := newRelay(t), newRelay(t)
-	const nobody = "http://127.0.0.1:1"
-	gateway.to(t, nobody)
-	running := program.Start(t, program.Command(t, "python3", []string{
-		"TURNSTILE_URL=" + gateway.URL, "TURNSTILE_TOKEN=bot-secret", "WEBHOOK_SECRET=" + webhookSecret, "PLATFORM_URL=" + chats.URL, "BOT_DB=" + filepath.Join(dir, "bot.db"),
-	}, file("bot.py", code), "0"))
-	port, _, _ := strings.Cut(running.Output.Await(t, "listening on "), "\n")
-	deliveries.to(t, "http://127.0.0.1:"+port)
-	says := func(id, text string) int {
-		t.Helper()
-		event, err := json.Marshal(map[string]string{"id": id, "chat": "7", "user": "ann", "text": text})
-		expect.OK(t, err)
-		resp, err := http.Post("http://127.0.0.1:"+port+"/platform", "application/json", bytes.NewReader(event))
-		expect.OK(t, err)
-		expect.OK(t, resp.Body.Close())
-		return resp.StatusCode
-	}
-	expect.Equal(t, "without a gateway", says("m1", "first"), 503)
-
-	destinations := file("destinations.json", fmt.Sprintf(
-		`[{"name": "bot", "url": %q, "secrets": [%q], "sessions": ["room:*"], "private": true}]`, deliveries.URL+"/turnstile", webhookSecret))
-	tokens := file("tokens.json", fmt.Sprintf(`[{"name": "bot", "sha256": "%x", "sessions": ["room:*"], "may": ["send"]}]`, sha256.Sum256([]byte("bot-secret"))))
-	redis := "REDIS_URL=" + redistest.URL(t)
-	served := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
-		redis, "TURNSTILE_GATEWAY_ADDR=127.0.0.1:0", "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens, "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + destinations,
-	}))
-	line, _, _ := strings.Cut(served.Output.Await(t, "serving HTTP"), "\n")
+	cmd := program.Command(t, "sh", []string{
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_GATEWAY_ADDR=127.0.0.1:0", "TURNSTILE_URL=" + b.gateway.url,
+	}, "-euc", setUp)
+	cmd.Dir, cmd.SysProcAttr = t.TempDir(), &syscall.SysProcAttr{Setpgid: true}
+	expect.OK(t, os.WriteFile(filepath.Join(cmd.Dir, "bot.py"), []byte(block(t, string(page), "python")), 0o600))
+	b.running = program.Start(t, cmd)
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with what it has left in the background
+	b.port, _, _ = strings.Cut(b.running.Output.Await(t, "listening on "), "\n")
+	b.deliveries.to(t, "http://127.0.0.1:"+b.port)
+	line, _, _ := strings.Cut(b.running.Output.Await(t, "serving HTTP"), "\n")
 	_, line, _ = strings.Cut(line, "addr=")
-	gateway.to(t, "http://"+strings.Fields(line)[0])
+	b.served = strings.Fields(line)[0]
+	b.running.Output.Await(t, "delivering")
+	text, err := os.ReadFile(filepath.Join(cmd.Dir, "destinations.json"))
+	expect.OK(t, err)
+	var destinations []struct{ Secrets []string }
+	expect.OK(t, json.Unmarshal(text, &destinations))
+	b.secret = destinations[0].Secrets[0]
+	return b
+}
 
-	// No worker runs yet, so the acknowledgement waits for no agent.
-	expect.Equal(t, "once there is one", says("m1", "first"), 200)
-	expect.Equal(t, "repeated", says("m1", "first"), 200)
-	expect.Equal(t, "another", says("m2", "second"), 200)
-	worker := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
-		redis, "TURNSTILE_AGENT=echo", "TURNSTILE_DELIVER=true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + destinations,
-	}))
-	worker.Output.Await(t, "delivering")
-	expect.Soon(t, "two replies", func() bool { return len(chats.messages()) >= 2 })
-	expect.Equal(t, "repeated after its end", says("m1", "first"), 200)
-	expect.Equal(t, "the third", says("m3", "fail=final"), 200)
-	expect.Soon(t, "the end of the third", func() bool { return len(chats.messages()) >= 3 })
-	expect.List(t, "what the chat shows", chats.messages(), "7: echo: first", "7: echo: second", "7: This failed.")
+// hears has the platform post an event, and returns the status. The platform waits no longer than 3 s.
+func (b *firstBot) hears(event map[string]any) int {
+	b.Helper()
+	body, err := json.Marshal(event)
+	expect.OK(b, err)
+	client := http.Client{Timeout: 3 * time.Second}
+	resp, err := client.Post("http://127.0.0.1:"+b.port+"/platform", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Errorf("the bot does not acknowledge %s: %v", body, err)
+		return 0
+	}
+	expect.OK(b, resp.Body.Close())
+	return resp.StatusCode
+}
 
-	b, now := bot{url: deliveries.target.Load().String() + "/turnstile"}, time.Now()
-	expect.Equal(t, "another's signature", b.post(t, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", now, 8, "forged"), 401)
-	expect.Equal(t, "an old one", b.post(t, webhookSecret, now.Add(-6*time.Minute), 8, "replayed"), 401)
-	expect.Equal(t, "a ping", b.send(t, webhookSecret, now, 0, []byte(`{"type":"ping","data":{}}`)), 204)
+func (b *firstBot) says(id, text string) int {
+	b.Helper()
+	return b.hears(map[string]any{"id": id, "chat": "7", "user": "ann", "text": text})
+}
+
+// The set-up and the bot of docs/first-bot.md, as they stand there: the bot acknowledges before the agent
+// has replied, and a message that the platform sends again runs once.
+func TestFirstBot(t *testing.T) {
+	t.Parallel()
+	b := startFirstBot(t)
+	expect.Equal(t, "without a gateway", b.says("m1", "first"), 503)
+	b.gateway.to(b.served)
+	expect.Equal(t, "once there is one", b.says("m1", "first"), 200)
+	expect.Equal(t, "repeated", b.says("m1", "first"), 200)
+	expect.Equal(t, "another", b.says("m2", "second"), 200)
+	expect.Soon(t, "two replies", func() bool { return len(b.chats.messages()) >= 2 })
+	expect.Equal(t, "repeated after its end", b.says("m1", "first"), 200)
+	expect.Equal(t, "the third", b.says("m3", "fail=final"), 200)
+	expect.Soon(t, "the end of the third", func() bool { return len(b.chats.messages()) >= 3 })
+	expect.Equal(t, "one that takes long", b.says("m4", "sleep=1h"), 200)
+	expect.List(t, "what the chat shows", b.chats.messages(), "7: echo: first", "7: echo: second", "7: This failed.")
+
+	d, now := bot{url: "http://127.0.0.1:" + b.port + "/turnstile"}, time.Now()
+	expect.Equal(t, "another's signature", d.post(t, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", now, 8, "forged"), 401)
+	expect.Equal(t, "an old one", d.post(t, b.secret, now.Add(-6*time.Minute), 8, "replayed"), 401)
+	expect.Equal(t, "a ping", d.send(t, b.secret, now, 0, []byte(`{"type":"ping","data":{}}`)), 204)
+	for sequence, session := range []string{"room:gone", "web:7"} {
+		expect.Equal(t, "a delivery of "+session, d.send(t, b.secret, now, sequence, fmt.Appendf(nil,
+			`{"type":"message.done","data":{"session":%q,"messages":["m"],"outcome":{"reply":"hi"}}}`, session)), 422)
+	}
+	expect.Equal(t, "messages", len(b.chats.messages()), 3)
+}
+
+// Whatever the gateway does, the platform gets a response within 3 s: one that has it send the message
+// again, unless that can never help.
+func TestFirstBotAtABadGateway(t *testing.T) {
+	t.Parallel()
+	b := startFirstBot(t)
+	b.gateway.does(func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	expect.Equal(t, "a gateway that hangs", b.says("m1", "one"), 503)
+	b.gateway.dribbles("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+	expect.Equal(t, "one that dribbles", b.says("m1", "one"), 503)
+	for _, c := range []struct {
+		what, response string
+		want           int
+	}{
+		{"garbage", "\x00\x01\x02\r\n\r\n", 503},
+		{"half a response", "HTTP/1.1 20", 503},
+		{"no response", "", 503},
+		{"elsewhere", "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", 503},
+		{"an unknown token", "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", 503},
+		{"too many requests", "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n", 503},
+		{"a refusal", "HTTP/1.1 422 Unprocessable Content\r\nContent-Length: 7\r\n\r\nno such", 200},
+	} {
+		b.gateway.responds(c.response)
+		expect.Equal(t, c.what, b.says("m1", "one"), c.want)
+	}
+	b.running.Output.Await(t, "message 'm1' is dropped: 422 no such\n")
+
+	b.gateway.to(b.served)
+	expect.Equal(t, "someone joins", b.hears(map[string]any{"id": "e1", "chat": "7", "user": "bob", "joined": true}), 200)
+	expect.Equal(t, "a chat that is no session", b.hears(map[string]any{"id": "m2", "chat": "no session", "user": "ann", "text": "two"}), 200)
+	b.running.Output.Await(t, "message 'm2' is dropped: 400 ")
+	expect.Equal(t, "the message", b.says("m1", "one"), 200)
+	expect.Soon(t, "its reply", func() bool { return len(b.chats.messages()) > 0 })
+	expect.List(t, "what the chat shows", b.chats.messages(), "7: echo: one")
 }
