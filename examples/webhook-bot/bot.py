@@ -6,8 +6,9 @@
 It verifies each delivery's signature, ignores what it has handled before, prints one line for each
 of the others, and acknowledges it. A real bot sends the reply to its chat instead of printing it.
 The last sequence of each session, and the deliveries' ids, are kept in bot.db (or in the file that BOT_DB names), so that a
-restarted bot knows what it has handled. BOT_SESSIONS is a pattern of the sessions that it serves, such as "telegram:*":
-whoever sends to another session may not choose a chat of this bot. docs/webhooks.md specifies everything that it reads.
+restarted bot knows what it has handled. BOT_SESSIONS says which sessions it serves: "telegram:dm:*" has the chat 42 in the
+session telegram:dm:42. Without it the whole key is the chat. A delivery of another session, or with the context of another
+chat, is refused: whoever may send to a session chooses the context. docs/webhooks.md specifies everything that it reads.
 """
 
 import base64
@@ -19,7 +20,6 @@ import sqlite3
 import sys
 import threading
 import time
-from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOLERANCE = 5 * 60  # seconds that a delivery's time may differ from the clock
@@ -61,12 +61,15 @@ class Handled:
 
 
 def chat_of(data):
-    """The chat that the message came from. A context is whatever JSON the sender chose."""
-    context = data.get("context")
-    return str(context.get("chat", "-")) if isinstance(context, dict) else "-"
+    """The chat of a session, which is where its replies go. None if the session is another bot's, or if the context names
+    another chat. A context is whatever JSON the sender chose."""
+    session, context = data["session"], data.get("context")
+    chat = session.removeprefix(PREFIX)
+    named = context.get("chat", chat) if isinstance(context, dict) else chat
+    return chat if session.startswith(PREFIX) and chat and str(named) == chat else None
 
 
-def handle(event):
+def handle(event, chat):
     """What the bot is there for."""
     data = event["data"]
     if event["type"] == "question.asked":
@@ -74,7 +77,7 @@ def handle(event):
     else:
         outcome = data.get("outcome", {})
         text = outcome.get("reply") or outcome.get("error", "")
-    print(json.dumps([event["type"], data["session"], chat_of(data), text]), flush=True)
+    print(json.dumps([event["type"], data["session"], chat, text]), flush=True)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -91,18 +94,27 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if not verified(SECRET, self.headers, body):
             return self.respond(401)
-        event = json.loads(body)
+        try:
+            return self.respond(self.take(json.loads(body)))
+        except (AttributeError, KeyError, TypeError, ValueError) as e:  # no delivery of Turnstile
+            print("refused", self.headers["webhook-id"], repr(e), file=sys.stderr)
+            return self.respond(400)
+
+    def take(self, event):
+        """Handles a delivery unless it was handled before, and returns the status."""
         if event["type"] == "ping":  # an operator tests this receiver
-            return self.respond(204)
+            return 204
         session, sequence = event["data"]["session"], int(self.headers["Turnstile-Sequence"])
-        if not fnmatchcase(session, SESSIONS):
-            return self.respond(422)
+        chat = chat_of(event["data"])
+        if chat is None:
+            print("refused", self.headers["webhook-id"], "of the session", session, file=sys.stderr)
+            return 422
         id, perhaps = self.headers["webhook-id"], "Turnstile-Possible-Duplicate" in self.headers
         with HANDLED.lock:
             if not HANDLED.includes(session, sequence, id, perhaps):
-                handle(event)
+                handle(event, chat)
                 HANDLED.add(session, sequence, id)
-        return self.respond(204)
+        return 204
 
     def respond(self, status):
         self.send_response(status)
@@ -115,9 +127,9 @@ class Receiver(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     SECRET = os.environ.get("WEBHOOK_SECRET", "")
-    if len(sys.argv) != 2 or not SECRET.startswith("whsec_"):
-        sys.exit("usage: WEBHOOK_SECRET=whsec_... bot.py PORT")
-    SESSIONS = os.environ.get("BOT_SESSIONS", "*")
+    PREFIX, star, rest = os.environ.get("BOT_SESSIONS", "*").partition("*")
+    if len(sys.argv) != 2 or not SECRET.startswith("whsec_") or not star or rest:
+        sys.exit("usage: WEBHOOK_SECRET=whsec_... [BOT_SESSIONS=PREFIX*] bot.py PORT")
     HANDLED = Handled(os.environ.get("BOT_DB", "bot.db"))
     server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Receiver)
     print("listening on", server.server_port, flush=True)

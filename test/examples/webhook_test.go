@@ -71,7 +71,7 @@ func (b bot) send(t *testing.T, secret string, at time.Time, sequence int, body 
 // A worker delivers to the bot, in order.
 func TestWebhookBot(t *testing.T) {
 	t.Parallel()
-	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"))
+	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"), "BOT_SESSIONS=room:*")
 	file := filepath.Join(t.TempDir(), "destinations.json")
 	expect.OK(t, os.WriteFile(file, fmt.Appendf(nil, `[{"name": "bot", "url": %q, "secrets": [%q], "private": true}]`, b.url, webhookSecret), 0o600))
 	client := actors.NewClient(redistest.New(t))
@@ -82,8 +82,8 @@ func TestWebhookBot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	for _, text := range []string{"one", "two", "three"} {
-		_, err := client.Submit(ctx, "demo", session.Message{Text: text},
-			turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat": "room 7"}`)}))
+		_, err := client.Submit(ctx, "room:7", session.Message{Text: text},
+			turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat": 7}`)}))
 		expect.OK(t, err)
 	}
 	b.Output.Await(t, "three")
@@ -94,7 +94,7 @@ func TestWebhookBot(t *testing.T) {
 			told = append(told, strings.Join(event[:3], " "))
 		}
 	}
-	expect.List(t, "what the bot printed", told, "message.done demo room 7", "message.done demo room 7", "message.done demo room 7")
+	expect.List(t, "what the bot printed", told, "message.done room:7 7", "message.done room:7 7", "message.done room:7 7")
 }
 
 // The bot refuses what is not signed, and handles nothing twice: also after its end.
@@ -129,24 +129,38 @@ func TestWebhookBotGoesOn(t *testing.T) {
 	_, err = slow.Write([]byte("POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"))
 	expect.OK(t, err)
 	for i, context := range []string{`["room 7"]`, `"room 7"`, `7`, `null`, `{"chat": 7}`} {
-		body := fmt.Appendf(nil, `{"type":"message.done","data":{"session":"s","messages":["m"],"context":%s,"outcome":{"reply":"hi"}}}`, context)
+		body := fmt.Appendf(nil, `{"type":"message.done","data":{"session":"7","messages":["m"],"context":%s,"outcome":{"reply":"hi"}}}`, context)
 		expect.Equal(t, "a delivery with the context "+context, b.send(t, webhookSecret, time.Now(), i+1, body), 204)
 	}
-	b.Output.Await(t, `["message.done", "s", "7", "hi"]`)
+	b.Output.Await(t, `["message.done", "7", "7", "hi"]`)
+	expect.Equal(t, "no delivery", b.send(t, webhookSecret, time.Now(), 9, []byte(`["message.done"]`)), 400)
+	expect.Equal(t, "one without data", b.send(t, webhookSecret, time.Now(), 9, []byte(`{"type":"message.done"}`)), 400)
 }
 
-// The bot serves its own sessions, whatever context another one's messages have.
+// The bot writes to the chat of the session, whatever chat the context names, and serves no other sessions.
 func TestWebhookBotChecksTheSession(t *testing.T) {
 	t.Parallel()
-	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"), "BOT_SESSIONS=telegram:*")
-	now := time.Now()
-	other := []byte(`{"type":"message.done","data":{"session":"web:1","messages":["m"],"context":{"chat":1001},"outcome":{"reply":"from another"}}}`)
-	expect.Equal(t, "another session", b.send(t, webhookSecret, now, 1, other), 422)
-	expect.Equal(t, "its own", b.post(t, webhookSecret, now, 2, "mine"), 204)
-	b.Output.Await(t, `"mine"`)
-	if out := b.Output.String(); strings.Contains(out, "from another") {
-		t.Errorf("the bot printed %s", out)
+	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"), "BOT_SESSIONS=telegram:dm:*")
+	for sequence, c := range []struct {
+		session, context string
+		want             int
+	}{
+		{"web:1", `{"chat":1}`, 422},
+		{"telegram:dm:1002", `{"chat":1001}`, 422},
+		{"telegram:dm:1002", `{"chat":null}`, 422},
+		{"telegram:dm:", `{"chat":""}`, 422},
+		{"telegram:dm:1002", `{}`, 204},
+		{"telegram:dm:1002", `{"chat":1002}`, 204},
+	} {
+		body := fmt.Appendf(nil, `{"type":"message.done","data":{"session":%q,"messages":["m"],"context":%s,"outcome":{"reply":"hi"}}}`, c.session, c.context)
+		expect.Equal(t, c.session+" with the context "+c.context, b.send(t, webhookSecret, time.Now(), sequence, body), c.want)
+		if c.want == 422 {
+			b.Output.Await(t, fmt.Sprintf("refused id%d of the session %s\n", sequence, c.session))
+		}
 	}
+	told := `["message.done", "telegram:dm:1002", "1002", "hi"]`
+	b.Output.Await(t, told+"\n"+told)
+	expect.Equal(t, "what the bot printed", strings.Count(b.Output.String(), "message.done"), 2)
 }
 
 func needPython(t *testing.T) {
