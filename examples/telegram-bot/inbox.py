@@ -135,8 +135,8 @@ class Inbox:
                 log.warning("Turnstile does not respond: %s", e)
             except Refused as e:
                 code = e.body.get("code")
-                if code == "result_expired":  # it ran: this is a repetition
-                    return e.status, None
+                if code == "result_expired":  # this is a repetition: a message ran, a command has begun
+                    return e.status, "This may have been carried out before. Send /status to see." if read else None
                 if code in ("followups_full", "line_full", "messages_full", "outbox_full"):
                     return e.status, e.body["title"] + ". Try again later."
                 if not e.temporary and e.status not in (401, 403, 404):

@@ -30,7 +30,7 @@ def verified(secret, headers, body):
     """Reports whether one of the signatures is right, and recent."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    if not at.isdigit() or abs(time.time() - int(at)) > TOLERANCE:
+    if not at.isdecimal() or abs(time.time() - int(at)) > TOLERANCE:
         return False
     signed = f"{id}.{at}.".encode() + body
     want = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -71,13 +71,14 @@ class Outbox:
     def __init__(self, telegram, turnstile, store):
         self.telegram, self.turnstile, self.store = telegram, turnstile, store
 
-    def handle(self, id, sequence, event):
-        """Carries a delivery out, once unless the bot dies in between."""
+    def handle(self, id, sequence, perhaps, event):
+        """Carries a delivery out, once unless the bot dies in between. perhaps: it may have come before, with another
+        sequence if it was redriven."""
         data = event["data"]
         session = data["session"]
         with self.store.session(session):
             last, told = self.store.handled(session)
-            if sequence <= last:
+            if sequence <= last or perhaps and self.store.done(session, id):
                 return
             outcome = data.get("outcome", {})
             turn = outcome.get("turn")
@@ -91,7 +92,7 @@ class Outbox:
                 self.close(session, data["number"])
             elif turn is None or turn != told:  # a turn of several messages has a delivery for each
                 self.send(id, session, chat, reply_to, self.store.of(session, ended), text_of(event["type"], data))
-            self.store.finish(session, sequence, turn, ended)
+            self.store.finish(session, id, sequence, turn, ended)
 
     def send(self, id, session, chat, reply_to, rows, text):
         """Sends a text in as many messages as it takes. The first one replaces the preview."""
@@ -106,7 +107,7 @@ class Outbox:
                 raise Later(429, 1)
             if n > 0 or not draft or not self.replace(chat, draft, part):
                 self.telegram.send(chat, part, reply_to if n == 0 else None)
-            self.store.sent(session, n + 1)
+            self.store.sent(session, id, n + 1)
 
     def replace(self, chat, draft, text):
         """Reports whether the preview is there to be replaced: a user may have deleted it."""
@@ -119,16 +120,16 @@ class Outbox:
         return True
 
     def ask(self, session, chat, reply_to, data):
-        """Shows a question with buttons. A delivery has its number; the session's state has its turn."""
+        """Shows a question with buttons, if the session still has it."""
         number = data["number"]
         try:
             state = self.turnstile.session(session)
         except Refused as e:
             log.warning("session %s: %s", session, e)
             raise Later(503, e.retry_after) from None
-        if (state.get("question") or {}).get("number") != number or self.store.question(session, number):
+        if state.get("turn") != data["turn"] or (state.get("question") or {}).get("number") != number or self.store.question(session, number):
             return  # closed by now, or shown for another message of the turn
-        question = f"{state['turn']}.{number}"
+        question = f"{data['turn']}.{number}"
         text = preview(f"May I do this? {data['question']['name']}\n{data['question'].get('text', '')}".strip())
         message = self.telegram.send(chat, text, reply_to, [("Approve", "approve " + question), ("Deny", "deny " + question)])
         senders = {row[2] for row in self.store.of(session, state["messages"])}
@@ -150,13 +151,20 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > LARGEST:
+        if not length.isdecimal() or int(length) > LARGEST:
             return self.respond(413)
         body = self.rfile.read(int(length))
         if not verified(self.secret, self.headers, body):
             return self.respond(401)
+        id, perhaps = self.headers["webhook-id"], self.headers.get("Turnstile-Possible-Duplicate") == "true"
         try:
-            self.outbox.handle(self.headers["webhook-id"], int(self.headers["Turnstile-Sequence"]), json.loads(body))
+            event = json.loads(body)
+            if event["type"] == "ping":  # an operator tests this destination
+                return self.respond(204)
+            self.outbox.handle(id, int(self.headers["Turnstile-Sequence"]), perhaps, event)
+        except (AttributeError, KeyError, TypeError, ValueError) as e:  # no delivery of Turnstile
+            log.warning("delivery %s is refused: %r", id, e)
+            return self.respond(400)
         except Later as e:
             return self.respond(e.status, e.seconds)
         except Unreachable as e:

@@ -5,6 +5,7 @@ import threading
 import time
 
 FORGET = 7 * 24 * 3600  # seconds after which a message that never ended is forgotten
+DELIVERIES = 1000  # of a session that are remembered: Turnstile keeps as many to be redriven
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS taken (update_id INTEGER PRIMARY KEY);
@@ -12,7 +13,7 @@ CREATE TABLE IF NOT EXISTS messages (session TEXT, id TEXT, chat INTEGER, sender
   draft INTEGER, ended INTEGER DEFAULT 0, at REAL, PRIMARY KEY (session, id));
 CREATE TABLE IF NOT EXISTS places (session TEXT PRIMARY KEY, event TEXT);
 CREATE TABLE IF NOT EXISTS handled (session TEXT PRIMARY KEY, sequence INTEGER, turn TEXT);
-CREATE TABLE IF NOT EXISTS begun (session TEXT PRIMARY KEY, delivery TEXT, parts INTEGER);
+CREATE TABLE IF NOT EXISTS deliveries (session TEXT, id TEXT, parts INTEGER DEFAULT 0, done INTEGER DEFAULT 0, PRIMARY KEY (session, id));
 CREATE TABLE IF NOT EXISTS questions (session TEXT, number INTEGER, chat INTEGER, message INTEGER, text TEXT,
   senders TEXT, PRIMARY KEY (session, number));
 """
@@ -94,21 +95,27 @@ class Store:
         rows = self.run("SELECT sequence, turn FROM handled WHERE session = ?", session)
         return rows[0] if rows else (-1, None)
 
+    def done(self, session, delivery):
+        return bool(self.run("SELECT 1 FROM deliveries WHERE session = ? AND id = ? AND done = 1", session, delivery))
+
     def begin(self, session, delivery):
         """Returns how many messages of a delivery were sent, or None if it begins now."""
-        rows = self.run("SELECT parts FROM begun WHERE session = ? AND delivery = ?", session, delivery)
+        rows = self.run("SELECT parts FROM deliveries WHERE session = ? AND id = ?", session, delivery)
         if rows:
             return rows[0][0]
-        self.run("INSERT OR REPLACE INTO begun VALUES (?, ?, 0)", session, delivery)
+        self.run("INSERT INTO deliveries (session, id) VALUES (?, ?)", session, delivery)
         return None
 
-    def sent(self, session, parts):
-        self.run("UPDATE begun SET parts = ? WHERE session = ?", parts, session)
+    def sent(self, session, delivery, parts):
+        self.run("UPDATE deliveries SET parts = ? WHERE session = ? AND id = ?", parts, session, delivery)
 
-    def finish(self, session, sequence, turn, ids):
+    def finish(self, session, delivery, sequence, turn, ids):
         """The delivery is done: for these messages nothing is sent any more."""
         with self.lock:
             self.db.execute("BEGIN")
+            self.db.execute("INSERT INTO deliveries (session, id, done) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET done = 1", (session, delivery))
+            self.db.execute("DELETE FROM deliveries WHERE session = ? AND rowid NOT IN (SELECT rowid FROM deliveries WHERE session = ? ORDER BY rowid DESC LIMIT ?)",
+                            (session, session, DELIVERIES))  # fmt: skip
             self.db.execute("INSERT OR REPLACE INTO handled VALUES (?, ?, coalesce(?, (SELECT turn FROM handled WHERE session = ?)))",
                             (session, sequence, turn, session))  # fmt: skip
             for id in ids:

@@ -18,7 +18,7 @@ class Turnstile:
         return self.base + quote(session, safe="") + rest
 
     def send(self, session, key, body):
-        """Sends a message. Repeating it with the same key does no harm, unless it is a command."""
+        """Sends a message or a command. Repeated with the same key it is carried out once."""
         return fetch(self.path(session, "/messages"), body, {**self.headers, "Idempotency-Key": key})
 
     def session(self, session):

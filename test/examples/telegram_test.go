@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -240,7 +242,63 @@ func TestTelegramBotVerifies(t *testing.T) {
 	expect.Equal(t, "an old one", b.post(t, webhookSecret, now.Add(-6*time.Minute), 8, "replayed"), 401)
 	expect.Equal(t, "a late one", b.post(t, webhookSecret, now, 6, "late"), 204)
 	expect.Equal(t, "the next one", b.post(t, webhookSecret, now, 8, "second"), 204)
+	expect.Equal(t, "a ping", b.send(t, webhookSecret, now, 0, []byte(`{"type":"ping","data":{}}`)), 204)
+	expect.Equal(t, "no delivery", b.send(t, webhookSecret, now, 9, []byte(`[]`)), 400)
+	expect.Equal(t, "one without data", b.send(t, webhookSecret, now, 9, []byte(`{"type":"message.done"}`)), 400)
+	expect.Equal(t, "one without a sequence", b.send(t, webhookSecret, now, -1, []byte(`{"type":"message.done","data":{"session":"telegram:dm:1001","messages":[]}}`)), 400)
 	expect.List(t, "messages", rig.texts(ann), "first", "second")
+}
+
+// A delivery whose responses were lost is a dead letter. Redriven, it has a new sequence, and the chat
+// gets its reply once.
+func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	lost := func() error { return errors.New("the response is lost") }
+	rig.deliveries.onResponse.Store(&lost)
+	client, operator := actors.NewClient(redistest.New(t)), admin.NewClient(redistest.New(t))
+	const key = "telegram:dm:1001"
+	_, err := client.Submit(t.Context(), key, session.Message{Text: "once"}, turnstile.ReplyTo(session.Route{To: "telegram", Within: 2 * time.Second}))
+	expect.OK(t, err)
+	owing := func() admin.Owing {
+		o, err := operator.Owing(t.Context(), key)
+		expect.OK(t, err)
+		return o
+	}
+	expect.Soon(t, "the dead letter", func() bool { return owing().Undelivered == 1 })
+	rig.deliveries.onResponse.Store(nil)
+	rig.says(ann, "after")
+	rig.await(ann, 2, "echo: after")
+	n, err := operator.Redrive(t.Context(), key, "telegram")
+	expect.OK(t, err)
+	expect.Equal(t, "redriven deliveries", n, 1)
+	expect.Soon(t, "the redriven delivery", func() bool { return owing() == admin.Owing{} })
+	ids := rig.deliveries.headers("", "webhook-id")
+	expect.Equal(t, "the id of the last delivery", ids[len(ids)-1], ids[0])
+	expect.List(t, "messages", rig.texts(ann), "echo: once", "echo: after")
+}
+
+// A command whose gateway died while it carried it out may have been carried out: the bot says so, and
+// goes on.
+func TestTelegramBotTellsOfALostCommand(t *testing.T) {
+	t.Parallel()
+	rig := newTelegramRig(t)
+	rig.starts()
+	rig.polling()
+	rig.diesAt(rig.gateway)
+	update := rig.says(ann, "/new")
+	rig.bot.ExitCode()
+	rdb := redistest.New(t)
+	record := rediskey.For("telegram:dm:1001").Idem(strconv.Itoa(update))
+	stored, err := rdb.Get(t.Context(), record).Result()
+	expect.OK(t, err)
+	begun := strings.Join(strings.SplitN(stored, " ", 3)[:2], " ") // what a command leaves that has no result yet
+	expect.OK(t, rdb.Set(t.Context(), record, begun, time.Hour).Err())
+	rig.starts()
+	rig.await(ann, 1, "This may have been carried out before. Send /status to see.")
+	rig.says(ann, "/status")
+	rig.await(ann, 2, "Idle: nothing runs, nothing waits.")
 }
 
 // A long reply comes in several messages, and waits when Telegram asks for it.

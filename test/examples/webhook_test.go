@@ -48,7 +48,7 @@ func (b bot) post(t *testing.T, secret string, at time.Time, sequence int, reply
 	return b.send(t, secret, at, sequence, fmt.Appendf(nil, `{"type":"message.done","data":{"session":"telegram:dm:1001","messages":["m"],"outcome":{"reply":%q}}}`, reply))
 }
 
-// send sends the bot a body.
+// send sends the bot a body. A negative sequence is left out.
 func (b bot) send(t *testing.T, secret string, at time.Time, sequence int, body []byte) int {
 	t.Helper()
 	id := fmt.Sprint("id", sequence)
@@ -61,7 +61,9 @@ func (b bot) send(t *testing.T, secret string, at time.Time, sequence int, body 
 	req.Header.Set("webhook-id", id)
 	req.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("webhook-signature", "v1,b3RoZXI= "+signature)
-	req.Header.Set("Turnstile-Sequence", strconv.Itoa(sequence))
+	if sequence >= 0 {
+		req.Header.Set("Turnstile-Sequence", strconv.Itoa(sequence))
+	}
 	resp, err := http.DefaultClient.Do(req)
 	expect.OK(t, err)
 	expect.OK(t, resp.Body.Close())
@@ -135,6 +137,7 @@ func TestWebhookBotGoesOn(t *testing.T) {
 	b.Output.Await(t, `["message.done", "7", "7", "hi"]`)
 	expect.Equal(t, "no delivery", b.send(t, webhookSecret, time.Now(), 9, []byte(`["message.done"]`)), 400)
 	expect.Equal(t, "one without data", b.send(t, webhookSecret, time.Now(), 9, []byte(`{"type":"message.done"}`)), 400)
+	expect.Equal(t, "one without a sequence", b.send(t, webhookSecret, time.Now(), -1, []byte(`{"type":"message.done","data":{"session":"7"}}`)), 400)
 }
 
 // The bot writes to the chat of the session, whatever chat the context names, and serves no other sessions.
