@@ -3,6 +3,7 @@
 //   npm install
 //   OPENAI_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=TOKEN node client.mjs
 //
+// The SDK itself reads these two names. All other examples read TURNSTILE_URL, without the /v1, and TURNSTILE_TOKEN.
 // A second URL in ELSEWHERE is another gateway, which takes over when the first one is gone.
 import OpenAI from "openai";
 

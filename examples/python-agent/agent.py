@@ -10,8 +10,8 @@ From the root of the repository, with a redis-server on its usual port:
 
 The worker starts it once per turn. It counts the words of the message and repeats
 them one at a time, so that there is time to interrupt it or to steer it:
-enqueue -s demo --mode steer 'and this'. docs/events.md specifies every line that it
-reads and writes.
+go run ./cmd/enqueue -s demo --mode steer 'and this'. docs/events.md specifies every
+line that it reads and writes.
 """
 
 import json
@@ -31,7 +31,7 @@ def emit(type, **fields):
 
 def log(text):
     """Writes to stderr, which is for the operator: the worker logs it at debug, and
-    adds its last lines to the error of a failed turn. stdout has only events."""
+    adds its last lines to the detail of a failed turn. stdout has only events."""
     print(text, file=sys.stderr)
 
 

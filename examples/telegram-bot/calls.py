@@ -25,11 +25,13 @@ def open_url(url, body=None, headers=None, timeout=10):
     """Sends a GET, or a POST if there is a body, and returns the response. Neither error has the
     URL in it: Telegram's has the token."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})})
     try:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})})
         return urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as e:
         raise refused(e) from None
+    except (http.client.InvalidURL, ValueError):  # their text has the URL
+        raise Unreachable("the API's address or its token is malformed") from None
     except (OSError, http.client.HTTPException) as e:
         raise Unreachable(str(getattr(e, "reason", e)) or type(e).__name__) from None
 

@@ -9,7 +9,7 @@ log = logging.getLogger("inbox")
 
 POLL = 50  # seconds that getUpdates waits
 COMMANDS = {"/stop": "End the running turn", "/new": "Begin a new conversation", "/status": "Tell what the session does"}
-LONGEST_WAIT = 30  # seconds between attempts while a token is wrong
+LONGEST_WAIT = 30  # seconds between two attempts at most, and while a token is wrong. A server may ask for more
 NOT_YET = (401, 403, 404, 409)  # the bot's token is wrong, or another program polls with it
 
 

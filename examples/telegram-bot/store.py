@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 
-FORGET = 7 * 24 * 3600  # seconds after which a message that never ended is forgotten
+FORGET = 7 * 24 * 3600  # seconds after which a starting bot forgets a message that never ended
 DELIVERIES = 1000  # of a session that are remembered: Turnstile keeps as many to be redriven
 
 TABLES = """

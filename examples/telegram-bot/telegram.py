@@ -38,7 +38,6 @@ class Telegram:
             if "not modified" not in str(e):
                 raise
 
-
     def picture(self, message):
         """Returns the picture of a message as an attachment, or None if it has none, and why the
         picture cannot be taken. The attachment has the picture itself: the URL of a file has the bot's

@@ -196,6 +196,22 @@ func TestTelegramBot(t *testing.T) {
 	}
 }
 
+// A token that Telegram did not make, or an address that is none, is no reason to print the token.
+func TestTelegramBotKeepsItsToken(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for api, token := range map[string]string{"localhost": telegramToken, "http://127.0.0.1:1": telegramToken + " "} {
+		bot := program.Start(t, program.Command(t, "python3", []string{
+			"TELEGRAM_API=" + api, "TELEGRAM_TOKEN=" + token, "WEBHOOK_SECRET=" + webhookSecret, "WEBHOOK_ADDR=127.0.0.1:0",
+			"BOT_DB=" + filepath.Join(t.TempDir(), "telegram.db"), "PYTHONDONTWRITEBYTECODE=1",
+		}, example(t, "telegram-bot", "bot.py")))
+		bot.Output.Await(t, "no response: ")
+		if out := bot.Output.String(); strings.Contains(out, telegramToken) || !strings.Contains(out, "malformed") {
+			t.Errorf("the bot printed %s", out)
+		}
+	}
+}
+
 // A picture reaches the agent with its caption, in the largest size that fits, and without the bot's
 // token.
 func TestTelegramBotTakesPictures(t *testing.T) {
