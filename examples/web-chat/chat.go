@@ -68,8 +68,12 @@ func (c *chat) pass(method, route string) http.HandlerFunc {
 			http.Error(w, "open / first", http.StatusForbidden)
 			return
 		}
-		body := http.MaxBytesReader(w, r.Body, 64<<10)
-		c.call(w, r, method, "/v1/sessions/"+url.PathEscape(key)+route, body)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+		if err != nil {
+			http.Error(w, "the message is longer than 64 KiB", http.StatusRequestEntityTooLarge)
+			return
+		}
+		c.call(w, r, method, "/v1/sessions/"+url.PathEscape(key)+route, bytes.NewReader(body))
 	}
 }
 

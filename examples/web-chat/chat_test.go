@@ -20,6 +20,7 @@ import (
 	"turnstile/internal/gateway"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
@@ -89,9 +90,12 @@ func (r *rig) restart() {
 	r.serve(l)
 }
 
-func (r *rig) work() {
+func (r *rig) work() { r.runs(echo.New()) }
+
+// runs starts a worker with an agent.
+func (r *rig) runs(a agent.Agent) {
 	r.Helper()
-	w, err := engine.New(r.redis, echo.New(), engine.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	w, err := engine.New(r.redis, a, engine.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
 	r.Cleanup(func() {
@@ -159,6 +163,35 @@ func TestChat(t *testing.T) {
 	p.Click("#stop")
 	p.AwaitText("#log .note", "stopped")
 	expect.Equal(t, "elements of texts", p.Eval(`document.querySelectorAll("#log b").length`), "0")
+}
+
+// taciturn says nothing after its tool, so its reply is empty.
+type taciturn struct{}
+
+func (taciturn) Run(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	emit(agent.Event{Type: agent.EventText, Text: "Looking at it"})
+	emit(agent.Event{Type: agent.EventToolStart, Name: "look", CallID: "1"})
+	emit(agent.Event{Type: agent.EventToolEnd, CallID: "1"})
+	return agent.Result{}, nil
+}
+
+// What an agent has said stays when its turn ends without a reply. A message that cannot be sent is
+// not sent again and again, and the page says why.
+func TestNoReply(t *testing.T) {
+	t.Parallel()
+	p := browser.Open(t)
+	r := newRig(t)
+	r.runs(taciturn{})
+	p.Goto(r.page.URL)
+	p.Type("#text", "look\r")
+	p.Await(`ended.size === 1`)
+	expect.Equal(t, "replies", bubbles(p, "assistant"), "Looking at it")
+	p.Eval(`document.querySelector("#text").value = "x".repeat(70000)`)
+	p.Eval(`document.querySelector("form").requestSubmit()`)
+	p.AwaitText("#log .note", "This was not sent: the message is longer than 64 KiB")
+	r.stop()
+	p.Click("#stop")
+	p.Await(`document.querySelector("#log").lastChild.textContent === "This may not have been stopped."`)
 }
 
 // A worker is killed in the middle of a reply, and another one begins it again. The page shows one
