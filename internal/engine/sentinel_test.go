@@ -274,6 +274,7 @@ func drain(w *engine.Worker) <-chan bool {
 
 func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	r := newRig(t)
 	file := filepath.Join(t.TempDir(), "interrupts")
 	a, err := exec.New(exec.Config{

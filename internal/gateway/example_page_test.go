@@ -44,6 +44,7 @@ func say(ctx context.Context, base, text string) (string, error) {
 // The snippets of the page run as they are.
 func TestSnippetsOfThePage(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	text, err := os.ReadFile(page)
 	expect.OK(t, err)
 	block := func(language string) string {

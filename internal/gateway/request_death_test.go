@@ -218,6 +218,7 @@ type gatewayChild struct {
 
 func startGateway(t *testing.T, j requestJob) (child gatewayChild, url string, out *bufio.Reader) {
 	t.Helper()
+	expect.NotQuick(t)
 	text, err := json.Marshal(j)
 	expect.OK(t, err)
 	self, err := os.Executable()

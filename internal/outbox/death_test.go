@@ -118,6 +118,7 @@ func (v *receiver) check() {
 // it has ended.
 func startChild(t *testing.T, j job) <-chan struct{} {
 	t.Helper()
+	expect.NotQuick(t)
 	text, err := json.Marshal(j)
 	expect.OK(t, err)
 	self, err := os.Executable()

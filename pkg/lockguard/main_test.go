@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/pkg/lockguard"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -81,6 +82,7 @@ type child struct {
 
 func startChild(t *testing.T, url, name string, ttl time.Duration) *child {
 	t.Helper()
+	expect.NotQuick(t)
 	c := &child{Cmd: exec.Command(os.Args[0])}
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", childVar, url, name, ttl))
 	c.Stderr = os.Stderr

@@ -17,6 +17,7 @@ import (
 // registry the example is not checked.
 func exampleClient(t *testing.T) (dir string) {
 	t.Helper()
+	expect.NotQuick(t)
 	const source = "../../../examples/openai-client"
 	dir = t.TempDir()
 	for _, name := range []string{"package.json", "client.mjs"} {

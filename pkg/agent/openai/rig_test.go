@@ -11,6 +11,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
 
@@ -30,6 +31,9 @@ type rig struct {
 
 func newRig(t *testing.T, config Config, script ...modelserver.Response) *rig {
 	t.Helper()
+	if len(config.Tools) > 0 {
+		expect.NotQuick(t)
+	}
 	r := &rig{T: t, model: modelserver.New(t, script...)}
 	if config.BaseURL == "" {
 		config.BaseURL = r.model.URL()

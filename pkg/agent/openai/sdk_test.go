@@ -19,6 +19,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
 
@@ -231,6 +232,7 @@ func (s slowly) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p)
 // The SDK would be half of the worker's binary, so only tests may import it.
 func TestProgramsDoNotHaveTheSDK(t *testing.T) {
 	t.Parallel()
+	expect.NotQuick(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "turnstile/cmd/worker", "turnstile/cmd/enqueue").Output()
 	if err != nil {
 		t.Fatal(err)
