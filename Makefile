@@ -14,6 +14,8 @@ PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 PROGRAMS := /(cmd|docs|examples)/|/internal/(board|devredis|process|redisserver|terminal|workspace)|/pkg/agent/(acp|cli|exec)|/test/
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
+# How often `make test-busy` repeats them.
+BUSY     ?= 1
 # How long `make chaos` sends messages and makes faults, and how long it pauses between two faults. CHAOS_SEED repeats a run's
 # choices.
 CHAOS     ?= 2m
@@ -26,7 +28,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test test-busy quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,9 @@ test: ## all tests, with the race detector, on a real redis-server
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
 	@echo "make test: the first time this compiles for some minutes, and prints nothing meanwhile"
 	GORACE="atexit_sleep_ms=100 $$GORACE" go test -race -vet=off -p $(PACKAGES) -timeout 20m $(LONG) ./...
+
+test-busy: ## make test beside four programs that compute, BUSY (1) times: no test may need an idle machine
+	.ci/busy.sh $(BUSY) $(MAKE) test
 
 quick: ## between two edits, under a minute: the tests that start no programs, without the race detector; what an edit cannot change is not run again
 	@echo "make quick: the first time this compiles for some minutes, and prints nothing meanwhile"
