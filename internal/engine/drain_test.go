@@ -58,7 +58,7 @@ func TestDrainHandsOver(t *testing.T) {
 					again = e.At
 				}
 			}
-			if took := again.Sub(requeued); requeued.IsZero() || took > time.Second {
+			if took := again.Sub(requeued); requeued.IsZero() || took > expect.Lease(time.Second) {
 				t.Errorf("the next worker took the turn %s after the requeue", took)
 			}
 			b.reply("one")

@@ -408,7 +408,7 @@ func TestDrainWhileRedisHangs(t *testing.T) {
 	err := a.cause(t)
 	took := time.Since(began)
 	server.Resume()
-	if !strings.Contains(err.Error(), string(engine.ReasonShutdown)) || took > 2500*time.Millisecond {
+	if !strings.Contains(err.Error(), string(engine.ReasonShutdown)) || took > expect.Lease(2500*time.Millisecond) {
 		t.Errorf("after %s the turn ended with %v", took, err)
 	}
 	expect.Received(t, "the end of the drain", drained)

@@ -115,10 +115,10 @@ func assertGone(t *testing.T, turnID string, pids []int) {
 }
 
 // awaitGone waits until all pids are gone, and returns how long that took.
-func awaitGone(t *testing.T, turnID string, pids []int, within time.Duration) time.Duration {
+func awaitGone(t *testing.T, turnID string, pids []int) time.Duration {
 	t.Helper()
 	start := time.Now()
-	for time.Since(start) < within {
+	for time.Since(start) < expect.Patience {
 		alive := false
 		for _, pid := range pids {
 			alive = alive || exists(pid)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 // startWorker starts a process that runs the tree agent, and waits until the whole tree runs.
@@ -54,7 +55,7 @@ func TestB86_KilledWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Init reaps the guardian itself, at a time of its own.
-	took := awaitGone(t, tn.ID, pids[1:], 5*time.Second)
+	took := awaitGone(t, tn.ID, pids[1:])
 	t.Logf("gone after %s", took)
 }
 
@@ -62,15 +63,16 @@ func TestB86_StoppedWorker(t *testing.T) {
 	t.Parallel()
 	needLinux(t)
 	tn := turn(t, "")
-	worker, out, pids := startWorker(t, tn.ID, "1500ms")
+	lease := expect.Lease(1500 * time.Millisecond)
+	worker, out, pids := startWorker(t, tn.ID, lease.String())
 	if err := worker.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
 	// The guardian itself is a zombie until its parent runs again.
-	awaitGone(t, tn.ID, pids[1:], 10*time.Second)
-	if took := time.Since(stopped); took > 3500*time.Millisecond {
-		t.Errorf("gone after %s, a lease of 1.5s and two seconds of a busy machine were allowed", took)
+	awaitGone(t, tn.ID, pids[1:])
+	if took := time.Since(stopped); took > lease+expect.Lease(2*time.Second) {
+		t.Errorf("gone after %s, a lease of %s and two seconds of a busy machine were allowed", took, lease)
 	}
 	if err := worker.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -102,7 +104,7 @@ func TestBrieflyStoppedWorker(t *testing.T) {
 	if err := worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	awaitGone(t, tn.ID, pids[1:], 5*time.Second)
+	awaitGone(t, tn.ID, pids[1:])
 }
 
 // The guardian ignores signals that go to a whole service or terminal.
