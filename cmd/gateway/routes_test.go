@@ -14,8 +14,8 @@ import (
 	"turnstile/test/program"
 )
 
-// Two built gateways with different files, under their own Redis user: an outcome goes to the same
-// destination whichever of them took the message. The one whose file does not decide says so.
+// Two built gateways with different files and one without, under their own Redis user: an outcome goes to the
+// same destination whichever of them took the message. The one whose file does not decide says so.
 func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 	t.Parallel()
 	folder, server := t.TempDir(), acl.Server(t)
@@ -27,9 +27,9 @@ func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 		return path
 	}
 	var gateways []*program.Process
-	for _, name := range []string{"one", "two"} {
+	for _, file := range []string{write("one", "one"), write("two", "two"), ""} {
 		p := program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/gateway"), []string{
-			"REDIS_URL=" + acl.URL(t, server.URL(), acl.Gateway), "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + write(name, name),
+			"REDIS_URL=" + acl.URL(t, server.URL(), acl.Gateway), "TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + file,
 		}, "--addr", "127.0.0.1:0"))
 		expect.Soon(t, "the address", func() bool { return listens.MatchString(p.Output.String()) })
 		gateways = append(gateways, p)
@@ -62,16 +62,19 @@ func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 	}
 	expect.Equal(t, "by the first", outcome(gateways[0], "web:1"), "one")
 	expect.Equal(t, "by the second", outcome(gateways[1], "web:2"), "one")
+	expect.Equal(t, "by the one without a file", outcome(gateways[2], "web:3"), "one")
 	gateways[1].Output.Await(t, "another gateway's file of destinations decides")
 
 	write("one", "three")
 	gateways[0].Output.Await(t, "the destinations have changed")
-	expect.Equal(t, "by the first, after a change", outcome(gateways[0], "web:3"), "three")
-	n := 3
-	expect.Soon(t, "the second follows", func() bool {
-		n++
-		return outcome(gateways[1], fmt.Sprint("web:", n)) == "three"
-	})
+	expect.Equal(t, "by the first, after a change", outcome(gateways[0], "web:4"), "three")
+	n := 4
+	for _, p := range gateways[1:] {
+		expect.Soon(t, "the others to follow", func() bool {
+			n++
+			return outcome(p, fmt.Sprint("web:", n)) == "three"
+		})
+	}
 	write("two", "three")
 	gateways[1].Output.Await(t, "gateways have the same destinations again")
 }

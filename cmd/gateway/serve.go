@@ -56,10 +56,9 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		return err
 	}
 	defer rdb.Close()
-	if destinations != nil {
-		_ = destinations.Share(ctx, rdb) // KeepShared says what is wrong
-	}
-	g, m, all := newGateway(s, tokens, destinations, rdb, log)
+	routes := cmp.Or(destinations, outbox.NoFile())
+	_ = routes.Share(ctx, rdb) // KeepShared says what is wrong
+	g, m, all := newGateway(s, tokens, routes, rdb, log)
 	if !s.Open {
 		g.Guard(ctx)
 	}
@@ -80,8 +79,8 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	}
 	if destinations != nil {
 		g.WhileServing(destinations.Follow)
-		g.WhileServing(func(ctx context.Context, log *slog.Logger) { destinations.KeepShared(ctx, rdb, log) })
 	}
+	g.WhileServing(func(ctx context.Context, log *slog.Logger) { routes.KeepShared(ctx, rdb, log) })
 	defer reloadAtHangup(files{g, tokens, destinations}, log)()
 	<-ctx.Done()
 	g.Drain()

@@ -35,6 +35,7 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		})
 		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon", Logger: log}))
 		openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)
+		g.WhileServing(func(ctx context.Context, log *slog.Logger) { destinations.KeepShared(ctx, rdb, log) })
 		return g
 	}
 }

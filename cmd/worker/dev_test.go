@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
+	"turnstile/pkg/admin"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -213,4 +217,35 @@ func TestDevServesTheGateway(t *testing.T) {
 		t.Errorf("with the token: %d %s", code, text)
 	}
 	w.stop(t)
+}
+
+// The gateways of two --dev route by the file that one of them has.
+func TestDevSharesDestinations(t *testing.T) {
+	t.Parallel()
+	url, operator := redistest.URL(t), admin.NewClient(redistest.New(t))
+	file := filepath.Join(t.TempDir(), "destinations.json")
+	expect.OK(t, os.WriteFile(file, []byte(`[{"name": "bot", "url": "https://bot.example/hook", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], "sessions": ["web:*"]}]`), 0o600))
+	for i, environ := range [][]string{{"TURNSTILE_GATEWAY_DESTINATIONS_FILE=" + file}, nil} {
+		w := start(t, append(environ, "REDIS_URL="+url), "--dev", "--http-addr", "127.0.0.1:0")
+		w.out.Await(t, "a worker")
+		base := "http://" + dashboardShown.FindStringSubmatch(w.out.String())[1]
+		key := fmt.Sprint("web:", i)
+		for body, want := range map[string]int{`{"text": "hello"}`: 200, `{"text": "hello", "reply_to": "unknown"}`: 400} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/sessions/"+key+"/messages", strings.NewReader(body))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Prefer", "wait=60")
+			response, err := http.DefaultClient.Do(r)
+			expect.OK(t, err)
+			expect.OK(t, response.Body.Close())
+			expect.Equal(t, body, response.StatusCode, want)
+		}
+		n := 0
+		for d, err := range operator.Outbox(t.Context(), key) {
+			expect.OK(t, err)
+			expect.Equal(t, "to", d.Destination, "bot")
+			n++
+		}
+		expect.Equal(t, "outcomes", n, 1)
+	}
 }

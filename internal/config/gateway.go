@@ -39,7 +39,7 @@ type Gateway struct {
 	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message. The same message is not carried out again, and another one with the id is refused. Counted from when the message was stored."`
 
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
-	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways read it again within 2 s of a change. A gateway with it refuses a reply_to that is not in it."`
+	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways read it again within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
 
 	AsynqmonURL string `env:"TURNSTILE_GATEWAY_ASYNQMON_URL" unit:"URL" help:"Where asynqmon is served, such as https://queues.example/asynqmon. The board's pages link to it, for tokens that see every session."`
 

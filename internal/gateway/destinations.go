@@ -39,16 +39,14 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	list := []destination{}
-	file := g.deps.Destinations
-	if file != nil {
-		for _, to := range file.Routes() {
-			d := destination{Name: to.Name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[to.Name]}
-			if own := file.Current().Named(to.Name); own != nil {
-				d.Host = own.Host()
-			}
-			list = append(list, d)
-			delete(states, to.Name)
+	all, _ := g.outcomeRoutes()
+	for _, to := range all {
+		d := destination{Name: to.Name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[to.Name]}
+		if own := g.deps.Destinations.Current().Named(to.Name); own != nil {
+			d.Host = own.Host()
 		}
+		list = append(list, d)
+		delete(states, to.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		list = append(list, destination{Name: name, Sessions: []string{}, DestinationState: states[name]})
@@ -93,7 +91,7 @@ func (g *Gateway) postTest(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	if g.deps.Destinations == nil {
+	if _, known := g.outcomeRoutes(); !known {
 		return Fail(UnknownDestination, "This gateway has no file of destinations; see TURNSTILE_GATEWAY_DESTINATIONS_FILE.")
 	}
 	to := g.deps.Destinations.Current().Named(name)
@@ -124,8 +122,8 @@ func (g *Gateway) destinationOf(w http.ResponseWriter, r *Request) (string, erro
 	if err := session.ValidateDestination(name); err != nil {
 		return "", err
 	}
-	if file := g.deps.Destinations; file != nil && file.Routes().Named(name) == nil {
-		return "", Fail(UnknownDestination, "The destination %s is not in the gateway's file of destinations.", name)
+	if all, known := g.outcomeRoutes(); known && all.Named(name) == nil {
+		return "", Fail(UnknownDestination, "The destination %s is not in the gateways' file of destinations.", name)
 	}
 	return name, nil
 }

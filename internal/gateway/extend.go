@@ -51,11 +51,8 @@ func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
 
 // DefaultReplyTo is that of a Request, for handlers that have none.
 func (g *Gateway) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
-	to := ""
-	if file := g.deps.Destinations; file != nil {
-		to = file.Routes().For(sessionKey)
-	}
-	return turnstile.DefaultReplyTo(to)
+	all, _ := g.outcomeRoutes()
+	return turnstile.DefaultReplyTo(all.For(sessionKey))
 }
 
 // NewSession is the key of a session that the token makes.

@@ -50,7 +50,7 @@ type Deps struct {
 	// Ping checks that Redis can be reached, before a stream is opened. Optional.
 	Ping func(context.Context) error
 
-	// Destinations are the receivers of webhooks. nil: a message may name any.
+	// Destinations are the receivers of webhooks. While they are nil or not Known, a message may name any.
 	Destinations *outbox.File
 
 	// Metrics serves /metrics to tokens that may operate. Optional.

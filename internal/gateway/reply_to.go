@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"turnstile"
+	"turnstile/internal/outbox"
 	"turnstile/pkg/session"
 )
 
@@ -19,7 +20,15 @@ func (r *Request) outcomeTo(sessionKey string, b messageBody) ([]turnstile.Submi
 	return []turnstile.SubmitOption{turnstile.ReplyTo(route), r.DefaultReplyTo(sessionKey)}, nil
 }
 
-// checkReplyTo fails if there is a file of destinations, and this one is not among those that gateways
+// outcomeRoutes returns those that gateways share. known is false if none of them has a file of destinations.
+func (g *Gateway) outcomeRoutes() (all outbox.Routes, known bool) {
+	if file := g.deps.Destinations; file != nil && file.Known() {
+		return file.Routes(), true
+	}
+	return nil, false
+}
+
+// checkReplyTo fails if a gateway has a file of destinations, and this one is not among those that gateways
 // share or does not admit the session. A token does not learn which of the two: the other destinations are other people's.
 func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if name == "" || name == session.NoReply {
@@ -28,11 +37,12 @@ func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if err := session.ValidateDestination(name); err != nil {
 		return err
 	}
-	if g.deps.Destinations == nil {
+	all, known := g.outcomeRoutes()
+	if !known {
 		return nil
 	}
-	if to := g.deps.Destinations.Routes().Named(name); to == nil || !to.Admits(sessionKey) {
-		return Fail(InvalidRequest, `The destination %s is not there for the session %s: see "sessions" and "from" of the gateway's file of destinations.`, name, sessionKey)
+	if to := all.Named(name); to == nil || !to.Admits(sessionKey) {
+		return Fail(InvalidRequest, `The destination %s is not there for the session %s: see "sessions" and "from" of the gateways' file of destinations.`, name, sessionKey)
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ const maxFileLen = 4 << 20
 // followEvery is how often Follow looks at the file.
 const followEvery = 2 * time.Second
 
-// File is a destinations file. Its methods may be called at once.
+// File is a destinations file, or NoFile. Its methods may be called at once.
 type File struct {
-	path    string
+	path    string // "": NoFile
 	current atomic.Pointer[Destinations]
 
 	mu   sync.Mutex
@@ -38,6 +38,14 @@ type File struct {
 func OpenFile(path string) (*File, error) {
 	f := &File{path: path}
 	return f, f.Reload()
+}
+
+// NoFile is for a process without a file: it has no destinations of its own, and takes part in Share only to follow
+// the others. Do not Reload or Follow it.
+func NoFile() *File {
+	f := &File{}
+	f.current.Store(&Destinations{})
+	return f
 }
 
 // Reload reads the file again. After an error the destinations stay as they are.

@@ -59,6 +59,9 @@ func (f *File) Routes() Routes {
 	return f.Current().Routes()
 }
 
+// Known reports whether Routes are those of a file, this one or another gateway's.
+func (f *File) Known() bool { return f.path != "" || f.shared.Load() != nil }
+
 // Differs reports whether the shared routes were others than this file's when they were last read.
 func (f *File) Differs() bool { return f.differs.Load() }
 
@@ -82,6 +85,13 @@ func (f *File) share(ctx context.Context, rdb redis.UniversalClient, every time.
 		return err
 	}
 	var shared Routes
+	if f.path == "" {
+		f.shared.Store(nil)
+		if json.Unmarshal([]byte(text), &shared) == nil {
+			f.shared.Store(&shared)
+		}
+		return nil
+	}
 	switch {
 	case changed || json.Unmarshal([]byte(text), &shared) != nil:
 		text, shared = string(own), current.Routes()

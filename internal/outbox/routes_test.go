@@ -69,3 +69,31 @@ func TestGatewaysRouteByOneFile(t *testing.T) {
 	}
 	expect.Equal(t, "secrets in Redis", strings.Contains(rdb.Get(t.Context(), rediskey.Routes).Val(), "whsec"), false)
 }
+
+// A gateway without a file has no say, and follows those that have one for as long as there are any.
+func TestGatewayWithoutAFileFollows(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	path := filepath.Join(t.TempDir(), "file")
+	expect.OK(t, os.WriteFile(path, []byte(strings.ReplaceAll(routesFile, "PATTERN", "web:*")), 0o600))
+	file, err := OpenFile(path)
+	expect.OK(t, err)
+	none := NoFile()
+	for _, c := range []struct {
+		when  string
+		do    func()
+		to    string
+		known bool
+	}{
+		{"nobody has a file", func() {}, "", false},
+		{"another has one", func() { expect.OK(t, file.Share(t.Context(), rdb)) }, "bot", true},
+		{"nobody has it any more", func() { expect.OK(t, rdb.Del(t.Context(), rediskey.Routes).Err()) }, "", false}, // as when it expires
+	} {
+		c.do()
+		expect.OK(t, none.Share(t.Context(), rdb))
+		expect.Equal(t, "to, when "+c.when, none.Routes().For("web:1"), c.to)
+		expect.Equal(t, "known, when "+c.when, none.Known(), c.known)
+		expect.Equal(t, "differs, when "+c.when, none.Differs(), false)
+	}
+	expect.Equal(t, "what is stored by it", rdb.Exists(t.Context(), rediskey.Routes).Val(), 0)
+}

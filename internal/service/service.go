@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,8 +31,8 @@ type Config struct {
 	Ephemeral bool // Redis ends with the process; its warnings are not logged
 	AnyPort   bool // HTTP may use one of the ports after the set one
 
-	// API serves the HTTP server's other paths. It gets the destinations that the worker delivers to, nil if it
-	// does not. Optional.
+	// API serves the HTTP server's other paths. It gets the file of destinations, or none, as gateways share it, and
+	// keeps it shared. Optional.
 	API func(redis.UniversalClient, *outbox.File) API
 }
 
@@ -67,7 +68,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		c.Logger.Warn("asynqmon is closed: the agent's programs could reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
 	}
 	var destinations *outbox.File
-	if c.Settings.Deliver {
+	if c.Settings.Deliver || c.API != nil && c.Settings.DestinationsFile != "" {
 		if destinations, err = outbox.OpenFile(c.Settings.DestinationsFile); err != nil {
 			return nil, fmt.Errorf("TURNSTILE_GATEWAY_DESTINATIONS_FILE: %w", err)
 		}
@@ -98,7 +99,9 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		expose(s.Worker, m, &h)
 		var api API
 		if c.API != nil {
-			api = c.API(rdb, destinations)
+			routes := cmp.Or(destinations, outbox.NoFile())
+			_ = routes.Share(ctx, rdb) // the API's KeepShared says what is wrong
+			api = c.API(rdb, routes)
 			h.API = api
 		}
 		if s.HTTP, err = StartHTTP(ctx, h, c.AnyPort); err != nil {
@@ -112,13 +115,16 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		s.Worker.Drain(ctx, engine.ReasonShutdown)
 		return nil, RedisError{err}
 	}
-	if destinations != nil {
+	if c.Settings.Deliver {
 		stop, err := StartDeliverer(ctx, rdb, destinations, m, c.Logger)
 		if err != nil {
 			s.Worker.Drain(ctx, engine.ReasonShutdown)
 			return nil, err
 		}
-		s.stops = append(s.stops, stop, follow(destinations, c.Logger))
+		s.stops = append(s.stops, stop)
+	}
+	if destinations != nil {
+		s.stops = append(s.stops, follow(destinations, c.Logger))
 	}
 	return s, nil
 }
