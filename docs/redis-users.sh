@@ -51,7 +51,7 @@ keep || fail "Redis cannot keep the users: start it with an aclfile or a configu
 admin ACL SETUSER default off >/dev/null
 keep || fail "the default user is off only until Redis restarts: run this again"
 
-# The end is what the server says, not what was sent to it.
-! redis-cli $options -e PING >/dev/null 2>&1 || fail "the default user can still log in"
+# The end is what the server says, not what was sent to it. A default user with a password refuses a login without one, too.
+admin ACL GETUSER default | sed -n '/^flags$/,/^passwords$/p' | grep -qx off || fail "the default user is still on"
 [ "$(admin ACL WHOAMI)" = turnstile-admin ] || fail "the administrator cannot log in"
 echo "redis-users: set and kept: turnstile-admin$roles; default is off"

@@ -5,12 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/redisconn"
 	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
@@ -78,4 +80,56 @@ func TestScriptOfUsersSaysWhatIsWrong(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "secret"})
 	t.Cleanup(func() { _ = c.Close() })
 	expect.OK(t, c.Ping(t.Context()).Err())
+}
+
+// Without an aclfile the users are kept in Redis' configuration file.
+func TestScriptOfUsersKeepsThemInTheConfiguration(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	dir := t.TempDir()
+	config, socket := filepath.Join(dir, "redis.conf"), filepath.Join(dir, "socket")
+	expect.OK(t, os.WriteFile(config, []byte("port 0\nunixsocket "+socket+"\ndir "+dir+"\nrequirepass secret\n"), 0o600))
+	login := func(user, password string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Username: user, Password: password, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	serve := func(user, password string) *program.Process {
+		p := program.Start(t, program.Command(t, "redis-server", nil, config))
+		expect.Soon(t, "the server", func() bool { return login(user, password).Ping(t.Context()).Err() == nil })
+		return p
+	}
+	server := serve("", "secret")
+	cmd := exec.CommandContext(t.Context(), "sh", "../../docs/redis-users.sh", "-s", socket)
+	cmd.Env = append(os.Environ(), "ADMIN_PASSWORD=a", "WORKER_PASSWORD=w", "REDISCLI_AUTH=secret")
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "redis-users: set and kept: turnstile-admin turnstile-worker; default is off\n" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	server.Signal(syscall.SIGTERM)
+	expect.Equal(t, "the server's exit code", server.ExitCode(), 0)
+	serve("turnstile-worker", "w")
+	for _, password := range []string{"", "secret"} {
+		expect.Equal(t, "the default user is let in", login("", password).Ping(t.Context()).Err() == nil, false)
+	}
+}
+
+// A default user that is still on is noticed, even if it has a password that the script does not know: here a redis-cli
+// loses the command that switches it off.
+func TestScriptOfUsersChecksTheDefaultUser(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.acl")
+	expect.OK(t, os.WriteFile(file, []byte("user default on >secret ~* &* +@all\nuser turnstile-admin on >a ~* &* +@all\n"), 0o600))
+	server := redistest.StartServer(t, "--aclfile", file, "--requirepass", "secret")
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	dir := t.TempDir()
+	cli, err := exec.LookPath("redis-cli")
+	expect.OK(t, err)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "redis-cli"), []byte("#!/bin/sh\ncase \"$*\" in *' SETUSER default off') echo OK ;; *) exec "+cli+" \"$@\" ;; esac\n"), 0o700))
+	cmd := exec.CommandContext(t.Context(), "sh", "../../docs/redis-users.sh", "-h", host, "-p", port)
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ADMIN_PASSWORD=a"}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the default user is still on") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
