@@ -3,10 +3,12 @@
 # keeps that, and checks the result. Run it again to change passwords or rules.
 #
 #   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh [-h HOST] [-p PORT]
+#   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh --file users.acl
 #
-# Roles: WORKER, SENDER, OPERATOR, GATEWAY, DASHBOARD. One without a password gets no user. The first
-# time it connects as the default user, with the password in REDISCLI_AUTH if it has one. Arguments are
-# redis-cli's. It needs redis-cli 7 and sha256sum.
+# Roles: WORKER, SENDER, OPERATOR, GATEWAY, DASHBOARD (with TURNSTILE_DASHBOARD_WRITE=true one that may write). One
+# without a password gets no user. The first time it connects as the default user, with the password in REDISCLI_AUTH if
+# it has one. Arguments are redis-cli's. It needs redis-cli 7 and sha256sum. With --file it connects to no server, but
+# writes an aclfile for one that is started later.
 set -eu
 page=$(dirname "$0")/security.md
 : "${ADMIN_PASSWORD:?set it to a long random text}"
@@ -22,7 +24,42 @@ may_login() { # by AUTH itself: redis-cli goes on as the default user where its 
   [ "$(printf %s "$2" | redis-cli $options -x AUTH "$1" 2>/dev/null)" = OK ]
 }
 admin() { as turnstile-admin "$ADMIN_PASSWORD" "$@"; }
+file=
+if [ "${1:-}" = --file ]; then
+  file=${2:?name the file}
+  shift 2
+fi
 options=$*
+
+users() { # sets a user for each role that has a password
+  for role in worker sender operator gateway dashboard; do
+    name=$(echo "$role" | tr a-z A-Z)
+    eval "password=\${${name}_PASSWORD:-}"
+    [ -n "$password" ] || continue
+    from=turnstile-$role
+    [ "$role ${TURNSTILE_DASHBOARD_WRITE:-}" != "dashboard true" ] || from=turnstile-dashboard-write
+    rules=$(sed -n "/^redis-cli ACL SETUSER $from reset/,/^\`\`\`/p" "$page" | sed "/^\`\`\`/d; s/^redis-cli ACL SETUSER $from/user turnstile-$role/; s/>$name-PASSWORD/#$(digest "$password")/")
+    [ -n "$rules" ] || fail "$page has no rules for $role"
+    eval "$rules"
+    roles="$roles turnstile-$role"
+  done
+}
+roles=
+if [ -n "$file" ]; then
+  user() { echo "user $*"; }
+  {
+    user default reset off
+    user turnstile-admin reset on "#$(digest "$ADMIN_PASSWORD")" '~*' '&*' +@all
+    users
+  } >"$file.new"
+  mv "$file.new" "$file"
+  echo "redis-users: in $file: turnstile-admin$roles; default is off"
+  exit
+fi
+user() {
+  admin ACL SETUSER "$@" >/dev/null
+  may_login "$1" "$password" || fail "$1 cannot log in: the default user is still on"
+}
 
 # Without another administrator, switching the default user off would lock everybody out.
 if ! may_login turnstile-admin "$ADMIN_PASSWORD"; then
@@ -31,17 +68,7 @@ if ! may_login turnstile-admin "$ADMIN_PASSWORD"; then
 fi
 may_login turnstile-admin "$ADMIN_PASSWORD" || fail "the administrator cannot log in: nothing was switched off"
 
-roles=
-for role in worker sender operator gateway dashboard; do
-  name=$(echo "$role" | tr a-z A-Z)
-  eval "password=\${${name}_PASSWORD:-}"
-  [ -n "$password" ] || continue
-  rules=$(sed -n "/^redis-cli ACL SETUSER turnstile-$role reset/,/^\`\`\`/p" "$page" | sed "/^\`\`\`/d; s/^redis-cli/admin/; s/>$name-PASSWORD/#$(digest "$password")/")
-  [ -n "$rules" ] || fail "$page has no rules for $role"
-  eval "$rules" >/dev/null
-  may_login "turnstile-$role" "$password" || fail "turnstile-$role cannot log in: the default user is still on"
-  roles="$roles turnstile-$role"
-done
+users
 
 keep() { # in Redis' files; redis-cli prints why it cannot
   if [ -n "$(admin CONFIG GET aclfile | sed -n 2p)" ]; then admin ACL SAVE; else admin CONFIG REWRITE; fi >/dev/null

@@ -65,15 +65,18 @@ func TestScriptOfUsersSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--requirepass", "secret")
 	host, port, _ := strings.Cut(server.Addr(), ":")
-	for want, environ := range map[string][]string{
-		"set it to a long random text": nil,
-		"give its password":            {"ADMIN_PASSWORD=a"},
-		"The default user is still on": {"ADMIN_PASSWORD=a", "REDISCLI_AUTH=secret"}, // Redis has no file to keep users in
+	for _, c := range []struct { // in this order: the last one makes the administrator
+		want    string
+		environ []string
+	}{
+		{"set it to a long random text", nil},
+		{"give its password", []string{"ADMIN_PASSWORD=a"}},
+		{"The default user is still on", []string{"ADMIN_PASSWORD=a", "REDISCLI_AUTH=secret"}}, // Redis has no file to keep users in
 	} {
 		cmd := exec.CommandContext(t.Context(), "sh", "../../docs/redis-users.sh", "-h", host, "-p", port)
-		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, c.environ...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
+		if err == nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%v: %s", err, out)
 		}
 	}

@@ -34,6 +34,7 @@ type compose struct {
 	} `yaml:"networks"`
 	Configs map[string]struct {
 		Content string `yaml:"content"`
+		File    string `yaml:"file"`
 	} `yaml:"configs"`
 }
 
@@ -73,11 +74,12 @@ type envFile struct {
 
 // token has the variables that a user must set before anything starts.
 var token = map[string]string{
-	"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "REDIS_PASSWORD": "fedcba9876543210", "GATEWAY_TOKEN_SHA256": strings.Repeat("0123456789abcdef", 4),
+	"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "GATEWAY_TOKEN_SHA256": strings.Repeat("0123456789abcdef", 4),
+	"WORKER_PASSWORD": "w0123456789", "GATEWAY_PASSWORD": "g0123456789", "DASHBOARD_PASSWORD": "d0123456789",
 }
 
 // ownVariables are the file's own, and not settings of a worker.
-var ownVariables = []string{"REDIS_PASSWORD", "WORKER_MEMORY", "GATEWAY_TOKEN_SHA256"}
+var ownVariables = []string{"WORKER_PASSWORD", "GATEWAY_PASSWORD", "DASHBOARD_PASSWORD", "WORKER_MEMORY", "GATEWAY_TOKEN_SHA256"}
 
 var (
 	reference = regexp.MustCompile(`\$\{([A-Z0-9_]+):([-?])([^}]*)\}`)
@@ -176,8 +178,14 @@ func TestComposeServices(t *testing.T) {
 		if s.DependsOn["redis"].Condition != "service_healthy" {
 			t.Errorf("%s does not wait for Redis", name)
 		}
-		if got := s.Environment["REDIS_URL"]; got != "redis://:"+token["REDIS_PASSWORD"]+"@redis:6379/0" {
+		role := strings.Replace(name, "asynqmon", "dashboard", 1)
+		if got := s.Environment["REDIS_URL"]; got != "redis://turnstile-"+role+":"+token[strings.ToUpper(role)+"_PASSWORD"]+"@redis:6379/0" {
 			t.Errorf("%s uses Redis at %s", name, got)
+		}
+		for _, other := range []string{"WORKER", "GATEWAY", "DASHBOARD"} {
+			if has := strings.Contains(fmt.Sprint(s.Environment), token[other+"_PASSWORD"]); has != (strings.ToUpper(role) == other) {
+				t.Errorf("%s has the password of %s: %v", name, other, has)
+			}
 		}
 	}
 }
@@ -261,20 +269,22 @@ func TestComposePassesSettingsOn(t *testing.T) {
 		}
 	}
 
-	// Further variables are only for the worker's agents, and not for an image.
-	if got := services["worker"].EnvFile; !slices.Equal(got, []envFile{{Path: ".env"}}) {
-		t.Errorf("the worker's env_file is %v", got)
+	// Further variables are only for the worker's agents, and not for an image. The secrets in .env are for no service as a whole.
+	for name, want := range map[string][]envFile{"worker": {{Path: "agent.env"}}, "asynqmon": nil, "gateway": nil, "redis": nil} {
+		if got := services[name].EnvFile; !slices.Equal(got, want) {
+			t.Errorf("%s: env_file is %v", name, got)
+		}
 	}
-	if got := services["asynqmon"].EnvFile; len(got) > 0 {
-		t.Errorf("the dashboard's env_file is %v", got)
-	}
-	for name, want := range map[string]string{".dockerignore": "*", ".gitignore": ".env"} {
+	for name, want := range map[string][]string{".dockerignore": {"*"}, ".gitignore": {".env", "/agent.env", "/users.acl"}} {
 		text, err := os.ReadFile(root + "/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rules := strings.Fields(string(text)); !slices.Contains(rules, want) || slices.Contains(rules, "!.env") {
-			t.Errorf("%s lets .env in: %q", name, rules)
+		rules := strings.Fields(string(text))
+		for _, one := range want {
+			if !slices.Contains(rules, one) || slices.Contains(rules, "!"+strings.TrimPrefix(one, "/")) {
+				t.Errorf("%s lets %s in: %q", name, one, rules)
+			}
 		}
 	}
 }
