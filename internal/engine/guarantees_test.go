@@ -43,7 +43,8 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	r := newRig(t)
 	r.process("one", job{})
 	r.process("two", job{})
-	r.say("m1", "sleep=700ms hello")
+	first := "sleep=" + expect.Lease(700*time.Millisecond).String() + " hello"
+	r.say("m1", first)
 	r.awaitEvent("the first turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	owner := r.info().Worker
 	receipt := r.say("m2", "the very same message")
@@ -60,7 +61,7 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 	expect.List(t, "turns", r.starts(r.key), "m1", "m2")
 	r.alternates(r.key)
-	expect.List(t, "transcript", r.transcript(r.key), "user sleep=700ms hello", "assistant echo: hello",
+	expect.List(t, "transcript", r.transcript(r.key), "user "+first, "assistant echo: hello",
 		"user the very same message", "assistant echo: the very same message")
 }
 
