@@ -1,11 +1,13 @@
 package sdks
 
 import (
+	"bufio"
 	"encoding/json"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,6 +98,7 @@ type line struct {
 	Began  bool   `json:"began"`
 	Text   string `json:"text"`
 	Error  string `json:"error"`
+	Last   int64  `json:"last"` // number of the last event
 }
 
 // lines are those that it has written.
@@ -183,6 +186,59 @@ func TestKilledWorker(t *testing.T) {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
+}
+
+// A client lost its stream before the worker died, and opens it again behind the text that it has. The
+// library is told before it joins the new text to that, and gets the new text alone behind the last event.
+func TestKilledWorkerBetweenStreams(t *testing.T) {
+	p := newPrograms(t)
+	p.gateway()
+	worker := p.worker()
+	const name = "openai-retrieve"
+	resume := func(id, after string) line {
+		t.Helper()
+		return p.results(p.node("lost.mjs", "", id, after), []string{name})[name]
+	}
+	id, after := p.half("stream=5 tick=300ms one two three four")
+	worker.Kill()
+	p.worker()
+	told := resume(id, after)
+	if !strings.Contains(told.Error, "turn_restarted") || told.Text != "" {
+		t.Errorf("%+v", told)
+	}
+	if l := resume(id, strconv.FormatInt(told.Last, 10)); l.Error != "" || l.Text != "echo: one two three four" {
+		t.Errorf("behind the last event: %+v", l)
+	}
+}
+
+// half streams a response up to its first text, and returns its id and the number of that.
+func (p *programs) half(text string) (id, number string) {
+	p.Helper()
+	request, err := http.NewRequestWithContext(p.Context(), http.MethodPost, "http://"+p.addr+"/v1/responses", strings.NewReader(`{"stream": true, "input": "`+text+`"}`))
+	expect.OK(p, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	expect.OK(p, err)
+	defer response.Body.Close()
+	for in := bufio.NewScanner(response.Body); in.Scan(); {
+		var e struct {
+			Type     string
+			Sequence int64 `json:"sequence_number"`
+			Response struct{ ID string }
+		}
+		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
+			expect.OK(p, json.Unmarshal([]byte(data), &e))
+		}
+		if e.Response.ID != "" {
+			id = e.Response.ID
+		}
+		if e.Type == "response.output_text.delta" {
+			return id, strconv.FormatInt(e.Sequence, 10)
+		}
+	}
+	p.Fatal("the stream has no text")
+	return "", ""
 }
 
 // A turn that failed for good is an error for each client, and no client repeats its message.

@@ -15,6 +15,7 @@ import (
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
 	"turnstile/test/expect"
@@ -109,7 +110,7 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	t.Parallel()
 	p := newPrograms(t)
 	worker := p.worker()
-	_, client, _ := p.gateway()
+	_, client, url := p.gateway()
 	const text = "stream=20 tick=100ms one two three four five six seven eight"
 	keyed := option.WithHeader("Idempotency-Key", "k")
 	chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage(text)), keyed)
@@ -126,40 +127,52 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	}
 	worker.Signal(syscall.SIGKILL)
 	p.worker()
-	last := s.Current().SequenceNumber
-	for s.Next() {
-		last = s.Current().SequenceNumber
+	first := s.Current().SequenceNumber
+	// A client that lost the stream at its first text, and opens it again behind that, is told, too.
+	lost := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: sdk.Int(first)})
+	var last int64
+	for name, s := range map[string]*ssestream.Stream[responses.ResponseStreamEventUnion]{"the stream": s, "the one behind its first text": lost} {
+		before, items := last, ""
+		for s.Next() {
+			if last = s.Current().SequenceNumber; s.Current().Type == "response.output_item.done" {
+				items += s.Current().Item.Status
+			}
+		}
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "turn_restarted") {
+			t.Errorf("%s is not told: %v", name, err)
+		}
+		expect.Equal(t, "items of "+name, items, "incomplete")
+		if before > 0 {
+			expect.Equal(t, "the last number of each", last, before)
+		}
 	}
-	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "turn_restarted") {
-		t.Errorf("the stream is not told: %v", err)
+	again := rawStream(t, url, id, first)
+	if _, problem, _ := strings.Cut(again, "event: error"); !strings.Contains(problem, `"sequence_number":`+strconv.FormatInt(last, 10)) || !strings.Contains(problem, "turn_restarted") {
+		t.Errorf("no error with the number %d: %s", last, again)
 	}
 	// Behind its last event the stream goes on with the new turn. From the beginning, or with the same
 	// request again, it has the new turn alone, under the same numbers.
 	rest := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: sdk.Int(last)})
 	var items, ids []string
 	var numbers []int64
-	for turns := 0; rest.Next(); {
+	for rest.Next() {
 		e := rest.Current()
 		switch e.Type {
 		case "response.in_progress":
-			turns++
-			expect.Equal(t, "turns after the kill", turns, 1)
-			expect.Equal(t, "the output begins again", len(e.Response.Output), 0)
+			t.Error("the turn begins twice")
 		case "response.output_item.done":
 			items, ids = append(items, e.Item.Status), append(ids, e.Item.ID)
 		case "response.completed":
 			expect.Equal(t, "text", e.Response.OutputText(), "echo: one two three four five six seven eight")
 			expect.Equal(t, "item", e.Response.Output[len(e.Response.Output)-1].ID, ids[len(ids)-1])
 		}
-		if len(items) > 0 {
-			numbers = append(numbers, e.SequenceNumber)
-		}
+		numbers = append(numbers, e.SequenceNumber)
 	}
 	expect.OK(t, rest.Err())
-	expect.List(t, "items", items, "incomplete", "completed")
+	expect.List(t, "items", items, "completed")
 	whole, reply := streamed(t, client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
 	expect.Equal(t, "the new turn alone", reply, "echo: one two three four five six seven eight")
-	at := 2 // behind response.created and response.queued
+	at := 3 // behind response.created, response.queued and response.in_progress
 	for _, number := range numbers {
 		if at < len(whole) && whole[at].SequenceNumber == number {
 			at++
@@ -173,9 +186,9 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 		t.Errorf("the chat is not told: %v", err)
 	}
 	// The same request again gets the new turn.
-	again, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text)), keyed)
+	repeated, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage(text)), keyed)
 	expect.OK(t, err)
-	expect.Equal(t, "again", again.Choices[0].Message.Content, "echo: one two three four five six seven eight")
+	expect.Equal(t, "again", repeated.Choices[0].Message.Content, "echo: one two three four five six seven eight")
 }
 
 // A gateway that drains breaks its streams off, after an event error: nobody takes half a reply for
@@ -231,7 +244,16 @@ func TestStreamOfAFailedTurn(t *testing.T) {
 	got, err := r.sdk.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
 	expect.OK(t, err)
 	expect.Equal(t, "response", string(got.Status)+" "+string(got.Error.Code), "failed turn_failed")
-	at := r.url + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.FormatInt(last, 10)
+	rest := rawStream(t, r.url, id, last)
+	if kinds := regexp.MustCompile(`event: (\S+)`).FindAllString(rest, -1); len(kinds) != 2 || kinds[0] != "event: error" || kinds[1] != "event: response.failed" {
+		t.Errorf("%q in %s", kinds, rest)
+	}
+}
+
+// rawStream reads the stream of a response behind an event to its end, without the SDK.
+func rawStream(t *testing.T, url, id string, after int64) string {
+	t.Helper()
+	at := url + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.FormatInt(after, 10)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
 	expect.OK(t, err)
 	response, err := (&http.Client{Transport: transport(t)}).Do(request)
@@ -239,7 +261,5 @@ func TestStreamOfAFailedTurn(t *testing.T) {
 	defer response.Body.Close()
 	rest, err := io.ReadAll(response.Body)
 	expect.OK(t, err)
-	if kinds := regexp.MustCompile(`event: (\S+)`).FindAllString(string(rest), -1); len(kinds) != 2 || kinds[0] != "event: error" || kinds[1] != "event: response.failed" {
-		t.Errorf("%q in %s", kinds, rest)
-	}
+	return string(rest)
 }

@@ -27,15 +27,11 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 		defer cancel(nil)
 		ended := false
 		o, err := a.client.FollowEnd(ctx, p.session, p.message, m.Accepted, func(e session.Event) {
-			if s.failed == nil && s.told && voids(t.turn, e) {
-				s.failed = errRestarted
-				cancel(errRestarted)
-			}
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
-			if t.see(e); errors.Is(s.failed, errLost) {
-				cancel(errLost)
+			if t.see(e); s.failed != nil {
+				cancel(s.failed)
 			}
 		})
 		if err == nil && s.failed == nil {
@@ -67,7 +63,7 @@ type sender struct {
 	send   func(string) error
 	after  int64
 	found  bool // an event had that number: the client has all before it
-	told   bool // text was sent
+	told   bool // the client has text of this turn, from this stream or from the one before it
 	last   int64
 	failed error
 }
@@ -89,7 +85,12 @@ func errorEvent(p problem, number int64) object {
 }
 
 func (s *sender) event(number int64, kind string, fields object) {
-	if s.found = s.found || number == s.after; number <= s.after || s.failed != nil {
+	if s.failed != nil {
+		return
+	}
+	void := s.told && kind == "response.in_progress"
+	s.told = s.told && !void || kind == "response.output_text.delta"
+	if s.found = s.found || number == s.after; number <= s.after {
 		return
 	}
 	if !s.found {
@@ -101,5 +102,7 @@ func (s *sender) event(number int64, kind string, fields object) {
 	if err == nil {
 		err = s.send("event: " + kind + "\ndata: " + string(data) + "\n\n")
 	}
-	s.failed, s.last, s.told = err, number, s.told || kind == "response.output_text.delta"
+	if s.failed, s.last = err, number; err == nil && void {
+		s.failed = errRestarted // behind this number, the client has no text that counts
+	}
 }

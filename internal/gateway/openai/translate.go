@@ -71,7 +71,7 @@ func (t *translation) see(e session.Event) {
 		t.n++ // the transcript has the user's message here
 		t.n--
 	case session.EventTurnRetry, session.EventTurnRequeued:
-		t.abandon()
+		t.restart()
 	case session.EventTurnEnded:
 		if e.Status == session.StatusDone {
 			t.closeText(completed, e.Reply)
@@ -88,6 +88,12 @@ func (t *translation) begin(turn string) {
 		t.index = 0
 	}
 	t.turn, t.n, t.muted = turn, 0, fenceOf(turn) < t.from
+	t.restart()
+}
+
+// restart says that the response has no output, or none any more.
+func (t *translation) restart() {
+	t.abandon()
 	r := t.response
 	r.Status = inProgress
 	t.tell("response.in_progress", object{"response": r})

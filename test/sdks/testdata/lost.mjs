@@ -1,5 +1,5 @@
-// Opens the stream of a response again behind an event, and prints how that ends, and the text that it
-// gets.
+// Opens the stream of a response again behind an event, and prints how that ends, the text that it gets,
+// and the number of the last event.
 //
 //   BASE=http://127.0.0.1:8081 node lost.mjs RESPONSE STARTING_AFTER
 import OpenAI from "openai";
@@ -9,6 +9,7 @@ const line = { client: "openai-retrieve", text: "" };
 try {
   const from = { stream: true, starting_after: Number(process.argv[3]) };
   for await (const event of await openai.responses.retrieve(process.argv[2], from)) {
+    line.last = event.sequence_number;
     if (event.type === "response.output_text.delta") line.text += event.delta;
   }
 } catch (e) {
