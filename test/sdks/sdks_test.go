@@ -3,6 +3,8 @@ package sdks
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -168,6 +170,38 @@ func TestStoppedGateway(t *testing.T) {
 		if l.Error == "" {
 			t.Errorf("%s takes %q for the reply", name, l.Text)
 		}
+	}
+}
+
+// A gateway is stopped while messages wait for a worker, and another one takes its place. No client sends its
+// message again: it is stored, and would run twice.
+func TestStoppedGatewayBeforeTheText(t *testing.T) {
+	p := newPrograms(t)
+	gateway := p.gateway()
+	clients := p.node("clients.mjs", "x", streaming...)
+	expect.Soon(t, "every client has a stream", func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/metrics", http.NoBody)
+		expect.OK(t, err)
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		expect.OK(t, err)
+		defer response.Body.Close()
+		metrics, err := io.ReadAll(response.Body)
+		expect.OK(t, err)
+		return strings.Contains(string(metrics), fmt.Sprintf("\nturnstile_gateway_streams %d\n", len(streaming)))
+	})
+	gateway.Signal(syscall.SIGTERM)
+	expect.Equal(t, "exit code", gateway.ExitCode(), 0)
+	p.gateway()
+	p.worker()
+	results, redis := p.results(clients, streaming), p.redis.Client()
+	for name, l := range results {
+		if l.Error == "" {
+			t.Errorf("%s has sent its message again: %+v", name, l)
+		}
+		ended := "asynq:{session:" + name + "}:completed"
+		expect.Soon(t, name+"'s message has run", func() bool { return redis.ZCard(t.Context(), ended).Val() > 0 })
+		expect.Equal(t, "messages of "+name, redis.ZCard(t.Context(), ended).Val(), 1)
 	}
 }
 

@@ -24,7 +24,7 @@ func voids(turn string, e session.Event) bool {
 
 // restarted is the problem of a stream whose text was voided. advice says how to get the new one.
 func restarted(advice string) problem {
-	return problem{Message: "The turn is run again: the text so far does not count. " + advice, Type: serverError, Code: "turn_restarted"}
+	return problem{Message: "The turn is run again: the text so far does not count. " + advice, Type: invalidRequest, Code: "turn_restarted"}
 }
 
 // errLost is the cause of the end of a stream of which events behind the client's last one are gone.
@@ -36,12 +36,15 @@ var lost = problem{
 	Type:    invalidRequest, Code: "events_lost",
 }
 
-// interrupted is the problem of a stream whose reading failed, or that the gateway has ended.
+// interrupted is the problem of a stream whose reading failed, or that the gateway has ended. Its message
+// is stored, so its type is one after which no SDK repeats the request: the message would run twice.
 func interrupted(ctx context.Context, err error) problem {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return problemOf(gateway.ProblemOf(gateway.Interrupted(err)))
+	p := problemOf(gateway.ProblemOf(gateway.Interrupted(err)))
+	p.Type = invalidRequest
+	return p
 }
 
 // firstTurn is the fencing token of the first turn that a stream from the beginning tells: the turn that the

@@ -218,7 +218,7 @@ func TestDrainBreaksStreamsOff(t *testing.T) {
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s: %v", path, err)
 			}
-			if text := string(rest); !strings.Contains(text, `"code":"draining"`) || !strings.Contains(text, `"type":"server_error"`) {
+			if text := string(rest); !strings.Contains(text, `"code":"draining"`) || !strings.Contains(text, `"type":"invalid_request_error"`) {
 				t.Errorf("%s: %s", path, rest)
 			}
 		}()
