@@ -14,6 +14,10 @@ const bodiesMost = 32 << 20
 // smallBody is what every body may have, without asking.
 const smallBody = 512
 
+// historyMost is the largest body with a history: a quarter of what is read at once, and not less than two
+// of the largest bodies, for a history with the largest picture and a message with another one.
+func historyMost(largest int64) int64 { return max(bodiesMost/4, 2*largest) }
+
 // bodies bounds the bytes of the bodies that are being read, and of those whose requests work. One
 // token's take three quarters at most, so that it cannot keep the others out.
 type bodies struct {

@@ -32,6 +32,9 @@ type Route struct {
 	// Within is how long Serve may work in Redis. Defaults to 5 s.
 	Within time.Duration
 
+	// History says that a body has what was said before, too, and may be larger than one message.
+	History bool
+
 	// Fail sends a problem. Defaults to the JSON of RFC 9457.
 	Fail func(http.ResponseWriter, *Request, *Problem)
 

@@ -3,6 +3,7 @@ package openai_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/gateway"
 	"turnstile/test/expect"
 )
 
@@ -34,6 +36,46 @@ func TestChatOfASession(t *testing.T) {
 	got, err = r.sdk.Chat.Completions.New(t.Context(), p)
 	expect.OK(t, err)
 	expect.Equal(t, "what is new", got.Choices[0].Message.Content, "echo: only\n\nthis")
+}
+
+// A client sends its history with each message. One of the largest pictures may be in it beside another
+// one in the message, and a body may have no more than that, or 8 MiB.
+func TestChatWithPicturesInItsHistory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	inSession := option.WithHeader("X-Turnstile-Session", "s")
+	show := func(name string) sdk.ChatCompletionMessageParamUnion {
+		url := "data:image/png;base64," + strings.Repeat("QUJD", 2<<20/4-200)
+		return sdk.UserMessage([]sdk.ChatCompletionContentPartUnionParam{
+			sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url}), sdk.TextContentPart(name),
+		})
+	}
+	p := chat()
+	for _, name := range []string{"one", "two", "three"} {
+		p.Messages = append(p.Messages, show(name))
+		got, err := r.sdk.Chat.Completions.New(t.Context(), p, inSession)
+		expect.OK(t, err)
+		expect.Equal(t, "reply", got.Choices[0].Message.Content, "echo: "+name)
+		p.Messages = append(p.Messages, sdk.AssistantMessage(got.Choices[0].Message.Content))
+	}
+	for message, most := range map[int]int{2 << 20: 8 << 20, 5 << 20: 2 * (5<<20 + 16<<10)} {
+		_, r.url = r.gateway(func(c *gateway.Config) { c.Limits.Payload = message })
+		body := `{"messages": [{"role": "user", "content": "hello"}], "metadata": {"session": "s"}}`
+		body += strings.Repeat(" ", most-len(body))
+		for _, length := range []int{-1, most} { // of an unknown length, and of a known one
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(body))
+			expect.OK(t, err)
+			request.Header.Set("Content-Type", "application/json")
+			request.ContentLength = int64(length)
+			response, err := (&http.Client{Transport: transport(t)}).Do(request)
+			expect.OK(t, err)
+			response.Body.Close()
+			expect.Equal(t, "status of the largest body", response.StatusCode, http.StatusOK)
+		}
+		status, got := r.post("/v1/chat/completions", body+" ")
+		expect.Equal(t, "one byte more", fmt.Sprint(status, " ", got["error"].(map[string]any)["code"]), "413 body_too_large")
+	}
 }
 
 func TestChatWithoutASession(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *API) Mount(g *gateway.Gateway) {
 		{Pattern: "POST /v1/responses", May: gateway.Send, Serve: a.postResponse},
 		{Pattern: "GET /v1/responses/{id}", May: gateway.Read, Serve: a.getResponse},
 		{Pattern: "POST /v1/responses/{id}/cancel", May: gateway.Control, Within: cancelTimeout, Serve: a.postCancel},
-		{Pattern: "POST /v1/chat/completions", May: gateway.Send, Serve: a.postChat},
+		{Pattern: "POST /v1/chat/completions", May: gateway.Send, History: true, Serve: a.postChat},
 		{Pattern: "GET /v1/models", Serve: a.getModels},
 	} {
 		r.Fail = fail
