@@ -31,6 +31,9 @@ func attach(files []session.Attachment, param, url, name, kind string) ([]sessio
 		if a.Mime, _, _ = mime.ParseMediaType(about); !ok || !encoded || err != nil || a.Mime == "" {
 			return nil, refuse(param, "A data URL is data:TYPE;base64,DATA, with a type such as image/png.")
 		}
+		if kind == "image" && !strings.HasPrefix(a.Mime, "image/") {
+			return nil, refuse(param, "The data URL of an image has the type %.100q, which is none of an image: send it as a file.", a.Mime)
+		}
 		a.Size = int64(len(decoded))
 	default:
 		return nil, refuse(param, "A file or image needs an http, https or data URL: the gateway stores no files.")

@@ -38,6 +38,7 @@ type process struct {
 // one.
 type abilities struct {
 	load, resume, close bool
+	see                 bool // images in a prompt
 }
 
 type initialized struct {
@@ -45,6 +46,9 @@ type initialized struct {
 	AgentCapabilities struct {
 		LoadSession         json.RawMessage            `json:"loadSession"`
 		SessionCapabilities map[string]json.RawMessage `json:"sessionCapabilities"`
+		PromptCapabilities  struct {
+			Image json.RawMessage `json:"image"`
+		} `json:"promptCapabilities"`
 	} `json:"agentCapabilities"`
 	AgentInfo struct {
 		Name string `json:"name"`
@@ -190,7 +194,10 @@ func (p *process) initialize(ctx context.Context) error {
 		return fmt.Errorf("the agent speaks version %q of the Agent Client Protocol, not %d: use a version of it that does", v, acpsdk.ProtocolVersionNumber)
 	}
 	sessions := self.AgentCapabilities.SessionCapabilities
-	p.can = abilities{load: yes(self.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"])}
+	p.can = abilities{
+		load: yes(self.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"]),
+		see: yes(self.AgentCapabilities.PromptCapabilities.Image),
+	}
 	p.name = self.AgentInfo.Name
 	for _, m := range self.AuthMethods {
 		if m.Name != "" {

@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"fmt"
 	"net/url"
+	"strings"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
@@ -9,7 +11,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// prompt is a turn as session/prompt takes it: one text, and links to the attachments.
+// prompt is a turn as session/prompt takes it: one text, pictures whose data the message has, and links to
+// the other attachments.
 func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()
 	if w.state.Recap {
@@ -20,10 +23,34 @@ func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
 	blocks := []acpsdk.ContentBlock{acpsdk.TextBlock(text)}
 	for _, m := range at.Messages {
 		for _, a := range m.Attachments {
-			blocks = append(blocks, link(a))
+			blocks = append(blocks, w.attached(a))
 		}
 	}
 	return blocks
+}
+
+// attached is an attachment in a prompt. An agent that takes no pictures is told of one by its name: it
+// would read the data of a link as text.
+func (w *warm) attached(a session.Attachment) acpsdk.ContentBlock {
+	mime, data, ok := picture(a)
+	switch {
+	case !ok:
+		return link(a)
+	case !w.can.see:
+		return acpsdk.TextBlock(fmt.Sprintf("[The user has attached the picture %s (%s), which you cannot see: this agent takes no pictures. Say so.]", a.Name, mime))
+	}
+	return acpsdk.ImageBlock(data, mime)
+}
+
+// picture returns the type and the data, in base64, of an attachment that is a picture in a data URL.
+func picture(a session.Attachment) (mime, data string, ok bool) {
+	about, data, _ := strings.Cut(a.URL, ",")
+	about, encoded := strings.CutSuffix(about, ";base64")
+	if len(about) < len("data:") || !strings.EqualFold(about[:len("data:")], "data:") {
+		return "", "", false
+	}
+	mime, _, _ = strings.Cut(strings.ToLower(about[len("data:"):]), ";")
+	return mime, data, encoded && strings.HasPrefix(mime, "image/")
 }
 
 func link(a session.Attachment) acpsdk.ContentBlock {

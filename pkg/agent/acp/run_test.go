@@ -308,6 +308,30 @@ func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
 	}
 }
 
+// A picture in a data URL is an image block for an agent that takes images. Another agent is told of it, and
+// gets none of its data.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	for ability, want := range map[string]string{
+		"can-see": `[{"text":"look","type":"text"},{"data":"iVBORw0KGgo=","mimeType":"image/png","type":"image"},` +
+			`{"mimeType":"application/pdf","name":"a.pdf","type":"resource_link","uri":"data:application/pdf;base64,eA=="}]`,
+		"echo": `[{"text":"look","type":"text"},{"text":"[The user has attached the picture cat.png (image/png), which you cannot see: this agent takes no pictures. Say so.]","type":"text"},` +
+			`{"mimeType":"application/pdf","name":"a.pdf","type":"resource_link","uri":"data:application/pdf;base64,eA=="}]`,
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		turn := turnWith(t, "look")
+		turn.Messages[0].Attachments = []session.Attachment{
+			{Name: "cat.png", URL: "DATA:image/PNG;x=y;base64,iVBORw0KGgo=", Mime: "image/png", Size: 8},
+			{Name: "a.pdf", URL: "data:application/pdf;base64,eA==", Mime: "application/pdf"},
+		}
+		_, err := play(t.Context(), acting(t, "echo", ability, "log="+log), turn)
+		expect.OK(t, err)
+		if prompt := logOf(t, log)[2]; !strings.Contains(prompt, `"prompt":`+want) {
+			t.Errorf("%s: %s is not in %s", ability, want, prompt)
+		}
+	}
+}
+
 func TestNoUndeclaredAbilities(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

@@ -129,6 +129,9 @@ func (a *actor) open(id any, name string) int {
 		if a.is("can-load") {
 			caps["loadSession"] = true
 		}
+		if a.is("can-see") {
+			caps["promptCapabilities"] = map[string]any{"image": true}
+		}
 		for _, can := range []string{"resume", "close"} {
 			if a.is("can-" + can) {
 				sessions[can] = map[string]any{}
