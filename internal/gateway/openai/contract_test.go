@@ -2,15 +2,20 @@ package openai_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 	"github.com/pb33f/libopenapi-validator/config"
+	"github.com/pb33f/libopenapi-validator/schema_validation"
 
 	"turnstile/docs"
 	"turnstile/test/expect"
@@ -59,4 +64,90 @@ func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = io.NopCloser(bytes.NewReader(data))
 	return response, nil
+}
+
+// openResponses are the fields that Open Responses requires of a response. OpenAI requires some of them.
+var openResponses = strings.Fields(`id object created_at completed_at status incomplete_details model previous_response_id
+	instructions output error tools tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty
+	top_logprobs temperature reasoning usage max_output_tokens max_tool_calls store background service_tier metadata
+	safety_identifier prompt_cache_key`)
+
+// A response has every field that Open Responses requires, however it was read, in each of its states.
+func TestResponseHasEveryField(t *testing.T) {
+	t.Parallel()
+	parsed, err := libopenapi.NewDocument(docs.OpenAPI)
+	expect.OK(t, err)
+	model, err := parsed.BuildV3Model()
+	expect.OK(t, err)
+	schema := model.Model.Components.Schemas.GetOrZero("Response").Schema()
+	for _, field := range openResponses {
+		if !slices.Contains(schema.Required, field) {
+			t.Errorf("openapi.yaml does not require %s", field)
+		}
+	}
+	seen := map[string]bool{}
+	check := func(how string, response responses.Response) {
+		t.Helper()
+		_, problems := schema_validation.NewSchemaValidator().ValidateSchemaString(schema, response.RawJSON())
+		for _, p := range problems {
+			for _, e := range p.SchemaValidationErrors {
+				t.Errorf("%s, %s: %s in %s", how, response.Status, e.Reason, response.RawJSON())
+			}
+		}
+		seen[how+" "+string(response.Status)] = true
+	}
+	r := newRig(t)
+	get := func(id string) responses.Response {
+		t.Helper()
+		got, err := r.sdk.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+		expect.OK(t, err)
+		return *got
+	}
+	stream := func(session, text string, on func(responses.Response)) {
+		t.Helper()
+		s := r.sdk.Responses.NewStreaming(t.Context(), say(session, text))
+		for s.Next() {
+			if e := s.Current(); e.Response.ID != "" {
+				check("streamed", e.Response)
+				on(e.Response)
+			}
+		}
+	}
+	background := say("s", "usage=7:5 tool=look hello")
+	background.Background = sdk.Bool(true)
+	waits, err := r.sdk.Responses.New(t.Context(), background)
+	expect.OK(t, err)
+	check("sent", *waits)
+	r.worker()
+	for _, text := range []string{"hello", "fail=final x"} {
+		ended, err := r.sdk.Responses.New(t.Context(), say("s", text))
+		expect.OK(t, err)
+		check("sent", *ended)
+		check("read", get(ended.ID))
+		all := rawStream(t, r.url, ended.ID, 1) // the SDK ends at the event error
+		var end struct{ Response responses.Response }
+		expect.OK(t, json.Unmarshal([]byte(all[strings.LastIndex(all, "data: ")+len("data: "):]), &end))
+		check("streamed", end.Response)
+	}
+	stream("s", "sleep=1h x", func(now responses.Response) {
+		if now.Status == responses.ResponseStatusInProgress {
+			check("read", get(now.ID))
+			cancelled, err := r.sdk.Responses.Cancel(t.Context(), now.ID)
+			expect.OK(t, err)
+			check("cancelled", *cancelled)
+		}
+	})
+	stream("s", "sleep=1h x", func(now responses.Response) {
+		if now.Status == responses.ResponseStatusInProgress {
+			r.post("/v1/sessions/s/messages", `{"text": "now", "mode": "interrupt"}`)
+		}
+	})
+	for _, want := range []string{
+		"sent queued", "sent completed", "sent failed", "read completed", "read failed", "read in_progress", "cancelled cancelled",
+		"streamed queued", "streamed in_progress", "streamed completed", "streamed failed", "streamed cancelled", "streamed incomplete",
+	} {
+		if !seen[want] {
+			t.Errorf("no response was %s", want)
+		}
+	}
 }
