@@ -65,6 +65,15 @@ func TestBadBodies(t *testing.T) {
 			t.Errorf("%.60s: no detail", body)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"text": "a", "delay": 90}`:         `delay is of the JSON type number; it must be a duration such as "90s".`,
+		`{"text": "a", "expires_in": [1]}`:   `expires_in is of the JSON type array; it must be a duration such as "90s".`,
+		`{"text": "a", "commands": "yes"}`:   `commands is of the JSON type string; it must be true or false.`,
+	} {
+		p := r.call("POST", path, body).problem(400, gateway.InvalidJSON)
+		expect.Equal(t, body, p.Title+": "+p.Detail, "The body is not JSON that this request takes: "+want)
+		expect.List(t, "field", p.Fields, strings.Fields(want)[0])
+	}
 	p := r.call("POST", path, `{"text": "a", "b": 1, "attachments": [{"name": "f", "url": "u", "a": {}}], "Mode": ""}`).problem(400, gateway.UnknownFields)
 	expect.List(t, "unknown", p.Fields, "Mode", "attachments[0].a", "b")
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/jsonx"} {

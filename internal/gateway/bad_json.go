@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"turnstile/internal/strictjson"
+	"turnstile/pkg/session"
 )
 
 // BadJSON is the problem of a body that could not be decoded. It names the field of the body, and not
@@ -44,6 +45,9 @@ func fieldOf(wrong *json.UnmarshalTypeError) string {
 
 // wanted says what JSON a type is read from.
 func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[session.Duration]() {
+		return `a duration such as "90s"`
+	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "a string"
 	}

@@ -61,7 +61,7 @@ var meanings = map[Code]struct {
 	status int
 	title  string
 }{
-	InvalidJSON:          {http.StatusBadRequest, "The body is not valid JSON for this request"},
+	InvalidJSON:          {http.StatusBadRequest, "The body is not JSON that this request takes"},
 	UnknownFields:        {http.StatusBadRequest, "The body has unknown fields"},
 	InvalidRequest:       {http.StatusBadRequest, "A value of the request breaks a rule"},
 	Unauthorized:         {http.StatusUnauthorized, "The request has no valid token"},

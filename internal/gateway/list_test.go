@@ -62,7 +62,9 @@ func TestListOfSessions(t *testing.T) {
 	if n := len(root.list("limit=4")); n != 9 {
 		t.Errorf("root sees %d sessions", n)
 	}
-	for _, bad := range []string{"state=x", "limit=0", "limit=501", "limit=x", "prefix=a/b", "cursor=x", "page=2"} {
+	p := root.call("GET", "/v1/sessions?state=x", nil).problem(400, gateway.InvalidRequest)
+	contains(t, "detail", p.Detail, `state "x": it is one of attention, starting, running, asking, paused, waiting, delayed, suspended and idle`)
+	for _, bad := range []string{"state=Idle", "limit=0", "limit=501", "limit=x", "prefix=a/b", "cursor=x", "page=2"} {
 		root.call("GET", "/v1/sessions?"+bad, nil).problem(400, gateway.InvalidRequest)
 	}
 	for _, bad := range []string{"x", "9.", "-1.", ".", "0.x"} {
