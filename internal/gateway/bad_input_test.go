@@ -66,9 +66,9 @@ func TestBadBodies(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"text": "a", "delay": 90}`:         `delay is of the JSON type number; it must be a duration such as "90s".`,
-		`{"text": "a", "expires_in": [1]}`:   `expires_in is of the JSON type array; it must be a duration such as "90s".`,
-		`{"text": "a", "commands": "yes"}`:   `commands is of the JSON type string; it must be true or false.`,
+		`{"text": "a", "delay": 90}`:       `delay is of the JSON type number; it must be a duration such as "90s".`,
+		`{"text": "a", "expires_in": [1]}`: `expires_in is of the JSON type array; it must be a duration such as "90s".`,
+		`{"text": "a", "commands": "yes"}`: `commands is of the JSON type string; it must be true or false.`,
 	} {
 		p := r.call("POST", path, body).problem(400, gateway.InvalidJSON)
 		expect.Equal(t, body, p.Title+": "+p.Detail, "The body is not JSON that this request takes: "+want)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -181,7 +180,7 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.R
 	if patience == 0 {
 		return session.Outcome{}, false, nil
 	}
-	w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(min(patience, waitMost).Seconds())))
+	applied(w.Header(), patience)
 	return g.wait(r, receipt.Session, receipt.ID, patience)
 }
 
@@ -190,7 +189,7 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.R
 func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration) (o session.Outcome, ended bool, err error) {
 	waiting, over := r.Waiting()
 	defer over()
-	ctx, cancel := context.WithTimeout(waiting, min(patience, waitMost))
+	ctx, cancel := context.WithTimeout(waiting, patience)
 	defer cancel()
 	o, err = g.deps.Client.Wait(ctx, sessionKey, id)
 	if cause := context.Cause(waiting); errors.Is(cause, errRevoked) || errors.Is(cause, errNarrowed) {
@@ -217,6 +216,7 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	}
 	state, o, ended, err := g.deps.Client.MessageState(r.Work(), m.Session, m.ID)
 	if err == nil && !ended && patience > 0 {
+		applied(w.Header(), patience)
 		if o, ended, err = g.wait(r, m.Session, m.ID, patience); err == nil {
 			state, o, ended, err = g.stateAfter(r, m, state, o, ended)
 		}

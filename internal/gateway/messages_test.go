@@ -51,12 +51,32 @@ func TestPreferWait(t *testing.T) {
 	expect.Equal(t, "location", a.Header.Get("Location"), path+"/"+o.ID)
 	r.call("POST", path, object{"text": "fail=final"}, header("Prefer", "wait=60")).want(200, &o)
 	expect.Equal(t, "status", o.Status, session.StatusFailed)
-	a = r.call("POST", path, object{"text": "hi"}, header("Prefer", "wait=9000")).want(200)
-	expect.Equal(t, "not longer", a.Header.Get("Preference-Applied"), "wait=60")
-	for _, odd := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=99999999"} {
+	for _, long := range []string{"wait=61", "wait=70000", "wait=99999999999999999999"} {
+		a = r.call("POST", path, object{"text": "hi"}, header("Prefer", long)).want(200)
+		expect.Equal(t, "not longer than "+long, a.Header.Get("Preference-Applied"), "wait=60")
+	}
+	for _, odd := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=1.5"} {
 		a := r.call("POST", path, object{"text": "hi"}, header("Prefer", odd)).want(202)
 		expect.Equal(t, odd, a.Header.Get("Preference-Applied"), "")
 	}
+}
+
+// A wait of the query is bounded as a preferred one is, and says so.
+func TestQueryWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const path = "/v1/sessions/s/messages"
+	var got receipt
+	r.call("POST", path, object{"text": "sleep=300ms hi"}).want(202, &got)
+	for wait, applied := range map[string]string{"1ms": "wait=1", "0s": "", "": ""} {
+		a := r.call("GET", path+"/"+got.ID+"?wait="+wait, nil).want(200)
+		expect.Equal(t, wait, a.Header.Get("Preference-Applied"), applied)
+	}
+	r.worker()
+	var m gateway.Message
+	a := r.call("GET", path+"/"+got.ID+"?wait=1h", nil).want(200, &m)
+	expect.Equal(t, "state", m.State, "completed")
+	expect.Equal(t, "not longer than 1h", a.Header.Get("Preference-Applied"), "wait=60")
 }
 
 func TestIdempotencyKey(t *testing.T) {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,7 +18,7 @@ import (
 // waitMost is the longest that a request waits for an outcome.
 const waitMost = time.Minute
 
-// Wait reads how long the query wants to wait: ?wait=30s. 0: not at all.
+// Wait reads how long the query wants to wait: ?wait=30s, at most waitMost. 0: not at all.
 func (r *Request) Wait() (time.Duration, error) {
 	text := r.URL.Query().Get("wait")
 	if text == "" {
@@ -25,7 +28,7 @@ func (r *Request) Wait() (time.Duration, error) {
 	if err != nil || d < 0 {
 		return 0, Fail(InvalidRequest, "wait is %.100q; write it as 30s.", text)
 	}
-	return d, nil
+	return min(d, waitMost), nil
 }
 
 // More is a context for work in Redis after a wait, which may have outlived Work.
@@ -33,18 +36,24 @@ func (r *Request) More() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), workTimeout)
 }
 
-// preferredWait reads the preference wait=SECONDS (RFC 7240). What it cannot read it ignores, as a
-// preference may be.
+// preferredWait reads the preference wait=SECONDS (RFC 7240), at most waitMost. What it cannot read it
+// ignores, as a preference may be.
 func preferredWait(h http.Header) time.Duration {
 	for _, line := range h.Values("Prefer") {
 		for preference := range strings.SplitSeq(line, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-			if n, err := strconv.ParseUint(strings.Trim(value, `" `), 10, 16); err == nil && strings.EqualFold(strings.TrimSpace(name), "wait") {
-				return time.Duration(n) * time.Second
+			n, err := strconv.ParseUint(strings.Trim(value, `" `), 10, 64) // n is the highest one if the number is too high
+			if (err == nil || errors.Is(err, strconv.ErrRange)) && strings.EqualFold(strings.TrimSpace(name), "wait") {
+				return time.Duration(min(n, uint64(waitMost.Seconds()))) * time.Second
 			}
 		}
 	}
 	return 0
+}
+
+// applied says for how long a request waits, in whole seconds: what was wanted may be longer than waitMost.
+func applied(h http.Header, patience time.Duration) {
+	h.Set("Preference-Applied", fmt.Sprintf("wait=%.0f", math.Ceil(patience.Seconds())))
 }
 
 // idempotencyKey returns the message id that the request's Idempotency-Key is, "" without one. A
