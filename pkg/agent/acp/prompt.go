@@ -29,7 +29,7 @@ func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
 	return blocks
 }
 
-// attached is an attachment in a prompt. An agent that takes no pictures is told of one by its name: it
+// attached is an attachment in a prompt. An agent that takes no pictures gets the name of one: it
 // would read the data of a link as text.
 func (w *warm) attached(a session.Attachment) acpsdk.ContentBlock {
 	mime, data, ok := picture(a)

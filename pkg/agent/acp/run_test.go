@@ -308,8 +308,8 @@ func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
 	}
 }
 
-// A picture in a data URL is an image block for an agent that takes images. Another agent is told of it, and
-// gets none of its data.
+// A picture in a data URL is an image block for an agent that takes images. Another agent gets its name, and
+// none of its data.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	for ability, want := range map[string]string{
