@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -188,6 +189,9 @@ func TestChatOfAFailedTurn(t *testing.T) {
 	r.worker()
 	_, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("fail=final x")))
 	r.refused(err, 400, "turn_failed", "failed: the agent failed")
+	if failed := new(sdk.Error); !errors.As(err, &failed) || !strings.Contains(failed.RawJSON(), `"turnstile_code":"agent_failed"`) {
+		t.Errorf("%v has no code of the outcome", err)
+	}
 	s := r.sdk.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("fail=final x")))
 	for s.Next() {
 	}

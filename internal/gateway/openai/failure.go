@@ -17,6 +17,10 @@ type problem struct {
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
 	Code    string  `json:"code"`
+
+	// Failure is the code of the outcome of a turn that failed. It is not Code: the AI SDK repeats a
+	// request after codes that have words such as timeout in them.
+	Failure string `json:"turnstile_code,omitempty"`
 }
 
 // fail sends a problem in OpenAI's JSON. The SDKs repeat a request after 409, so a conflict, which
@@ -52,7 +56,7 @@ func problemOf(p *gateway.Problem) problem {
 // turnProblem is how a message ended that is not done. Its type is one after which no SDK repeats the
 // request: the message would run again.
 func turnProblem(o session.Outcome) problem {
-	return problem{Message: string(o.Status) + ": " + o.Error, Type: invalidRequest, Code: "turn_" + string(o.Status)}
+	return problem{Message: string(o.Status) + ": " + o.Error, Type: invalidRequest, Code: "turn_" + string(o.Status), Failure: o.Code}
 }
 
 // refuse is the problem of a request whose parameter cannot be served.

@@ -245,6 +245,10 @@ func TestStreamOfAFailedTurn(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "response", string(got.Status)+" "+string(got.Error.Code), "failed turn_failed")
 	rest := rawStream(t, r.url, id, last)
+	const code = `"code":"turn_failed","turnstile_code":"agent_failed"`
+	if n := strings.Count(rest, code); n != 1 || !strings.Contains(got.RawJSON(), `"turnstile_code":"agent_failed"`) {
+		t.Errorf("%d events have %s: %s\n%s", n, code, rest, got.RawJSON())
+	}
 	if kinds := regexp.MustCompile(`event: (\S+)`).FindAllString(rest, -1); len(kinds) != 2 || kinds[0] != "event: error" || kinds[1] != "event: response.failed" {
 		t.Errorf("%q in %s", kinds, rest)
 	}

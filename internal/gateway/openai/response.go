@@ -73,6 +73,7 @@ type reason struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
 	Param   *string `json:"param"` // null
+	Failure string  `json:"turnstile_code,omitempty"`
 }
 
 type usage struct {
@@ -132,7 +133,7 @@ func (r response) ended(o session.Outcome, at time.Time, output []any) response 
 		}{"interrupted"}
 	default:
 		p := turnProblem(o)
-		r.Status, r.Error = failed, &reason{Code: p.Code, Message: p.Message, Type: "invalid_request_error"}
+		r.Status, r.Error = failed, &reason{Code: p.Code, Message: p.Message, Type: p.Type, Failure: p.Failure}
 	}
 	if u := o.Usage; u != nil {
 		r.Usage = &usage{Input: u.InputTokens, Output: u.OutputTokens, Total: u.InputTokens + u.OutputTokens}

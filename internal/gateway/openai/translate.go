@@ -189,7 +189,7 @@ func (t *translation) end(r response, seen bool) {
 	switch r.Status {
 	case failed:
 		kind = "response.failed"
-		t.tell("error", errorEvent(problem{Message: r.Error.Message, Type: invalidRequest, Code: r.Error.Code}, 0))
+		t.tell("error", errorEvent(problem{Message: r.Error.Message, Type: invalidRequest, Code: r.Error.Code, Failure: r.Error.Failure}, 0))
 	case cancelled, incomplete:
 		kind = "response.incomplete"
 	}
