@@ -93,6 +93,20 @@ func Interrupted(err error) error {
 	return err
 }
 
+// HoldStream counts the stream that the request will open, or fails if there are too many. A route that
+// stores something first calls it before: a client repeats its request after such a failure.
+func (r *Request) HoldStream() error {
+	g := r.gateway
+	if r.stream != nil {
+		return nil
+	}
+	var ok bool
+	if r.stream, ok = g.limits.open(r.Token.Name); !ok {
+		return Fail(TooManyStreams, "The token %s may have %d streams open.", r.Token.Name, g.config.Streams)
+	}
+	return nil
+}
+
 // Stream responds with an event stream, which counts as one of the token's. serve writes it with
 // send until it is over, or until ctx ends: the client has gone or does not read, the token was
 // revoked, or the gateway drains. If serve returns an error, the response is broken off, so that no

@@ -39,7 +39,8 @@ type Request struct {
 	gateway *Gateway
 	work    context.Context // nil before the first Work
 	cancel  context.CancelFunc
-	held    int64 // bytes of the body
+	held    int64  // bytes of the body
+	stream  func() // ends the count of a stream that is not open yet; nil: there is none
 
 	route    Route
 	started  time.Time
@@ -59,6 +60,9 @@ func (r *Request) Work() context.Context {
 // end frees what the request holds.
 func (r *Request) end() {
 	r.freeBody()
+	if r.stream != nil {
+		r.stream()
+	}
 	if r.cancel != nil {
 		r.cancel()
 	}

@@ -48,10 +48,11 @@ func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Co
 	if err := g.ping(r.Work()); err != nil {
 		return nil, nil, err
 	}
-	closed, ok := g.limits.open(r.Token.Name)
-	if !ok {
-		return nil, nil, Fail(TooManyStreams, "The token %s may have %d streams open.", r.Token.Name, g.config.Streams)
+	if err := r.HoldStream(); err != nil {
+		return nil, nil, err
 	}
+	closed := r.stream
+	r.stream = nil
 	ctx, cancel := context.WithCancelCause(parent)
 	s = &stream{gateway: g, token: r.Token, session: r.Session, id: r.ID, route: r.route.Pattern, may: r.route.May, cancel: cancel, closed: closed}
 	if err := g.streams.add(s); err != nil {

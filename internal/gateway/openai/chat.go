@@ -148,6 +148,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		to.temporary = true
 		opts = append(opts, turnstile.ReplyTo(session.Route{To: session.NoReply}))
 	}
+	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m, opts...)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		if repeated {
 			c.from = firstTurn(stored, before.Fence)
 		}
-		return c.stream(w, r, body.Options.Usage)
+		return unrepeated(r, c.stream(w, r, body.Options.Usage))
 	}
 	return c.whole(w, r)
 }

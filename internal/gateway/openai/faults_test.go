@@ -3,6 +3,7 @@ package openai_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
+	"turnstile"
+	"turnstile/internal/gateway"
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"
@@ -224,6 +227,50 @@ func TestDrainBreaksStreamsOff(t *testing.T) {
 		}()
 	}
 	g.Drain()
+}
+
+// A stream that may not be opened is refused before its message is stored. If the gateway begins to drain
+// just after that, the problem is one after which no SDK repeats the request.
+func TestStreamsThatAreNotOpened(t *testing.T) {
+	t.Parallel()
+	for path, body := range map[string]string{
+		"/v1/responses":        `{"stream": true, "input": "x", "conversation": "s"}`,
+		"/v1/chat/completions": `{"stream": true, "messages": [{"role": "user", "content": "x"}], "metadata": {"session": "s"}}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			b := &before{nth: 1}
+			r := &rig{T: t, redis: redistest.New(t), hook: b}
+			r.client = turnstile.NewClient(r.redis)
+			stored := func(n int64) {
+				t.Helper()
+				expect.Equal(t, "messages", r.redis.LLen(t.Context(), "asynq:{session:s}:pending").Val(), n)
+			}
+			g, url := r.gateway(func(c *gateway.Config) { c.Streams = 1 })
+			client := r.at(url)
+			open := client.Responses.NewStreaming(t.Context(), say("other", "x"))
+			expect.Equal(t, "a stream is open", open.Next(), true)
+			r.url = url
+			code := func(status int, got map[string]any) string {
+				failure, _ := got["error"].(map[string]any)
+				return fmt.Sprint(status, " ", failure["code"], " ", failure["type"])
+			}
+			expect.Equal(t, "one stream too many", code(r.post(path, body)), "429 too_many_streams rate_limit_error")
+			stored(0)
+			expect.OK(t, open.Close())
+			b.do = g.Drain
+			expect.Soon(t, "the stream has ended", func() bool {
+				b.armed.Store(true)
+				got := code(r.post(path, body))
+				if !strings.Contains(got, "429") {
+					expect.Equal(t, "drained behind the message", got, "400 draining invalid_request_error")
+				}
+				return !strings.Contains(got, "429")
+			})
+			stored(1)
+			expect.Equal(t, "with a key", code(r.post(path, body, "Idempotency-Key", "k")), "503 draining server_error")
+		})
+	}
 }
 
 // A turn that failed is an event error and then the response's end.

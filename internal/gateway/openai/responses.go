@@ -40,6 +40,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
+	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m, opts...)
 	if err != nil {
 		return err
@@ -57,7 +58,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	switch {
 	case body.Stream:
-		return a.stream(w, r, p, stored, position{after: -1, turn: firstTurn(stored, before.Fence)})
+		return unrepeated(r, a.stream(w, r, p, stored, position{after: -1, turn: firstTurn(stored, before.Fence)}))
 	case body.Background:
 		return a.respond(w, r, p, stored)
 	}

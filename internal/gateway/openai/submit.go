@@ -49,6 +49,7 @@ type target struct {
 	place
 	byBody    bool // the message's id is made of the body
 	temporary bool // the session is made for the message, and erased after it
+	streamed  bool // the response is
 }
 
 // identify returns the session and the message id of a request. A request that names no session gets
@@ -87,6 +88,11 @@ func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t targe
 func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...turnstile.SubmitOption) (turnstile.Receipt, error) {
 	if err := r.See(to.session); err != nil {
 		return turnstile.Receipt{}, err
+	}
+	if to.streamed {
+		if err := r.HoldStream(); err != nil {
+			return turnstile.Receipt{}, err
+		}
 	}
 	opts = append(opts, turnstile.Literal(), r.DefaultReplyTo(to.session))
 	m.ID, m.TraceParent = to.message, r.TraceParent()
