@@ -60,7 +60,7 @@ func TestChatWithPicturesInItsHistory(t *testing.T) {
 		expect.Equal(t, "reply", got.Choices[0].Message.Content, "echo: "+name)
 		p.Messages = append(p.Messages, sdk.AssistantMessage(got.Choices[0].Message.Content))
 	}
-	for message, most := range map[int]int{2 << 20: 8 << 20, 5 << 20: 2 * (5<<20 + 16<<10)} {
+	for message, most := range map[int]int{2 << 20: 8 << 20, 16 << 20: 2 * (16<<20 + 16<<10)} {
 		_, r.url = r.gateway(func(c *gateway.Config) { c.Limits.Payload = message })
 		body := `{"messages": [{"role": "user", "content": "hello"}], "metadata": {"session": "s"}}`
 		body += strings.Repeat(" ", most-len(body))
