@@ -246,6 +246,41 @@ func TestWithdrawnAfterThePurge(t *testing.T) {
 		`message.withdrawn m0{"chat":7}`, `message.done m2{"chat":7}`, `message.withdrawn m2{"chat":7}`)
 }
 
+// Also if they were many of one turn, with large contexts.
+func TestManyWithdrawnAfterThePurge(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	long := strings.Repeat("x", session.MaxContext-2)
+	b.Say("now")
+	h := b.Start()
+	const most = 20
+	for i := range most {
+		text := []byte(fmt.Sprintf("%q", long[:len(long)-2]+fmt.Sprintf("%02d", i)))
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: "hello", Mode: session.ModeSteer},
+			turnstile.ReplyTo(session.Route{To: "hook", Context: text}))
+		expect.OK(t, err)
+	}
+	_, err := h.Steer(b.Ctx)
+	expect.OK(t, err)
+	end := b.Done(h)
+	for i := range most {
+		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: "hello", Message: fmt.Sprint("m", i), Turn: h.Turn().ID})
+	}
+	_, err = h.Finish(b.Ctx, end)
+	expect.OK(t, err)
+	for i := range most {
+		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("m", i))))
+	}
+	b.Command("/undo")
+	n := 0
+	for _, r := range records(b) {
+		if r.Type == "message.withdrawn" {
+			n++
+		}
+	}
+	expect.Equal(t, "withdrawn", n, most)
+}
+
 // What asynqmon's buttons end is found by a deliverer, which has it from the sweep.
 func TestPromisesOutlivePeople(t *testing.T) {
 	t.Parallel()

@@ -167,6 +167,53 @@ func TestReapIsPaced(t *testing.T) {
 	expect.Equal(t, "ready", b.Redis.ZCard(b.Ctx, rediskey.Ready).Val(), n)
 }
 
+// A session that cannot be claimed is not woken, again and again: whichever of its keys is broken,
+// recovery says so, and looks again much later.
+func TestBrokenSessionIsNotWoken(t *testing.T) {
+	t.Parallel()
+	keys := map[string]func(rediskey.Session) string{
+		"run": rediskey.Session.Run, "record": rediskey.Session.Record, "followups": rediskey.Session.Followups,
+		"resume": rediskey.Session.Resume, "events": rediskey.Session.Events, "partial": rediskey.Session.Partial,
+		"pending": rediskey.Session.Pending, "active": rediskey.Session.Active, "lease": rediskey.Session.Lease,
+		"paused": rediskey.Session.Paused, "scheduled": rediskey.Session.Scheduled, "retry": rediskey.Session.Retry,
+		"completed": rediskey.Session.Completed, "archived": rediskey.Session.Archived, "stopped": rediskey.Session.Stopped,
+		"owed": rediskey.Session.Owed, "outbox": rediskey.Session.Outbox, "deliveries": rediskey.Session.Deliveries,
+		"state": rediskey.Session.State, "undelivered": rediskey.Session.Undelivered,
+	}
+	for name, key := range keys {
+		for _, died := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, died %v", name, died), func(t *testing.T) {
+				t.Parallel()
+				b := actors.NewBench(t)
+				b.Say("m")
+				if died {
+					b.Start()
+					b.Die()
+				}
+				b.Pop()
+				spoilt := key(rediskey.For(actors.Key))
+				expect.OK(t, b.Redis.Del(b.Ctx, spoilt).Err())
+				expect.OK(t, b.Redis.XAdd(b.Ctx, &redis.XAddArgs{Stream: spoilt, Values: []string{"a", "b"}}).Err())
+				if name == "events" {
+					expect.OK(t, b.Redis.Del(b.Ctx, spoilt).Err())
+					expect.OK(t, b.Redis.Set(b.Ctx, spoilt, "spoilt", 0).Err())
+				}
+				for range 3 {
+					expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: actors.Key}).Err())
+					_, _, reaped := b.Worker.Reap(b.Ctx)
+					sessions := b.Pop()
+					if len(sessions) == 0 {
+						continue
+					}
+					if _, err := b.Worker.Claim(b.Ctx, sessions); err != nil {
+						t.Errorf("it was woken, and cannot be claimed: %v; reap said %v", err, reaped)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A broken session does not stop the others.
 func TestBrokenSessionStopsNobody(t *testing.T) {
 	t.Parallel()

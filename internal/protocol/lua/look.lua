@@ -1,12 +1,21 @@
--- look: returns whether a session can be claimed. Writes nothing.
+-- look: returns whether a session can be claimed. Writes nothing. It fails if one of the keys that a
+-- claim reads has a wrong type: such a session would be woken again and again.
 --
--- KEYS sentinel run pending active lease paused scheduled retry stopped
+-- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
 -- ARGS
 --   s.task       prefix of the session's task hashes
 -- RETURNS
 --   result: now state n
 --     state: 'held' (n = ms left), 'paused', 'ready' (n = 1 after a dead owner, else 0), 'wait' (n = until,
 --     ms) or 'empty'
+
+-- ready(dead) is the result for a session that can be claimed.
+local function ready(dead)
+  for _, hash in ipairs{s.run, s.record, s.resume} do call('HLEN', hash) end
+  for _, list in ipairs{s.pending, s.stopped} do call('LLEN', list) end
+  for _, set in ipairs{s.scheduled, s.retry, s.completed, s.archived} do call('ZCARD', set) end
+  return result{now = now_ms(), state = 'ready', n = dead}
+end
 
 local now = now_ms()
 if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.stopped) == 0 then return result{now = now, state = 'empty', n = 0} end
@@ -18,10 +27,10 @@ if call('EXISTS', s.active) == 1 then
     local theirs = leased(s, id, now)
     if theirs then return result{now = now, state = 'wait', n = theirs} end
   end
-  return result{now = now, state = 'ready', n = 1}
+  return ready(1)
 end
 local at = next_at(s, call('HGET', s.run, 'hold'), now)
 if not at and call('EXISTS', s.stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return result{now = now, state = 'empty', n = 0} end
 if at > now then return result{now = now, state = 'wait', n = at} end
-return result{now = now, state = 'ready', n = 0}
+return ready(0)

@@ -12,14 +12,16 @@
 --   result: stored     what the id has now
 
 local stored = call('GET', s.idem) or ''
-if step == 'begin' and stored == '' then
+local changes = step == 'begin' and stored == '' or stored == mark
+-- A full Redis refuses a script only until its first write, so that one frees memory: /stop is to work.
+if changes then call('DEL', s.idem) end
+if step == 'begin' and changes then
   stored = mark
   call('SET', s.idem, stored, 'PX', int(life))
-elseif step == 'end' and stored == mark then
+elseif step == 'end' and changes then
   stored = mark .. ' ' .. outcome
   call('SET', s.idem, stored, 'PX', int(life))
-elseif step == 'free' and stored == mark then
+elseif changes then
   stored = ''
-  call('DEL', s.idem)
 end
 return result{stored = stored}

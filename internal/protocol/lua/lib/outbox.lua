@@ -241,19 +241,19 @@ end
 
 -- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
 -- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first.
+-- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
 local function remember_routes(s, routes, ids)
-  local text = call('HGET', s.deliveries, 'routes') or ''
-  for _, route in ipairs(routes) do
+  local text, new = call('HGET', s.deliveries, 'routes') or '', ''
+  for n, route in ipairs(routes) do
     local named = {}
     for i, id in ipairs(ids[route]) do named[i] = own_id(s, id) end
     local first, of, rest = string.match(text, '^(%S+) ([^\n]*)\n(.*)$')
-    if of == route and #first < 1000 then
+    if n == 1 and of == route and #first < 1000 then
       named[#named + 1], text = first, rest
     end
-    text = table.concat(named, ',') .. ' ' .. route .. '\n' .. text
+    new = table.concat(named, ',') .. ' ' .. route .. '\n' .. new
   end
-  if #text > ROUTES then text = string.match(string.sub(text, 1, ROUTES), '^.*\n') or '' end
+  text = new .. (string.match(string.sub(text, 1, math.max(ROUTES - #new, 0)), '^.*\n') or '')
   call('HSET', s.deliveries, 'routes', text)
 end
 
