@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/service"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // other has for each setting a value that is not its default.
@@ -103,7 +104,9 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	zero(t, reflect.ValueOf(got), "ID", "Queue", "Observer", "Ephemeral")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker sets these itself
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Programs", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker sets these itself; echo runs no programs
+	s.Agent = config.AgentExec
+	expect.Equal(t, "exec runs programs", service.Options(s, log).Queue.Programs, true)
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
 	if got := execConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)

@@ -206,8 +206,8 @@ func TestRotatedTokens(t *testing.T) {
 	r.call("GET", "/v1/sessions/web:1/events?ticket="+got.Ticket, nil).problem(401, gateway.Unauthorized)
 }
 
-// What lasts ends with each permission that its token loses, because it writes details for an operator;
-// and what may be about any session ends with any of them.
+// What lasts ends when its token loses a permission on which its words depend, as details do on operate; and
+// what may be about any session ends with any of them.
 func TestNarrowedTokens(t *testing.T) {
 	t.Parallel()
 	const before = `[{"name": "a", "sha256": "SUM", "sessions": ["*"], "new": "a:", "may": ["send", "read", "operate"]},

@@ -38,8 +38,8 @@ func (w *waits) check(lost func(*Request) error) {
 func (g *Gateway) lostBy(r *Request) error { return g.lost(r.Token, r.route.May, r.Session) }
 
 // lost returns why a wait or stream, which began with a token as it was, may not go on with the token as
-// it is now; nil if it may. It has written and will write what the token allowed at its beginning, so it
-// ends with each permission that is gone. Without a session it may be about any that the token saw.
+// it is now; nil if it may. It goes on writing what the token allowed at its beginning, so it ends with a
+// permission on which that depends. Without a session it may be about any that the token saw.
 func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 	if g.config.Tokens == nil {
 		return nil
@@ -50,7 +50,7 @@ func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 		return errRevoked
 	case sessionKey != "" && !now.Sees(sessionKey), sessionKey == "" && !slices.Equal(now.sessions, was.sessions):
 		return errRevoked
-	case slices.ContainsFunc(was.may, func(p Permission) bool { return !now.May(p) }):
+	case was.May(Read) && !now.May(Read), was.May(Operate) && !now.May(Operate): // as told and ended say
 		return errNarrowed
 	}
 	return nil
