@@ -188,6 +188,39 @@ func TestMetricsAreGuarded(t *testing.T) {
 	want(t, closed, 200, "GET", "/metrics", header("Authorization", "Bearer right"), host("turnstile.example"))
 }
 
+// Guesses are in the log, and do not fill it. A browser's first request has no token.
+func TestWrongTokensAreLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	c := config(t, redistest.URL(t))
+	c.Token, c.Logger = "right", slog.New(slog.NewTextHandler(&log, nil))
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(token string) {
+		t.Helper()
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/asynqmon", nil)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if s.guarded(http.NotFoundHandler()).ServeHTTP(w, r); w.Code != http.StatusUnauthorized {
+			t.Errorf("status %d", w.Code)
+		}
+	}
+	ask("")
+	if log.Len() > 0 {
+		t.Errorf("no token is no guess: %s", log.String())
+	}
+	const guesses = 1000
+	for range guesses {
+		ask("wrong")
+	}
+	if n := strings.Count(log.String(), "a request had a wrong token"); n < 10 || n > guesses/2 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
 func TestPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -33,6 +33,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/hibiken/asynqmon"
+	"golang.org/x/time/rate"
 
 	"turnstile/internal/listenaddr"
 )
@@ -99,6 +100,8 @@ type Server struct {
 	started bool
 	stopped bool
 	served  chan struct{} // closed when serving has ended
+
+	warnings *rate.Limiter // of wrong tokens
 }
 
 // New checks the configuration. The error wraps ErrNeedsToken or is about a malformed address.
@@ -113,7 +116,7 @@ func New(c Config) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Server{config: c, loopback: loopback, served: make(chan struct{})}
+	s := &Server{config: c, loopback: loopback, served: make(chan struct{}), warnings: rate.NewLimiter(1, 10)}
 	if c.Redis != nil {
 		s.dashboard = asynqmon.New(asynqmon.Options{
 			RootPath:         dashboardRoot,
