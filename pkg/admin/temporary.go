@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,9 @@ import (
 
 // temporaryBatch is how many temporary sessions one call of EraseTemporary looks at.
 const temporaryBatch = 100
+
+// temporaryAtOnce is how many of them it erases at once: each takes some seven round trips.
+const temporaryAtOnce = 8
 
 // MakeTemporary has EraseTemporary erase a session some time after its last turn. Call it before the
 // session's first message is submitted: if this program dies then, another one erases the session.
@@ -68,22 +72,32 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 	var looked []string
 	var problems []error
 	to := map[string]string{} // those that are not in it leave the index
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	free := make(chan struct{}, temporaryAtOnce)
 	for _, key := range keys {
 		if scores[key] == "0" {
 			continue
 		}
-		gone, at, err := a.eraseTemporary(ctx, key, now, after)
-		switch {
-		case err != nil:
-			problems = append(problems, err)
-		case gone:
-			erased++
-			looked = append(looked, key)
-		case at > 0:
-			to[key] = strconv.FormatInt(at, 10)
-			looked = append(looked, key)
-		}
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			gone, at, err := a.eraseTemporary(ctx, key, now, after)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				problems = append(problems, err)
+			case gone:
+				erased++
+				looked = append(looked, key)
+			case at > 0:
+				to[key] = strconv.FormatInt(at, 10)
+				looked = append(looked, key)
+			}
+		})
 	}
+	all.Wait()
 	if _, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, looked, later, to); err != nil {
 		problems = append(problems, fmt.Errorf("reschedule temporary sessions: %w", err))
 	}
