@@ -1,0 +1,56 @@
+package turnstile_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// An unnamed message is stored, and the reply is lost. Before the sender repeats the request, the
+// message is carried out and its task deleted. What the repetition is refused for is no refusal of the
+// message.
+func TestRefusalOfARepetition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode    session.Mode
+		options []turnstile.SubmitOption
+	}{
+		"on the full path":                 {options: []turnstile.SubmitOption{turnstile.After("before")}},
+		"on the full path behind the fast": {mode: session.ModeReject},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
+			b.Say("before")
+			b.Drain()
+			b.Load("accept")
+			wire, ran := &redistest.Wire{}, 0
+			wire.LoseReply(func(cmd redis.Cmder) bool {
+				if !actors.Script("accept")(cmd) {
+					return false
+				}
+				if ran == 0 && len(b.Waiting()) > 0 { // between the two attempts
+					ran = len(b.Drain())
+					b.Say("next")
+					b.Start()
+				}
+				return true
+			}, redistest.CarriedOut)
+			client := actors.NewClient(wire.Client(t, b.Redis))
+			r, err := client.Submit(b.Ctx, actors.Key, session.Message{Text: "x", Mode: c.mode}, c.options...)
+			expect.Equal(t, "turns of the message", ran, 1)
+			if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrUnchanged) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
