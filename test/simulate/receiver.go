@@ -36,7 +36,8 @@ type receiver struct {
 	fair         atomic.Bool
 
 	mu      sync.Mutex
-	refused map[string]bool // deliveries
+	refused map[string]bool // deliveries that refuses has been asked about
+	putOff  map[string]bool // deliveries that isBusy has been asked about
 
 	conns  chan net.Conn
 	closed chan struct{}
@@ -53,7 +54,7 @@ func newReceiver(l *life) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, verify: verify, refused: map[string]bool{}, conns: make(chan net.Conn), closed: make(chan struct{})}
+	r := &receiver{life: l, rng: newRandom(l.seed, "receiver"), destinations: d, verify: verify, refused: map[string]bool{}, putOff: map[string]bool{}, conns: make(chan net.Conn), closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { close(r.closed) })
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	return r, nil
@@ -151,11 +152,11 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *receiver) isBusy(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.refused[id]; known {
+	if _, known := r.putOff[id]; known {
 		return false
 	}
-	r.refused[id] = r.rng.chance(3)
-	return r.refused[id]
+	r.putOff[id] = r.rng.chance(3)
+	return r.putOff[id]
 }
 
 // refuses reports whether the receiver does not understand a delivery. It never does, until it is fair.
