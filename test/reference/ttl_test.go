@@ -34,7 +34,7 @@ func (b *actual) readTTLs(p redis.Pipeliner) ttls {
 		t.most[key] = transcriptTTL
 	}
 	for i := range messages {
-		t.most[k.Idem(id(i))] = sq.DefaultIdempotencyTTL
+		t.most[k.Idem(id(i))], t.most[k.Task(rediskey.TaskID(key, id(i)))] = sq.DefaultIdempotencyTTL, 0
 	}
 	for _, key := range []string{
 		k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(),
@@ -58,11 +58,14 @@ func (t ttls) picture(p reference.Picture) {
 	}
 }
 
-// wrongTTL compares what is left of a TTL with the setting. Less than a minute of a life is real.
+// slack is longer than a life takes by the real clock.
+const slack = 30 * time.Second
+
+// wrongTTL compares what is left of a TTL with the setting.
 func wrongTTL(left, most time.Duration) string {
 	const missing, never = -2, -1
 	switch {
-	case left == missing, left == never && most == 0, left > most-time.Minute && left > 0 && left <= most:
+	case left == missing, left == never && most == 0, left > most-slack && left > 0 && left <= most:
 		return ""
 	case left == never:
 		return fmt.Sprintf("it never expires, want within %s", most)
@@ -72,11 +75,14 @@ func wrongTTL(left, most time.Duration) string {
 
 // renewed is the part of the picture that says whether the last operation has let a transcript live on.
 func renewed(left time.Duration) string {
+	const setting, kept = transcriptTTL - slack, aged - slack
 	switch {
 	case left < 0:
 		return ", never expires"
-	case left > aged:
+	case left > setting && left <= transcriptTTL:
 		return reference.Renewed
+	case left <= kept || left > aged:
+		return fmt.Sprintf(", expires in %s", left)
 	}
 	return ""
 }
