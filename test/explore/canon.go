@@ -154,7 +154,9 @@ func (v *value) canonical() *form {
 		for _, t := range v.text {
 			f.text(t)
 		}
-		if !endless(v) && !distant(v) {
+		if endless(v) || distant(v) {
+			f.text(bucket(v))
+		} else {
 			f.text(strconv.FormatInt(v.expires, 10))
 		}
 	}
@@ -174,6 +176,18 @@ func endless(v *value) bool { return strings.Contains(v.key, ":idem:") }
 // distant reports whether a value expires later than any search looks, but not what may be left of a
 // forgotten session: a transcript, after a month.
 func distant(v *value) bool { return strings.Contains(v.key, ":transcript:") }
+
+// bucket is what counts of a TTL that ends later than any search looks: whether there is one, and
+// whether it is at least half of its setting.
+func bucket(v *value) string {
+	switch {
+	case v.expires == 0:
+		return "none"
+	case v.expires < epoch*1000+settingOf(v.key).Milliseconds()/2:
+		return "short"
+	}
+	return "long"
+}
 
 // canon is what a search needs to make digests.
 type canon struct {

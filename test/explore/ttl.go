@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// checkTTL: a key that a command has written expires by its setting, or not at all.
+// checkTTL: a key that a command has written expires by its setting, neither later nor sooner, or not
+// at all.
 const checkTTL = "ttl"
 
 // lives is for how long keys live, by what their names have behind the session. Others do not expire.
-// Each is the default of its setting: a process with other settings leaves the check out.
+// Each is the default of its setting: a configuration with other settings leaves the check out.
 var lives = []struct {
 	part string
-	most time.Duration
+	life time.Duration
 }{
 	{"}:sentinel", 15 * time.Second},
 	{"}:partial", 30 * 24 * time.Hour},
 	{"}:state", 30 * 24 * time.Hour},
-	{"}:transcript:", 30 * 24 * time.Hour},
+	{transcript, 30 * 24 * time.Hour},
 	{"}:call:", 5 * time.Minute},
 	{"}:idem:", 24 * time.Hour},
 }
+
+const transcript = "}:transcript:"
 
 // ttl compares the keys that a command has written.
 func (s *Search) ttl(before, after *snapshot) string {
@@ -36,23 +39,34 @@ func (s *Search) ttl(before, after *snapshot) string {
 		if len(was) > 0 && was[0] == v || !strings.HasPrefix(v.key, "turnstile:{") {
 			continue
 		}
-		most := settingOf(v.key).Milliseconds()
+		var old *value
+		if len(was) > 0 && was[0].key == v.key {
+			old = was[0]
+		}
+		life := settingOf(v.key).Milliseconds()
 		switch left := v.expires - after.now; {
-		case v.expires == 0 && most > 0:
+		case v.expires == 0 && life > 0:
 			return fmt.Sprintf("%s: %s never expires", checkTTL, v.key)
-		case v.expires != 0 && most == 0:
+		case v.expires != 0 && life == 0:
 			return fmt.Sprintf("%s: %s expires in %d ms", checkTTL, v.key, left)
-		case v.expires != 0 && left > most:
-			return fmt.Sprintf("%s: %s expires in %d ms, at most %d are right", checkTTL, v.key, left, most)
+		case left != life && life > 0 && !keeps(old, v, after):
+			return fmt.Sprintf("%s: %s expires in %d ms, want %d", checkTTL, v.key, left, life)
 		}
 	}
 	return ""
 }
 
+// keeps reports whether a command may write a key and leave its TTL as it was: a transcript's, unless
+// it gets the last entries of its owner.
+func keeps(was, v *value, after *snapshot) bool {
+	session, _, ok := strings.Cut(v.key, transcript)
+	return ok && was != nil && was.expires == v.expires && (len(v.text) <= len(was.text) || after.has(session+"}:sentinel"))
+}
+
 func settingOf(key string) time.Duration {
 	for _, l := range lives {
 		if strings.Contains(key, l.part) {
-			return l.most
+			return l.life
 		}
 	}
 	return 0
