@@ -23,6 +23,8 @@ CHAOS_GAP ?= 1s
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
+# How many defects `make planted-defects` tries, each day the next ones. 0: all.
+PLANTED  ?= 0
 # How long `make fuzz` looks, for each of its targets. FUZZPLAIN=yes: not guided by coverage, so packages need not be compiled anew.
 FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
@@ -104,8 +106,8 @@ simulate: ## whole workers in simulated time, under faults from SEEDS (300) seed
 simulate-defects: ## defects put into copies of the code, each of which 300 seeds must find
 	go test -count=1 -timeout 60m -v -run '^TestDefects$$' ./test/simulate -defects -seed $(SEED)
 
-planted-defects: ## defects put into copies of the code, each of which one test must find
-	go test -count=1 -timeout 60m -v -run '^TestPlanted$$' ./test/mutation -planted
+planted-defects: ## defects put into copies of the code, each of which one test must find (PLANTED=2: two, each day the next ones)
+	go test -count=1 -timeout 60m -v -run '^TestPlanted$$' ./test/mutation -planted -sample $(PLANTED)
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...
