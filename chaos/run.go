@@ -209,6 +209,9 @@ func (o options) harvest(ctx context.Context, h *harvest.Harvest, users *traffic
 	if err := h.Messages(ctx, records); err != nil {
 		return err
 	}
+	if err := h.Refused(ctx, records); err != nil {
+		return err
+	}
 	if err := h.Transcripts(ctx); err != nil {
 		return err
 	}

@@ -74,6 +74,7 @@ type message struct {
 	mentioned   int64            // when a model was first given it beside another message; 0: never
 	entries     []history.Record // the user's entries in the transcripts
 	final       *history.Record
+	stored      []string // where Redis has it at the end, of one that was refused
 	posts       []history.Record
 	ended       int64 // when someone was first told its outcome; 0: never
 }
@@ -216,6 +217,9 @@ func (r *run) index(rec *history.Record) {
 		m := r.message(rec.Session, rec.ID)
 		m.final = rec
 		r.shared[rec.Turn] = append(r.shared[rec.Turn], m)
+	case history.Stored:
+		m := r.message(rec.Session, rec.ID)
+		m.stored = append(m.stored, rec.Name)
 	case history.Entry:
 		r.entries[rec.Session] = append(r.entries[rec.Session], *rec)
 		if rec.Role == "user" {

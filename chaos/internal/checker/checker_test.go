@@ -45,6 +45,13 @@ func sent(id string, at int64) []history.Record {
 	return []history.Record{r, told}
 }
 
+// refused is the history of a message that was refused, and what else there is of it.
+func refused(id string, more ...history.Record) []history.Record {
+	records := sent(id, 45)
+	records[1].Status, records[1].Reason = history.Refused, "busy"
+	return append(records, more...)
+}
+
 func turn(id string, from, to, fence int64, seen ...string) []history.Record {
 	r := history.Record{At: ms(from), Since: ms(from) - 1, Kind: history.Turn, Session: session, SID: "s", IDs: []string{id}, Via: "exec", Turn: "t" + id, Fence: fence, PID: int(fence), Seen: seen}
 	end := r
@@ -110,20 +117,21 @@ func TestRules(t *testing.T) {
 		"a message that waits": {checker.Lost, change(history.Final, "m2", func(r *history.Record) {
 			*r = history.Record{At: r.At, Kind: r.Kind, Session: session, ID: r.ID, Reason: "pending"}
 		})},
-		"no entry":                    {checker.Lost, drop(history.Entry, "m2")},
-		"two entries":                 {checker.Once, add(entry("m2", 4))},
-		"a failure without a reason":  {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Status, r.Error = "failed", "who knows" })},
-		"a reply to another message":  {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
-		"a history without the first": {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
-		"no delivery":                 {checker.Delivered, drop(history.Post, "d1")},
-		"a delivery that failed":      {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
-		"a forged delivery":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
-		"a foreign context":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Error = "its context is that of \"plain:2\"" })},
-		"a silent repetition":         {checker.Delivered, add(post("d1", 36, "m1"))},
-		"a delivery handled twice":    {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
-		"a delivery without a route":  {checker.Delivered, add(post("d2", 41, "m2"))},
-		"deliveries out of order":     {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
-		"an outcome handled twice":    {checker.Delivered, add(post("d2", 36, "m1"))},
+		"a refused message that is stored": {checker.Outcome, add(refused("m3", history.Record{At: ms(65), Kind: history.Stored, Session: session, ID: "m3", Name: "scheduled"})...)},
+		"no entry":                         {checker.Lost, drop(history.Entry, "m2")},
+		"two entries":                      {checker.Once, add(entry("m2", 4))},
+		"a failure without a reason":       {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Status, r.Error = "failed", "who knows" })},
+		"a reply to another message":       {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
+		"a history without the first":      {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
+		"no delivery":                      {checker.Delivered, drop(history.Post, "d1")},
+		"a delivery that failed":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
+		"a forged delivery":                {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
+		"a foreign context":                {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Error = "its context is that of \"plain:2\"" })},
+		"a silent repetition":              {checker.Delivered, add(post("d1", 36, "m1"))},
+		"a delivery handled twice":         {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
+		"a delivery without a route":       {checker.Delivered, add(post("d2", 41, "m2"))},
+		"deliveries out of order":          {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
+		"an outcome handled twice":         {checker.Delivered, add(post("d2", 36, "m1"))},
 		"outcomes out of order": {checker.Delivered, func(all []history.Record) []history.Record {
 			all = change(history.Send, "m2", func(r *history.Record) { r.Route = "hook" })(all)
 			return append([]history.Record{post("d2", 34, "m2")}, all...)
@@ -145,6 +153,19 @@ func TestRules(t *testing.T) {
 				t.Errorf("found %v, want something of %q", found, c.rule)
 			}
 		})
+	}
+}
+
+// A message that was refused may be stored if another attempt had no response.
+func TestRefusedAndStored(t *testing.T) {
+	t.Parallel()
+	stored := history.Record{At: ms(65), Kind: history.Stored, Session: session, ID: "m3", Name: "idem"}
+	unknown := refused("m3", stored)
+	unknown[1].Status = history.Unknown
+	for name, more := range map[string][]history.Record{"refused": refused("m3"), "without a response": append(unknown, refused("m3")...)} {
+		for _, f := range checker.Check(append(ordinary(), more...), limits).Findings {
+			t.Errorf("%s: %s", name, f)
+		}
 	}
 }
 

@@ -26,8 +26,12 @@ func (r *run) outcomes() {
 		case m.accepted != 0:
 			r.ended(m)
 		case m.was(history.Refused) && !m.was(history.Unknown):
+			reason := m.told[len(m.told)-1].Reason
 			if len(m.sights) > 0 || len(m.entries) > 0 {
-				r.find(Outcome, m.session, m.id, "its sender was told that it is refused (%s), and it ran", m.told[len(m.told)-1].Reason)
+				r.find(Outcome, m.session, m.id, "its sender was told that it is refused (%s), and it ran", reason)
+			}
+			if len(m.stored) > 0 {
+				r.find(Outcome, m.session, m.id, "its sender was told that it is refused (%s), and Redis has it: %s", reason, strings.Join(m.stored, ", "))
 			}
 		}
 	}

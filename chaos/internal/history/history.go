@@ -34,6 +34,7 @@ const (
 	Healed   = "healed"   // the harness: the last fault has ended
 	Drained  = "drained"  // the harness: nothing is left to run, or it gave up (Status)
 	Final    = "final"    // the harness, of each message at the end
+	Stored   = "stored"   // the harness, of what Redis has of a message that was refused: Name
 	Entry    = "entry"    // the harness, of each transcript's entry at the end
 	Event    = "event"    // the harness, of each stored event at the end
 	Left     = "left"     // the harness: a key, a process or a panic that should not be there

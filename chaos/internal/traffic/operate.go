@@ -20,7 +20,7 @@ func (t *Traffic) operate(rng *rand.Rand, key string) func() {
 			id = ids[len(ids)-1-pick%n]
 		}
 		t.mu.Unlock()
-		task := taskID(key, id)
+		task := TaskID(key, id)
 		call := func(name, id string, f func() error) {
 			rec := history.Record{Kind: history.Operator, Session: key, ID: id, Name: name, Since: time.Now().UnixNano()}
 			if err := f(); err != nil {

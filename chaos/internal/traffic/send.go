@@ -206,8 +206,8 @@ func (t *Traffic) do(req *http.Request) (code int, body []byte, err error) {
 	return res.StatusCode, b.Bytes(), err
 }
 
-// taskID is a message's id as a task, as docs/wire.md says: this sender uses nothing of Turnstile.
-func taskID(session, id string) string {
+// TaskID is a message's id as a task, as docs/wire.md says: chaos uses nothing of Turnstile.
+func TaskID(session, id string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:4]) + "-" + id
 }
@@ -217,7 +217,7 @@ func (t *Traffic) byAsynq(ctx context.Context, m message, text string) (told, er
 	if err != nil {
 		return told{status: history.Unknown}, err
 	}
-	opts := []asynq.Option{asynq.TaskID(taskID(m.session, m.id)), asynq.Queue("session:" + m.session), asynq.MaxRetry(2)}
+	opts := []asynq.Option{asynq.TaskID(TaskID(m.session, m.id)), asynq.Queue("session:" + m.session), asynq.MaxRetry(2)}
 	if m.delay > 0 {
 		opts = append(opts, asynq.ProcessIn(m.delay))
 	}

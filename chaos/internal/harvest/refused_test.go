@@ -1,0 +1,56 @@
+package harvest
+
+import (
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/redisserver"
+	"turnstile/pkg/session"
+)
+
+// serve starts a redis-server for the test and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	server, err := redisserver.Launch(t.Context(), dir, addr.Port, "", redisserver.Args(dir, addr.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Kill)
+	return addr.String()
+}
+
+// A message is found wherever Redis has it.
+func TestStored(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: serve(t)})
+	defer rdb.Close()
+	client := turnstile.NewClient(rdb)
+	for id, option := range map[string]turnstile.SubmitOption{
+		"waits": turnstile.ReplyTo(session.Route{To: "hook"}), "delayed": turnstile.Delay(time.Hour),
+	} {
+		if r, err := client.Submit(t.Context(), "s", session.Message{ID: id, Text: "x"}, option); err != nil || r.Err() != nil {
+			t.Fatal(err, r.Err())
+		}
+	}
+	for id, want := range map[string][]string{
+		"waits": {"idem", "owed", "pending", "task"}, "delayed": {"idem", "scheduled", "task"}, "refused": nil,
+	} {
+		if got, err := stored(t.Context(), rdb, "s", id); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s is in %q, %v, want %q", id, got, err, want)
+		}
+	}
+}
