@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // several are operations that make several calls to Redis. Each begins with a session that has had a
@@ -57,32 +57,27 @@ var rivals = map[string]func(b *actors.Bench){
 	"stops":   func(b *actors.Bench) { _, _ = b.Client.Stop(b.Ctx, actors.Key) },
 }
 
-// nth runs a rival before the n-th command of a client.
-type nth struct {
-	left  int
-	rival func()
+// beforeEachCommand lets a rival come before each command of an operation, in a test of its own. run
+// reports whether it came: an operation ends at some n.
+func beforeEachCommand(t *testing.T, run func(b *actors.Bench, n int) (came bool)) {
+	t.Helper()
+	n, came := 0, true
+	for came && !t.Failed() {
+		n++
+		t.Run(fmt.Sprint("before command ", n), func(t *testing.T) { came = run(actors.NewBench(t), n) })
+	}
+	expect.Equal(t, "commands to stop before", n > 1, true)
 }
 
-func (h *nth) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *nth) count() {
-	if h.left--; h.left == 0 {
-		h.rival()
-	}
-}
-
-func (h *nth) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.count()
-		return next(ctx, cmd)
-	}
-}
-
-func (h *nth) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.count()
-		return next(ctx, cmds)
-	}
+// rivalled returns a client whose n-th command waits until a rival has run, and whether it has.
+func rivalled(b *actors.Bench, n int, rival func()) (own *redis.Client, came *bool) {
+	b.Helper()
+	own, came = b.BareRedis(), new(bool)
+	own.AddHook(actors.BeforeNth(n, redistest.Any, func() {
+		*came = true
+		rival()
+	}))
+	return own, came
 }
 
 // A rival that comes before any command of an operation loses no message: what it has submitted waits
@@ -94,48 +89,37 @@ func TestRivalsBeforeEachCommand(t *testing.T) {
 		for other, rival := range rivals {
 			t.Run(name+", "+other, func(t *testing.T) {
 				t.Parallel()
-				n, came := 0, true
-				for came && !t.Failed() {
-					n++
-					t.Run(fmt.Sprint("before command ", n), func(t *testing.T) { came = rivalBefore(t, n, operation, rival, name == "stop") })
-				}
-				expect.Equal(t, "commands to stop before", n > 1, true)
+				beforeEachCommand(t, func(b *actors.Bench, n int) bool { return rivalBefore(b, n, operation, rival, name == "stop") })
 			})
 		}
 	}
 }
 
-func rivalBefore(t *testing.T, n int, operation func(*actors.Bench, redis.UniversalClient) error, rival func(*actors.Bench), stops bool) bool {
-	t.Helper()
-	b := actors.NewBench(t)
-	expect.OK(t, b.Client.MakeTemporary(b.Ctx, actors.Key))
+func rivalBefore(b *actors.Bench, n int, operation func(*actors.Bench, redis.UniversalClient) error, rival func(*actors.Bench), stops bool) bool {
+	b.Helper()
+	expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key))
 	b.Say("first")
 	b.Drain()
 	b.SayAll("a", "b")
 	_, err := b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
+	expect.OK(b, err)
 	_, _, err = b.Client.EraseTemporary(b.Ctx, 0) // the first look
-	expect.OK(t, err)
+	expect.OK(b, err)
 
-	own := redis.NewClient(b.Redis.(*redis.Client).Options())
-	t.Cleanup(func() { _ = own.Close() })
-	came := false
-	own.AddHook(&nth{left: n, rival: func() {
-		came = true
+	own, came := rivalled(b, n, func() {
 		rival(b)
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
-		expect.OK(t, err)
-	}})
+		b.Say("new")
+	})
 	_ = operation(b, own) // it may be refused
-	if !came {
+	if !*came {
 		return false
 	}
 	state, _, _, err := b.Client.MessageState(b.Ctx, actors.Key, "new")
-	expect.OK(t, err)
+	expect.OK(b, err)
 	if state == "archived" && stops {
 		return true
 	}
-	expect.Equal(t, "state", state, "pending")
+	expect.Equal(b, "state", state, "pending")
 	for _, index := range []string{rediskey.Ready, rediskey.Owned, rediskey.Sessions} {
 		if !b.IsIn(index, actors.Key) {
 			b.Errorf("%s does not name the session: %s", index, b.Dump())
@@ -145,7 +129,7 @@ func rivalBefore(t *testing.T, n int, operation func(*actors.Bench, redis.Univer
 	for _, id := range b.Drain() {
 		seen[id]++
 	}
-	expect.Equal(t, "runs of new", seen["new"], 1)
-	expect.Equal(t, "status", b.Outcome("new").Status, session.StatusDone)
+	expect.Equal(b, "runs of new", seen["new"], 1)
+	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
 	return true
 }

@@ -25,24 +25,49 @@ const temporaryAtOnce = 8
 // session's first message is submitted: if this program dies then, another one erases the session.
 //
 // A session that exists is left as it is, unless it is temporary: the error wraps session.ErrInvalid.
+// So is one whose first message comes during the call.
 func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	exists, err := a.rdb.Exists(ctx, rediskey.For(sessionKey).Record()).Result()
-	if err == nil && exists > 0 {
-		if err = a.rdb.ZScore(ctx, rediskey.Temporary, sessionKey).Err(); errors.Is(err, redis.Nil) {
-			return fmt.Errorf("%w temporary session %s: it exists", session.ErrInvalid, sessionKey)
-		}
-	}
-	if err != nil {
+	switch exists, err := a.makeTemporary(ctx, sessionKey); {
+	case err != nil:
 		return fmt.Errorf("make %s temporary: %w", sessionKey, err)
-	}
-	// Score 0: the first look only sets the time of the next one, by Redis' clock.
-	if err := a.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Err(); err != nil {
-		return fmt.Errorf("make %s temporary: %w", sessionKey, err)
+	case exists:
+		return fmt.Errorf("%w temporary session %s: it exists", session.ErrInvalid, sessionKey)
 	}
 	return nil
+}
+
+// makeTemporary returns whether the session exists and is not temporary.
+func (a *Client) makeTemporary(ctx context.Context, sessionKey string) (exists bool, err error) {
+	record := rediskey.For(sessionKey).Record()
+	found, err := a.rdb.Exists(ctx, record).Result()
+	if err != nil {
+		return false, err
+	}
+	if found > 0 {
+		err := a.rdb.ZScore(ctx, rediskey.Temporary, sessionKey).Err()
+		if errors.Is(err, redis.Nil) {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	// Score 0 or less: the first look only sets the time of the next one, by Redis' clock.
+	added, err := a.rdb.ZAddNX(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Result()
+	if err != nil {
+		return false, err
+	}
+	if added == 0 { // it is another call's, which now does not remove it for this one's message
+		return false, a.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Score: -1, Member: sessionKey}).Err()
+	}
+	// A message that came after the first look may be one of a session that is to stay.
+	if found, err = a.rdb.Exists(ctx, record).Result(); err != nil || found == 0 {
+		return false, err
+	}
+	removed, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, []string{sessionKey}, map[string]string{sessionKey: "0"}, nil)
+	return removed > 0, err
 }
 
 // EraseTemporary erases temporary sessions whose last turn ended at least after ago. One that has
@@ -76,7 +101,7 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 	var all sync.WaitGroup
 	free := make(chan struct{}, temporaryAtOnce)
 	for _, key := range keys {
-		if scores[key] == "0" {
+		if protocol.Number(scores[key]) <= 0 {
 			continue
 		}
 		free <- struct{}{}

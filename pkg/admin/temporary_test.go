@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -86,4 +87,39 @@ func TestMakeTemporaryWhatExists(t *testing.T) {
 	_, err := b.Client.Submit(b.Ctx, "other", session.Message{Text: "x"})
 	expect.OK(t, err)
 	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
+}
+
+// A session whose first message comes during MakeTemporary stays, unless that message is of another
+// call which has made the session temporary.
+func TestRivalsOfMakeTemporary(t *testing.T) {
+	t.Parallel()
+	run := func(b *actors.Bench) { b.Say("new"); b.Drain() }
+	for name, c := range map[string]struct {
+		rival     func(b *actors.Bench)
+		temporary bool
+	}{
+		"a sender":      {run, false},
+		"the same call": {func(b *actors.Bench) { expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key)); run(b) }, true},
+		"an erase":      {func(b *actors.Bench) { run(b); expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			beforeEachCommand(t, func(b *actors.Bench, n int) bool {
+				own, came := rivalled(b, n, func() { c.rival(b) })
+				err := admin.NewClient(own).MakeTemporary(b.Ctx, actors.Key)
+				if !*came {
+					return false
+				}
+				expect.Equal(b, "refused", errors.Is(err, session.ErrInvalid), !c.temporary)
+				expect.Equal(b, "marked", b.IsIn(rediskey.Temporary, actors.Key), c.temporary)
+				for range 2 {
+					b.Pass(2 * time.Millisecond) // since the turn, and since the look
+					_, _, err = b.Client.EraseTemporary(b.Ctx, 0)
+					expect.OK(b, err)
+				}
+				expect.Equal(b, "kept", b.State("new") == "completed", !c.temporary)
+				return true
+			})
+		})
+	}
 }

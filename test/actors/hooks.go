@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,6 +37,17 @@ func Before(match redistest.Match, do func()) redis.Hook {
 			do()
 		}
 		return send()
+	})
+}
+
+// BeforeNth calls do once, before the n-th command or pipeline that matches: a rival that comes there
+// runs to its end while the first operation waits.
+func BeforeNth(n int, match redistest.Match, do func()) redis.Hook {
+	var seen atomic.Int64
+	return Before(match, func() {
+		if seen.Add(1) == int64(n) {
+			do()
+		}
 	})
 }
 
