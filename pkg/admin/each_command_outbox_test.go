@@ -1,0 +1,212 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// courier is a deliverer of the destination "hook", and counts how often each message was delivered.
+type courier struct {
+	*actors.Bench
+	got     map[string]int
+	dropped int // what operators have deleted
+}
+
+// owe submits a message whose outcome goes to the destination.
+func (c *courier) owe(id string) {
+	c.Helper()
+	_, err := c.Client.Submit(c.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.ReplyTo(session.Route{To: "hook"}))
+	expect.OK(c, err)
+}
+
+// serve takes all records, and writes down the verdict.
+func (c *courier) serve(verdict protocol.Verdict) {
+	c.Helper()
+	for {
+		taken, err := protocol.TakeLines(c.Ctx, c.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+		expect.OK(c, err)
+		if len(taken.Deliveries) == 0 {
+			return
+		}
+		for _, d := range taken.Deliveries {
+			var body struct{ Data struct{ Messages []string } }
+			expect.OK(c, json.Unmarshal(d.Body, &body))
+			ok, _, err := protocol.Ack{Delivery: d, Verdict: verdict, Why: "HTTP status 422"}.Do(c.Ctx, c.Redis)
+			expect.OK(c, err)
+			expect.Equal(c, "the lease is held", ok, true)
+			if verdict == protocol.Delivered {
+				c.got[body.Data.Messages[0]]++
+			}
+		}
+		last := taken.Deliveries[len(taken.Deliveries)-1]
+		_, _, err = protocol.Ack{Delivery: last, Verdict: protocol.Untried}.Do(c.Ctx, c.Redis)
+		expect.OK(c, err)
+	}
+}
+
+func (c *courier) drop(a *admin.Client) error {
+	n, err := a.DropUndelivered(c.Ctx, actors.Key, "")
+	c.dropped += n
+	return err
+}
+
+const undelivered = 25 // more than one call of the script moves
+
+// onOutbox are operations that make several calls about deliveries. Each begins with a delivery that is
+// stored and many that were given up.
+var onOutbox = map[string]func(c *courier, a *admin.Client) error{
+	"redrive":           func(c *courier, a *admin.Client) error { _, err := a.Redrive(c.Ctx, actors.Key, "hook"); return err },
+	"drop":              func(c *courier, a *admin.Client) error { return c.drop(a) },
+	"erase":             func(c *courier, a *admin.Client) error { return a.Erase(c.Ctx, actors.Key) },
+	"erase undelivered": func(c *courier, a *admin.Client) error { return a.Erase(c.Ctx, actors.Key, admin.EraseUndelivered()) },
+}
+
+// outboxRivals are what others do meanwhile. Each submits the message "new" last.
+var outboxRivals = map[string]func(c *courier){
+	"delivers":    func(c *courier) { c.serve(protocol.Delivered) },
+	"gives up":    func(c *courier) { c.serve(protocol.GiveUp) },
+	"redrives":    func(c *courier) { _, _ = c.Client.Redrive(c.Ctx, actors.Key, "") },
+	"drops":       func(c *courier) { expect.OK(c, c.drop(admin.NewClient(c.Redis))) },
+	"erases":      func(c *courier) { expect.OK(c, c.Client.Erase(c.Ctx, actors.Key, admin.EraseUndelivered())) },
+	"a turn ends": func(c *courier) { c.owe("ends"); c.Finish(c.Start()) },
+}
+
+// A rival that comes before any command of an operation on deliveries has none lost, delivered twice, or
+// kept that an operator has deleted.
+func TestRivalsBeforeEachCommandOnDeliveries(t *testing.T) {
+	t.Parallel()
+	expect.Unraced(t)
+	for name, operation := range onOutbox {
+		for other, rival := range outboxRivals {
+			t.Run(name+", "+other, func(t *testing.T) {
+				t.Parallel()
+				beforeEachCommand(t, func(b *actors.Bench, n int) bool {
+					c := &courier{Bench: b, got: map[string]int{}}
+					for i := range undelivered {
+						c.owe(fmt.Sprint("m", i))
+					}
+					c.Drain()
+					c.serve(protocol.GiveUp)
+					c.owe("stored")
+					c.Drain()
+					own, came := rivalled(b, n, func() {
+						rival(c)
+						c.owe("new")
+					})
+					err := operation(c, admin.NewClient(own))
+					return *came && c.check(name, other, err)
+				})
+			})
+		}
+	}
+}
+
+// check checks what an operation and its rival have left.
+func (c *courier) check(operation, rival string, failed error) bool {
+	c.Helper()
+	before := maps.Clone(c.got)
+	c.Drain()
+	_, err := c.Client.Redrive(c.Ctx, actors.Key, "")
+	expect.OK(c, err)
+	c.serve(protocol.Delivered)
+	for id, n := range c.got {
+		expect.Equal(c, "deliveries of "+id, n, 1)
+	}
+	_, _, _, err = c.Client.MessageState(c.Ctx, actors.Key, "new")
+	erased := operation == "erase undelivered" && errors.Is(err, turnstile.ErrUnknownMessage)
+	expect.Equal(c, "new is delivered", c.got["new"] == 1, !erased)
+	all := undelivered + 2
+	if rival == "a turn ends" {
+		all++
+	}
+	var owing *admin.UndeliveredError
+	switch {
+	case operation == "erase":
+		expect.Equal(c, "refused", errors.As(failed, &owing), true)
+	case operation == "erase undelivered":
+		expect.OK(c, failed)
+		for id := range c.got { // what the rival has submitted may have come after the erase
+			expect.Equal(c, id+" is delivered after the erase", before[id] == 0 && id != "new" && id != "ends", false)
+		}
+		return true
+	default:
+		expect.OK(c, failed)
+	}
+	if rival != "erases" {
+		expect.Equal(c, "delivered or deleted", len(c.got)+c.dropped, all)
+	}
+	if operation == "drop" && rival != "erases" && rival != "redrives" {
+		expect.Equal(c, "deleted", c.dropped >= undelivered, true)
+	}
+	return true
+}
+
+// What an operator says of a destination counts, whatever a deliverer finds out between any two
+// commands of it. After an enabling no session waits for the end of a pause that is over.
+func TestRivalsOfSetDestination(t *testing.T) {
+	t.Parallel()
+	find := func(f protocol.Finding) func(b *actors.Bench, score int64) {
+		return func(b *actors.Bench, _ int64) {
+			f.Destination, f.Why = "hook", "found"
+			_, err := f.Store(b.Ctx, b.Redis)
+			expect.OK(b, err)
+		}
+	}
+	found := map[string]func(b *actors.Bench, score int64){
+		"it fails":   find(protocol.Finding{Pause: time.Hour}),
+		"it works":   find(protocol.Finding{}),
+		"it is gone": find(protocol.Finding{Disabled: true}),
+		"a visit's ends": func(b *actors.Bench, score int64) { // which has seen the pause
+			expect.OK(b, protocol.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, time.Now().Add(time.Hour).UnixMilli()))
+		},
+	}
+	for word, state := range map[string]session.DestinationState{
+		"disable": {Disabled: true, Why: "operator"}, "pause": {Paused: true, Why: "operator"}, "enable": {},
+	} {
+		for name, rival := range found {
+			t.Run(word+", "+name, func(t *testing.T) {
+				t.Parallel()
+				beforeEachCommand(t, func(b *actors.Bench, n int) bool {
+					c := &courier{Bench: b}
+					find(protocol.Finding{Pause: time.Hour})(b, 0)
+					c.owe("stored")
+					c.Drain()
+					expect.OK(b, protocol.IndexOutboxNow(b.Ctx, b.Redis, actors.Key))
+					visited, score, err := protocol.DueOutbox(b.Ctx, b.Redis, 1, time.Hour)
+					expect.OK(b, err)
+					expect.List(b, "visited", visited, actors.Key)
+					var enabled bool // before the rival came
+					own, came := rivalled(b, n, func() {
+						enabled = !b.Redis.HExists(b.Ctx, rediskey.Destinations, "hook").Val()
+						rival(b, score)
+					})
+					expect.OK(b, admin.NewClient(own).SetDestination(b.Ctx, "hook", state))
+					if word != "enable" {
+						rival(b, score) // later, too
+					}
+					states, err := b.Client.Destinations(b.Ctx)
+					expect.OK(b, err)
+					if s := states["hook"]; s != state && !(word == "enable" && enabled && s.Why == "found") {
+						b.Errorf("the state is %+v", s)
+					}
+					if at := b.Redis.ZScore(b.Ctx, rediskey.Outbox, actors.Key).Val(); word == "enable" && at > float64(time.Now().UnixMilli()) {
+						b.Errorf("the session waits until %f", at)
+					}
+					return *came
+				})
+			})
+		}
+	}
+}
