@@ -134,9 +134,9 @@ func TestForgedDeadLetter(t *testing.T) {
 	key := r.key(1)
 	r.answer(key, "bot", "one")
 	k := rediskey.For(key)
-	real := r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0]
-	expect.OK(t, r.rdb.ZRem(r.ctx, k.Outbox(), real).Err())
-	expect.OK(t, r.rdb.ZAdd(r.ctx, k.Undelivered(), redis.Z{Member: ""}, redis.Z{Member: "bot"}, redis.Z{Member: "bot abc"}, redis.Z{Member: "bot 9e99"}, redis.Z{Member: real}).Err())
+	stored := r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0]
+	expect.OK(t, r.rdb.ZRem(r.ctx, k.Outbox(), stored).Err())
+	expect.OK(t, r.rdb.ZAdd(r.ctx, k.Undelivered(), redis.Z{Member: ""}, redis.Z{Member: "bot"}, redis.Z{Member: "bot abc"}, redis.Z{Member: "bot 9e99"}, redis.Z{Member: stored}).Err())
 	n, more, err := protocol.Redrive{Session: key, Most: 10}.Do(r.ctx, r.rdb)
 	expect.OK(t, err)
 	expect.Equal(t, "redriven", n, 1)
