@@ -1,0 +1,103 @@
+package outbox_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/outbox"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// An operator who comes before any command of deliverers whose destination fails for several sessions:
+// the operator's word stays, and after an enabling everything is delivered once, whatever the breaker
+// has found out.
+func TestRivalsOfADeliverer(t *testing.T) {
+	t.Parallel()
+	expect.Unraced(t)
+	const commands = 30 // that the breaker's opening takes, of three visits
+	for word, state := range map[string]session.DestinationState{
+		"pause": {Paused: true, Why: "operator"}, "disable": {Disabled: true, Why: "operator"}, "enable": {},
+	} {
+		var came atomic.Int64
+		t.Run(word, func(t *testing.T) {
+			for n := range int64(commands) {
+				t.Run(fmt.Sprint("before command ", n+1), func(t *testing.T) {
+					t.Parallel()
+					if operatorBefore(t, n+1, state) {
+						came.Add(1)
+					}
+				})
+			}
+		})
+		expect.Equal(t, "commands to stop before", came.Load() >= 10, true)
+	}
+}
+
+func operatorBefore(t *testing.T, n int64, state session.DestinationState) (came bool) {
+	t.Helper()
+	rdb := redistest.New(t)
+	r := rigOn(t, rdb)
+	var f redistest.Faults
+	var counts, works atomic.Bool
+	var seen, delivered atomic.Int64
+	gate := f.Gate(func(redis.Cmder) bool { return counts.Load() && seen.Add(1) == n })
+	defer gate.Release()
+	operator := redis.NewClient(rdb.(*redis.Client).Options())
+	t.Cleanup(func() { _ = operator.Close() })
+	v := r.receiver(func(got) int {
+		if works.Load() {
+			delivered.Add(1)
+			return 200
+		}
+		return 500
+	})
+	for n := range breakerSessions {
+		r.answer(r.key(n), "bot", "m")
+		r.due(r.key(n))
+	}
+	rdb.AddHook(&f)
+	counts.Store(true)
+	v.deliverer(func(o *outbox.Options) { o.BreakerPause, o.Poll = time.Hour, 50*time.Millisecond })
+	states := func() map[string]session.DestinationState {
+		all, _, err := protocol.Destinations(r.ctx, operator)
+		expect.OK(t, err)
+		return all
+	}
+	set := func(s session.DestinationState) {
+		expect.OK(t, admin.NewClient(operator).SetDestination(r.ctx, "bot", s))
+	}
+	select {
+	case <-gate.Arrived():
+		came = true
+		set(state)
+	case <-time.After(time.Second): // it has fewer commands
+	}
+	gate.Release()
+	waiting := func() bool {
+		soonest := operator.ZRangeWithScores(r.ctx, rediskey.Outbox, 0, 0).Val()
+		return len(soonest) > 0 && time.Until(time.UnixMilli(int64(soonest[0].Score))) > 30*time.Second
+	}
+	expect.Soon(t, "a pause", func() bool { return len(states()) == 1 })
+	if came && state != (session.DestinationState{}) {
+		expect.Soon(t, "all to wait", waiting)
+		expect.Equal(t, "the state", states()["bot"], state)
+	}
+	works.Store(true)
+	set(session.DestinationState{})
+	for n := range breakerSessions {
+		expect.Soon(t, "a delivery", func() bool {
+			return operator.ZCard(r.ctx, rediskey.For(r.key(n)).Outbox()).Val() == 0
+		})
+	}
+	expect.Equal(t, "deliveries", delivered.Load(), breakerSessions)
+	return came
+}
