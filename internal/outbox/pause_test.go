@@ -1,21 +1,16 @@
 package outbox_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 // An hour of 500s, in which the destination's pauses are long, loses nothing and keeps the order.
@@ -151,68 +146,5 @@ func TestSlowDestination(t *testing.T) {
 	expect.Equal(t, "the other destination's", quick.next().message, "one")
 }
 
-// What an operator has done to a destination stays, also if a deliverer finds something out about it at
-// the same moment.
-func TestOperatorsWordStays(t *testing.T) {
-	t.Parallel()
-	paused := session.DestinationState{Paused: true, Why: "by an operator"}
-	disabled := session.DestinationState{Disabled: true, Why: "by an operator"}
-	for name, c := range map[string]struct {
-		status int
-		state  session.DestinationState
-	}{
-		"paused-410":   {410, paused},
-		"paused-500":   {500, paused},
-		"disabled-500": {500, disabled},
-		"disabled-410": {410, disabled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := redistest.New(t)
-			r := rigOn(t, rdb)
-			operator := redis.NewClient(rdb.(*redis.Client).Options())
-			t.Cleanup(func() { _ = operator.Close() })
-			told := make(chan bool, 100)
-			rdb.AddHook(operating{func() { expect.OK(t, protocol.SetDestination(r.ctx, operator, "bot", c.state)) }, told})
-			v := r.receiver(func(got) int { return c.status })
-			v.deliverer()
-			for n := range breakerSessions {
-				r.answer(r.key(n), "bot", "m")
-			}
-			expect.Received(t, "the deliverer's word", told)
-			states, _, err := protocol.Destinations(r.ctx, operator)
-			expect.OK(t, err)
-			expect.Equal(t, "the state", states["bot"], c.state)
-		})
-	}
-}
-
 // breakerSessions is how many sessions pause a destination.
 const breakerSessions = 3
-
-// operating lets an operator act between a deliverer's decision about a destination and its writing.
-type operating struct {
-	act  func()
-	told chan bool
-}
-
-func (operating) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (o operating) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		writes := slices.Contains([]string{"hset", "hdel", "evalsha", "eval"}, cmd.Name()) && slices.Contains(cmd.Args(), any(rediskey.Destinations))
-		if !writes {
-			return next(ctx, cmd)
-		}
-		o.act()
-		err := next(ctx, cmd)
-		if err == nil {
-			o.told <- true
-		}
-		return err
-	}
-}
-
-func (operating) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}

@@ -17,22 +17,27 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An operator who comes before any command of deliverers whose destination fails for several sessions:
-// the operator's word stays, and after an enabling everything is delivered once, whatever the breaker
-// has found out.
-func TestRivalsOfADeliverer(t *testing.T) {
+// An operator who comes before any command of a deliverer whose destination fails for several sessions,
+// or is gone: the operator's word stays, and after an enabling everything is delivered once, whatever
+// was found out.
+func TestOperatorsWordStays(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
-	const commands = 30 // that the breaker's opening takes, of three visits
-	for word, state := range map[string]session.DestinationState{
-		"pause": {Paused: true, Why: "operator"}, "disable": {Disabled: true, Why: "operator"}, "enable": {},
+	const commands = 30 // of three visits, until the breaker opens
+	pause, disable := session.DestinationState{Paused: true, Why: "operator"}, session.DestinationState{Disabled: true, Why: "operator"}
+	for name, c := range map[string]struct {
+		status int
+		state  session.DestinationState
+	}{
+		"pause": {500, pause}, "disable": {500, disable}, "enable": {500, session.DestinationState{}},
+		"pause-410": {410, pause}, "disable-410": {410, disable}, "enable-410": {410, session.DestinationState{}},
 	} {
 		var came atomic.Int64
-		t.Run(word, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			for n := range int64(commands) {
 				t.Run(fmt.Sprint("before command ", n+1), func(t *testing.T) {
 					t.Parallel()
-					if operatorBefore(t, n+1, state) {
+					if operatorBefore(t, n+1, c.status, c.state) {
 						came.Add(1)
 					}
 				})
@@ -42,7 +47,7 @@ func TestRivalsOfADeliverer(t *testing.T) {
 	}
 }
 
-func operatorBefore(t *testing.T, n int64, state session.DestinationState) (came bool) {
+func operatorBefore(t *testing.T, n int64, status int, state session.DestinationState) (came bool) {
 	t.Helper()
 	rdb := redistest.New(t)
 	r := rigOn(t, rdb)
@@ -58,7 +63,7 @@ func operatorBefore(t *testing.T, n int64, state session.DestinationState) (came
 			delivered.Add(1)
 			return 200
 		}
-		return 500
+		return status
 	})
 	for n := range breakerSessions {
 		r.answer(r.key(n), "bot", "m")
@@ -87,8 +92,8 @@ func operatorBefore(t *testing.T, n int64, state session.DestinationState) (came
 		return len(soonest) > 0 && time.Until(time.UnixMilli(int64(soonest[0].Score))) > 30*time.Second
 	}
 	expect.Soon(t, "a pause", func() bool { return len(states()) == 1 })
+	expect.Soon(t, "all to wait", waiting)
 	if came && state != (session.DestinationState{}) {
-		expect.Soon(t, "all to wait", waiting)
 		expect.Equal(t, "the state", states()["bot"], state)
 	}
 	works.Store(true)
