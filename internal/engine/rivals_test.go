@@ -88,14 +88,14 @@ var workerRivals = map[string]func(x *race){
 	},
 }
 
-// handing are the commands by which a worker takes sessions and gives them back.
+// handing are the commands by which a worker takes sessions and releases them or puts them back.
 func handing(cmd redis.Cmder) bool {
 	index := func(name string) bool { return slices.Contains(cmd.Args(), any(name)) }
 	return slices.Contains([]string{"claim", "promote", "unclaim", "mark", "requeue"}, actors.ScriptOf(cmd)) || actors.FastPath(cmd) ||
 		redistest.Named("zpopmin", "bzpopmin", "zadd")(cmd) && (index(rediskey.Ready) || index(rediskey.Owned))
 }
 
-// A rival that comes before any command by which a worker takes or gives back a session: no message is
+// A rival that comes before any command by which a worker takes or releases a session: no message is
 // lost or has two replies, and a stop counts. The session is put back when a drain begins after the pop.
 func TestRivalsOfAWorker(t *testing.T) {
 	t.Parallel()
