@@ -132,10 +132,10 @@ func (c *courier) check(operation, rival string, failed error) bool {
 		all++
 	}
 	var owing *admin.UndeliveredError
-	switch {
-	case operation == "erase":
+	switch operation {
+	case "erase":
 		expect.Equal(c, "refused", errors.As(failed, &owing), true)
-	case operation == "erase undelivered":
+	case "erase undelivered":
 		expect.OK(c, failed)
 		for id := range c.got { // what the rival has submitted may have come after the erase
 			expect.Equal(c, id+" is delivered after the erase", before[id] == 0 && id != "new" && id != "ends", false)
@@ -198,7 +198,8 @@ func TestRivalsOfSetDestination(t *testing.T) {
 					}
 					states, err := b.Client.Destinations(b.Ctx)
 					expect.OK(b, err)
-					if s := states["hook"]; s != state && !(word == "enable" && enabled && s.Why == "found") {
+					later := word == "enable" && enabled && states["hook"].Why == "found"
+					if s := states["hook"]; s != state && !later {
 						b.Errorf("the state is %+v", s)
 					}
 					if at := b.Redis.ZScore(b.Ctx, rediskey.Outbox, actors.Key).Val(); word == "enable" && at > float64(time.Now().UnixMilli()) {
