@@ -54,6 +54,16 @@ func (b *bodies) free(token string, n int64) {
 	}
 }
 
+// readBody reads the body of a token's request, of at most most bytes. The caller frees taken, also after
+// an error.
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, token Token, most int64) (data []byte, taken int64, err error) {
+	length := r.ContentLength
+	if length < 0 { // unknown: it takes no more room than the largest one
+		length = most
+	}
+	return g.bodies.read(token.Name, http.MaxBytesReader(w, r.Body, most), length)
+}
+
 // read reads a token's body of about length bytes; -1: it is unknown. It takes room for what has come,
 // not for what is announced: a slow sender holds little. The caller frees taken, also after an error.
 func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, taken int64, err error) {
@@ -86,7 +96,7 @@ func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, 
 // Form reads the form of a token's request, of one message's size at most, and takes room for it as for
 // every body. Call free when the form is not used any more, also after an error.
 func (g *Gateway) Form(w http.ResponseWriter, r *http.Request, token Token) (free func(), err error) {
-	data, taken, err := g.bodies.read(token.Name, http.MaxBytesReader(w, r.Body, g.bodyMost), r.ContentLength)
+	data, taken, err := g.readBody(w, r, token, g.bodyMost)
 	if err == nil {
 		r.Body = http.MaxBytesReader(w, io.NopCloser(bytes.NewReader(data)), g.bodyMost) // without it, a form may have 10 MB
 		err = r.ParseForm()

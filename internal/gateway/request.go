@@ -86,14 +86,11 @@ func (r *Request) saysJSON() error {
 
 // ReadAny reads the body, whatever it is said to be.
 func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
-	most, length := r.gateway.bodyMost, r.ContentLength
+	most := r.gateway.bodyMost
 	if r.route.History {
 		most = historyMost(most)
 	}
-	if length < 0 { // unknown: it takes no more room than the largest one
-		length = most
-	}
-	data, taken, err := r.gateway.bodies.read(r.Token.Name, http.MaxBytesReader(w, r.Body, most), length)
+	data, taken, err := r.gateway.readBody(w, r.Request, r.Token, most)
 	r.held += taken
 	if err == nil {
 		w.Header().Del("Connection")

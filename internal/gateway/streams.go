@@ -63,9 +63,9 @@ func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Co
 	if o := g.deps.Observer; o != nil {
 		o.Streamed(1)
 	}
-	if g.lostBy(r) != nil { // the tokens were read again since the request came, before Reload could know the stream
+	if err := g.lostBy(r); err != nil { // the tokens were read again since the request came, before Reload could know the stream
 		s.close()
-		return nil, nil, Fail(Unauthorized, "The token is unknown.")
+		return nil, nil, Interrupted(err)
 	}
 	g.answered(r, http.StatusOK)
 	return ctx, s, nil
