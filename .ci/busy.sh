@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command beside four programs that compute, some times: .ci/busy.sh TIMES COMMAND...
+# Runs a command TIMES times beside four programs that compute: .ci/busy.sh TIMES COMMAND...
 # The programs end with this script, however it ends.
 set -eu
 times=$1

@@ -43,7 +43,7 @@ func (b *Board) act(a action) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
 		n, err := 0, session.ValidateKey(v.session)
 		if err == nil {
-			err = v.bad
+			err = v.formErr
 		}
 		if err == nil {
 			n, err = a.do(b, v)
@@ -147,7 +147,7 @@ func (b *Board) confirm(w http.ResponseWriter, v *visit, status int, p forgetPag
 // postForget forgets a session. The form has the session's key, so the request was meant. Deliveries
 // that were not made need a second confirmation.
 func (b *Board) postForget(w http.ResponseWriter, v *visit) {
-	err := v.bad
+	err := v.formErr
 	if err == nil && v.PostForm.Get("session") != v.session {
 		err = gateway.Fail(gateway.InvalidRequest, "The form names another session.")
 	}

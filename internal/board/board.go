@@ -102,7 +102,7 @@ type visit struct {
 	work    context.Context // for Redis; it does not end when the browser goes away
 	token   gateway.Token
 	session string // the key in the path, "" if there is none
-	bad     error  // why its form cannot be read
+	formErr error
 }
 
 // add adds a pattern, whose handler checks the visitor itself.
@@ -132,7 +132,7 @@ func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.R
 		if r.Method == http.MethodPost {
 			free, err := b.gateway.Form(w, r, token)
 			defer free()
-			v.bad = formRead(w, err)
+			v.formErr = formProblem(w, err)
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), within)
 		defer cancel()
@@ -218,8 +218,8 @@ func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 }
 
-// formRead returns what the visitor is told if a form could not be read.
-func formRead(w http.ResponseWriter, err error) error {
+// formProblem is the problem of a form that could not be read, nil if it was.
+func formProblem(w http.ResponseWriter, err error) error {
 	var large *http.MaxBytesError
 	var full *gateway.Problem
 	switch {

@@ -41,7 +41,7 @@ func (b *Board) getLogin(w http.ResponseWriter, r *http.Request) {
 // postLogin exchanges a token for a cookie.
 func (b *Board) postLogin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, loginMost)
-	if err := formRead(w, r.ParseForm()); err != nil {
+	if err := formProblem(w, r.ParseForm()); err != nil {
 		b.fail(w, r, gateway.Token{}, err)
 		return
 	}

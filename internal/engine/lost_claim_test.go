@@ -1,14 +1,18 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -55,4 +59,35 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	record, err := r.client.ResumeRecord(r.ctx, r.key)
 	expect.OK(t, err)
 	expect.Equal(t, "interruptions", record.Interruptions, 0)
+}
+
+// A worker that drains after it lost a lease still says that it lives, if Redis is back in time.
+func TestDrainTellsThatTheWorkerLives(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	one, two := newStage(), newStage()
+	var f redistest.Faults
+	f.FailBefore(surviving, 4, redistest.ErrLostReply) // Redis is away for 150 ms more
+	const ttl = time.Second
+	limit := with(func(o *engine.Options) { o.Queue.StuckLimit = 1 })
+	w := r.worker(one, sentinelTTL(ttl), limit, faulty(&f), drainTimeout(time.Minute))
+	r.say("m1", "hello")
+	a := one.next(t, "m1")
+	server.Pause()
+	paused := time.Now()
+	drained := drain(w)
+	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	expect.Soon(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
+	server.Resume()
+	expect.Received(t, "the end of the drain", drained)
+	r.worker(two, sentinelTTL(ttl), limit)
+	b := two.next(t, "m1")
+	if !strings.Contains(b.Note, "a lost lease") {
+		t.Errorf("note %q", b.Note)
+	}
+	b.reply("ok")
+	r.ends("m1", session.StatusDone)
 }

@@ -113,7 +113,7 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			programs = number
 		}
 	}
-	// One of the version before says only its agent, or nothing for an agent of its own.
+	// A worker of the version before sends its agent's name only; RunWorker sent none.
 	w.Programs = programs == 1 || programs == 0 && !slices.Contains([]string{"", "echo", "openai"}, w.Agent)
 	return w, !w.Started.IsZero()
 }

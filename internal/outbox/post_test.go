@@ -191,7 +191,7 @@ func TestHostileReceivers(t *testing.T) {
 	})
 	t.Run("answers 101 and holds the connection", func(t *testing.T) {
 		t.Parallel()
-		url := serve(t, switchProtocols(t))
+		url := serve(t, SwitchProtocols(t))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got := make(chan answer, 1)
@@ -232,21 +232,6 @@ func TestHostileReceivers(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// switchProtocols answers 101 and then holds the connection until the test ends.
-func switchProtocols(t *testing.T) http.HandlerFunc {
-	t.Helper()
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { conn.Close() })
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	}
-}
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,19 +12,10 @@ import (
 	"turnstile/test/expect"
 )
 
-// switcher is a receiver that answers 101 and holds every connection.
-func switcher(t *testing.T) (url string) {
+// switcher is the URL of a receiver that answers 101 and holds every connection.
+func switcher(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { conn.Close() })
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	}))
+	s := httptest.NewServer(outbox.SwitchProtocols(t))
 	t.Cleanup(s.Close)
 	return s.URL
 }

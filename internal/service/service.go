@@ -31,8 +31,8 @@ type Config struct {
 	Ephemeral bool // Redis ends with the process; its warnings are not logged
 	AnyPort   bool // HTTP may use one of the ports after the set one
 
-	// API serves the HTTP server's other paths. It gets the file of destinations, or none, as gateways share it, and
-	// keeps it shared. Optional.
+	// API serves the HTTP server's other paths. It gets the file of destinations (outbox.NoFile without
+	// one), and calls its KeepShared. Optional.
 	API func(redis.UniversalClient, *outbox.File) API
 }
 

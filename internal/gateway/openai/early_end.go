@@ -51,16 +51,15 @@ func interrupted(ctx context.Context, err error) problem {
 // unrepeated is the problem of a stream that was not opened, although its message is stored: one after which
 // no SDK repeats the request. One with an Idempotency-Key may be repeated.
 func unrepeated(r *gateway.Request, err error) error {
-	var p *gateway.Problem
 	if err == nil || r.Header.Get("Idempotency-Key") != "" {
 		return err
 	}
-	if p = gateway.ProblemOf(err); p.Status == http.StatusTooManyRequests || p.Status >= http.StatusInternalServerError {
-		stored := *p
-		stored.Status, stored.Detail = http.StatusBadRequest, "The message is stored and will run; to repeat the request may send another one. "+p.Detail
-		return &stored
+	p := *gateway.ProblemOf(err)
+	if p.Status != http.StatusTooManyRequests && p.Status < http.StatusInternalServerError {
+		return err
 	}
-	return err
+	p.Status, p.Detail = http.StatusBadRequest, "The message is stored and will run. Repeating the request may send it again. "+p.Detail
+	return &p
 }
 
 // firstTurn is the fencing token of the first turn that a stream from the beginning tells: the turn that the

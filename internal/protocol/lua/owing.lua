@@ -1,6 +1,6 @@
 -- owing: counts what a session owes each destination and stores for it. Writes nothing, and looks at
--- about 1,000 records in a call. A sender's Redis user may have written any count,
--- and destinations have a cap: none counts for more than the session's fields.
+-- about 1,000 records in a call. No count is above the number of the session's fields: a sender's Redis
+-- user may have written any, and could close a capped destination to the others.
 --
 -- KEYS owed outbox deliveries
 -- ARGS

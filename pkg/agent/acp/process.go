@@ -38,7 +38,7 @@ type process struct {
 // one.
 type abilities struct {
 	load, resume, close bool
-	see                 bool // images in a prompt
+	images              bool // in a prompt
 }
 
 type initialized struct {
@@ -196,7 +196,7 @@ func (p *process) initialize(ctx context.Context) error {
 	sessions := self.AgentCapabilities.SessionCapabilities
 	p.can = abilities{
 		load: yes(self.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"]),
-		see: yes(self.AgentCapabilities.PromptCapabilities.Image),
+		images: yes(self.AgentCapabilities.PromptCapabilities.Image),
 	}
 	p.name = self.AgentInfo.Name
 	for _, m := range self.AuthMethods {

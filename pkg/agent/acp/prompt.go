@@ -36,7 +36,7 @@ func (w *warm) attached(a session.Attachment) acpsdk.ContentBlock {
 	switch {
 	case !ok:
 		return link(a)
-	case !w.can.see:
+	case !w.can.images:
 		return acpsdk.TextBlock(fmt.Sprintf("[The user has attached the picture %s (%s), which you cannot see: this agent takes no pictures. Say so.]", a.Name, mime))
 	}
 	return acpsdk.ImageBlock(data, mime)
