@@ -9,52 +9,63 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Cancel ends one message, and no other that waits. It returns the message's outcome, or ended
-// false: the end of its turn was requested, and Wait returns the outcome. Without running, Cancel
-// changes nothing if the message is part of a turn, and the error wraps session.ErrRunning.
+// Cancel ends a message that waits or is delayed, and no other: it becomes a dead letter with
+// session.StatusStopped. The others of a collection wait as before. If the message has ended, Cancel
+// returns how, so a call may be repeated.
 //
-// What becomes of the message:
+// The error wraps session.ErrRunning if the message is part of a turn (use CancelTurn),
+// session.ErrNotFound if it is not stored, and session.ErrUnchanged if nothing was changed: also when
+// the request reached Redis after ctx's deadline, or more than 10 s late.
+func (s *Session) Cancel(ctx context.Context, id string) (session.Outcome, error) {
+	o, _, err := s.cancel(ctx, id, false)
+	return o, err
+}
+
+// CancelTurn cancels the running turn that the message is part of, as Stop does, and so the messages
+// that were collected or steered into the same turn. Messages behind it stay in the queue. If the
+// message waits or has ended, CancelTurn is Cancel. Wait returns the outcome.
 //
-//   - It waits in line, collected or not, or is delayed: it becomes a dead letter with
-//     session.StatusStopped. The others of a collection wait as before.
-//   - It is part of a turn, with running: that turn is cancelled, as by Stop, and so are the messages
-//     that were collected or steered into the same turn. What waits behind it stays in line. A turn of
-//     a stock asynq.Server is not cancelled: the error wraps session.ErrRunning.
-//   - It has ended: Cancel returns how. So a call may be repeated.
-//
-// The error wraps ErrUnknownMessage if the message is not stored, session.ErrInvalid if the session
-// key is wrong, and session.ErrUnchanged if nothing was changed: also when the request reached Redis
-// after ctx's deadline, or more than 10 s late.
-func (c *Client) Cancel(ctx context.Context, sessionKey, id string, running bool) (o session.Outcome, ended bool, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
+// Its errors are Cancel's. A turn of a stock asynq.Server cannot be cancelled: session.ErrRunning.
+func (s *Session) CancelTurn(ctx context.Context, id string) error {
+	_, _, err := s.cancel(ctx, id, true)
+	return err
+}
+
+// cancel returns the message's outcome, or ended false: the end of its turn was requested.
+func (s *Session) cancel(ctx context.Context, id string, running bool) (o session.Outcome, ended bool, err error) {
+	if err := session.ValidateKey(s.key); err != nil {
 		return o, false, err
 	}
-	_, until, err := c.giveUpAt(ctx, sessionKey)
+	_, until, err := s.giveUpAt(ctx)
 	if err != nil {
-		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, sessionKey, err)
+		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, err)
 	}
 	found, err := protocol.Cancel{
-		Session: sessionKey, ID: id, Running: running, Call: rand.Text(), Until: until, Limits: c.cfg.Limits,
-	}.Do(ctx, c.rdb)
+		Session: s.key, ID: id, Running: running, Call: rand.Text(), Until: until, Limits: s.c.cfg.Limits,
+	}.Do(ctx, s.c.rdb)
 	if err != nil {
-		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, sessionKey, protocol.Unchanged(err, false))
+		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, protocol.Unchanged(err, false))
 	}
 	switch found.State {
 	case "unknown":
-		return o, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
+		return o, false, s.notFound(id)
 	case "running":
-		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, sessionKey, session.ErrRunning)
+		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, session.ErrRunning)
 	case "late":
-		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, sessionKey, errLate)
+		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, errLate)
 	case "ending":
 		return o, false, nil
 	}
 	if found.State == "taken" {
-		_ = protocol.NeedAttention(ctx, c.rdb, found.Now, sessionKey)
+		_ = protocol.NeedAttention(ctx, s.c.rdb, found.Now, s.key)
 	}
 	if found.Wake {
 		// The message was cancelled whatever becomes of this: the due index or the sweep has the session.
-		_ = protocol.ListAndWake(ctx, c.rdb, sessionKey, found.Now, 0)
+		_ = protocol.ListAndWake(ctx, s.c.rdb, s.key, found.Now, 0)
 	}
 	return found.Outcome, true, nil
+}
+
+func (s *Session) notFound(id string) error {
+	return fmt.Errorf("%w %s of session %s", session.ErrNotFound, id, s.key)
 }

@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -22,7 +23,7 @@ import (
 func cancelled(b *actors.Bench, id string) {
 	b.Helper()
 	told := b.WaitFor(id)
-	o, ended, err := b.Client.Cancel(b.Ctx, actors.Key, id, false)
+	o, ended, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), id, false)
 	expect.OK(b, err)
 	expect.Equal(b, "outcome", o, session.Outcome{Session: actors.Key, ID: id, Status: session.StatusStopped, Error: "stopped by user"})
 	expect.Equal(b, "ended", ended, true)
@@ -33,10 +34,10 @@ func cancelled(b *actors.Bench, id string) {
 // cancelling requests the end of a message's turn.
 func cancelling(b *actors.Bench, id string) {
 	b.Helper()
-	if _, _, err := b.Client.Cancel(b.Ctx, actors.Key, id, false); !errors.Is(err, session.ErrRunning) {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), id, false); !errors.Is(err, session.ErrRunning) {
 		b.Errorf("without running: %v", err)
 	}
-	_, ended, err := b.Client.Cancel(b.Ctx, actors.Key, id, true)
+	_, ended, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), id, true)
 	expect.OK(b, err)
 	expect.Equal(b, "ended", ended, false)
 }
@@ -74,7 +75,7 @@ func TestCancelWhatIsDelayed(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		for _, id := range []string{"a", "b"} {
-			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+			_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Delay: time.Hour})
 			expect.OK(t, err)
 		}
 		cancelled(b, "a")
@@ -174,7 +175,7 @@ func TestCancelOfAnothersTurn(t *testing.T) {
 	b.Enqueue("a")
 	expect.Received(t, "the turn", began)
 	defer close(end)
-	if _, _, err := b.Client.Cancel(b.Ctx, actors.Key, "a", true); !errors.Is(err, session.ErrRunning) {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "a", true); !errors.Is(err, session.ErrRunning) {
 		t.Error(err)
 	}
 	expect.Equal(t, "stop", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stop").Val(), "")
@@ -186,20 +187,20 @@ func TestCancelWhatHasEnded(t *testing.T) {
 	b.SayAll("a", "b")
 	b.Drain()
 	for range 2 {
-		o, ended, err := b.Client.Cancel(b.Ctx, actors.Key, "a", true)
+		o, ended, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "a", true)
 		expect.OK(t, err)
 		expect.Equal(t, "ended", ended, true)
 		expect.Equal(t, "outcome", o, b.Outcome("a"))
 		expect.Equal(t, "status", o.Status, session.StatusDone)
 	}
-	if _, _, err := b.Client.Cancel(b.Ctx, actors.Key, "another", true); !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "another", true); !errors.Is(err, session.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, _, err := b.Client.Cancel(b.Ctx, "a b", "a", true); !errors.Is(err, session.ErrInvalid) {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session("a b"), "a", true); !errors.Is(err, session.ErrInvalid) {
 		t.Error(err)
 	}
 	b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("b")))
-	if _, _, err := b.Client.Cancel(b.Ctx, actors.Key, "b", true); !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "b", true); !errors.Is(err, session.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -215,7 +216,7 @@ func TestCancelSentAgain(t *testing.T) {
 	}))
 	cancelled2 := func(id string, running bool) bool {
 		t.Helper()
-		_, ended, err := b.Client.Cancel(b.Ctx, actors.Key, id, running)
+		_, ended, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), id, running)
 		expect.OK(t, err)
 		return ended
 	}
@@ -225,7 +226,7 @@ func TestCancelSentAgain(t *testing.T) {
 		stops(b, h)
 		expect.OK(t, h.Promote(b.Ctx))
 	}))
-	expect.Equal(t, "ended", cancelled2("now", true), false)
+	expect.OK(t, b.Chat().CancelTurn(b.Ctx, "now"))
 	expect.Equal(t, "next", h.Turn().Message.ID, "a")
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
 		t.Errorf("requested of the next turn: %v", r.Requested)
@@ -246,7 +247,7 @@ func TestCancelBesideAStop(t *testing.T) {
 	ctx, die := context.WithCancel(b.Ctx)
 	defer die()
 	dying.AddHook(actors.Behind(batches, die))
-	if _, err := actors.NewClient(dying).Stop(ctx, actors.Key); !errors.Is(err, context.Canceled) {
+	if _, err := actors.NewClient(dying).Session(actors.Key).Stop(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	expect.Equal(t, "left to archive", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 2)
@@ -280,14 +281,14 @@ func TestLateCancel(t *testing.T) {
 	b.Redis.AddHook(actors.Hook(late.around))
 	ctx, giveUp := context.WithTimeout(b.Ctx, 300*time.Millisecond)
 	defer giveUp()
-	if _, _, err := b.Client.Cancel(ctx, actors.Key, "a", true); err == nil {
+	if _, _, err := actors.Cancel(ctx, b.Client.Session(actors.Key), "a", true); err == nil {
 		t.Fatal("it was not held back")
 	}
 	b.Pass(310 * time.Millisecond)
 	expect.Equal(t, "result", late.deliver(b), "[late]")
 	expect.List(t, "the line", b.Waiting(), "a")
 	b.Redis.AddHook(slowly{ago: time.Minute})
-	if _, _, err := b.Client.Cancel(b.Ctx, actors.Key, "a", true); !errors.Is(err, session.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
+	if _, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "a", true); !errors.Is(err, session.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
 		t.Error(err)
 	}
 	if n := b.Redis.Exists(b.Ctx, rediskey.For(actors.Key).Archived()).Val(); n != 0 {

@@ -10,8 +10,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Client sends messages to sessions and waits for their outcomes. It is safe for concurrent use. It
-// has nothing to close. Make one with NewClient.
+// Client sends to sessions and follows them. It is safe for concurrent use and has nothing to close.
+// Make one with NewClient.
 type Client struct {
 	rdb    redis.UniversalClient
 	cfg    ClientConfig
@@ -20,7 +20,7 @@ type Client struct {
 	admin  *admin.Client
 }
 
-// ClientConfig sets what a Client accepts. A zero field means its default. Workers have settings of
+// ClientConfig has a Client's settings. A zero field means its default. Workers have settings of
 // the same names, with the same defaults (docs/settings.md): change both.
 type ClientConfig struct {
 	// Limits bound the size of one message.
@@ -36,7 +36,7 @@ type ClientConfig struct {
 	MessagesCap int
 
 	// OutboxCap is how many outcomes of a session's messages may be owed to destinations or wait for
-	// their delivery (ReplyTo). Defaults to 1,000.
+	// their delivery (Message.ReplyTo). Defaults to 1,000.
 	OutboxCap int
 
 	// DestinationCap is how many outcomes all sessions together may owe one destination or store for
@@ -45,19 +45,20 @@ type ClientConfig struct {
 	// such cap.
 	DestinationCap int
 
-	// IdempotencyTTL is for how long the id that a sender gave a message stands for this message:
-	// a message with the same id and another text is refused with session.ErrConflict, and the
-	// same one again is never carried out twice, also when its result is no longer kept. Defaults
-	// to 24 h, also if it is negative.
+	// IdempotencyTTL is how long message IDs are remembered: a message with the same ID and another
+	// text is refused with session.ErrConflict, and the same one again is never carried out twice,
+	// also when its result is no longer kept. Defaults to 24 h, also if it is negative.
 	IdempotencyTTL time.Duration
+
+	// DefaultReplyTo returns the destination of a message if neither the message nor its session has
+	// one; "" is none. It is called by each Send. Defaults to nil: none.
+	DefaultReplyTo func(sessionKey string) string
 }
 
-// NewClient returns a client with the default limits. It shares rdb, which the caller closes after
-// the last call.
-func NewClient(rdb redis.UniversalClient) *Client { return NewClientWith(rdb, ClientConfig{}) }
-
-// NewClientWith is NewClient with other limits.
-func NewClientWith(rdb redis.UniversalClient, cfg ClientConfig) *Client {
+// NewClient returns a client. It shares rdb, which the caller closes after the last call. At most one
+// config may be given.
+func NewClient(rdb redis.UniversalClient, config ...ClientConfig) *Client {
+	cfg := only(config)
 	cfg.Limits = cfg.Limits.WithDefaults()
 	if cfg.LineCap == 0 {
 		cfg.LineCap = protocol.DefaultLineCap
@@ -76,3 +77,35 @@ func NewClientWith(rdb redis.UniversalClient, cfg ClientConfig) *Client {
 		admin: admin.NewClientWith(rdb, admin.ClientConfig{Limits: cfg.Limits, LineCap: cfg.LineCap}),
 	}
 }
+
+// only returns the config of a call that has one at most, or a zero one.
+func only[C any](config []C) (c C) {
+	switch len(config) {
+	case 0:
+		return c
+	case 1:
+		return config[0]
+	}
+	panic("turnstile: give one config at most")
+}
+
+// Session returns a handle on a session. It costs nothing: a session needs no creation, and a wrong
+// key is the error of each call (session.ErrInvalid).
+func (c *Client) Session(key string) *Session { return &Session{c: c, key: key} }
+
+// Session is a handle on one session. It is safe for concurrent use and has nothing to close. The
+// calls that change something wrap session.ErrInvalid if the session's key is wrong. After an error
+// that wraps session.ErrUnchanged nothing was changed; see there.
+type Session struct {
+	c    *Client
+	key  string
+	user string // who decides, by As
+}
+
+// Key returns the session's key.
+func (s *Session) Key() string { return s.key }
+
+// As returns a handle whose decisions are made by user: Decide, and Command of /approve and /deny. The
+// decision's event has the name as Event.By. It is a text of at most 512 bytes, else a decision's
+// error wraps session.ErrInvalid. A gateway writes its token's name, a slash and the user.
+func (s *Session) As(user string) *Session { return &Session{c: s.c, key: s.key, user: user} }

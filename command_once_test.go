@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -26,7 +27,7 @@ func stepOfOnce(step string) redistest.Match {
 // that it may have been carried out. A command that changed nothing can be repeated.
 func TestCommandWithAnID(t *testing.T) {
 	t.Parallel()
-	undo := session.Message{ID: "k", Text: "/undo"}
+	undo := turnstile.Message{ID: "k", Text: "/undo"}
 	bench := func(t *testing.T) (*actors.Bench, *redistest.Faults) {
 		b, faults := actors.NewBench(t), &redistest.Faults{}
 		b.Client = actors.NewClient(b.Redis)
@@ -41,7 +42,9 @@ func TestCommandWithAnID(t *testing.T) {
 		b.Helper()
 		expect.Equal(b, "turns", len(b.Transcript(b.Info().SessionID)), 2*turns)
 	}
-	submit := func(b *actors.Bench) (turnstile.Receipt, error) { return b.Client.Submit(b.Ctx, actors.Key, undo) }
+	submit := func(b *actors.Bench) (receipt.Receipt, error) {
+		return receipt.Input(b.Ctx, b.Client.Session(actors.Key), undo)
+	}
 
 	t.Run("repeated", func(t *testing.T) {
 		t.Parallel()
@@ -52,14 +55,13 @@ func TestCommandWithAnID(t *testing.T) {
 		expect.OK(t, err)
 		expect.Equal(t, "receipt", again, first)
 		left(b, 2)
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "k", Text: "/retry"})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "k", Text: "/retry"})
 		expect.OK(t, err)
 		expect.Equal(t, "another command", r.Reason, "conflict")
-		r, err = b.Client.Submit(b.Ctx, actors.Key, undo, turnstile.Literal())
-		expect.OK(t, err)
-		expect.Equal(t, "a message", r.Reason, "conflict")
+		_, err = b.Chat().Send(b.Ctx, undo)
+		expect.Equal(t, "a message", errors.Is(err, session.ErrConflict), true)
 		b.Say("four")
-		r, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "four", Text: "/undo"})
+		r, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "four", Text: "/undo"})
 		expect.OK(t, err)
 		expect.Equal(t, "a message's id", r.Reason, "conflict")
 		left(b, 2)
@@ -72,13 +74,13 @@ func TestCommandWithAnID(t *testing.T) {
 		expect.OK(t, err)
 		faults.Clear()
 		_, err = submit(b)
-		expect.Equal(t, "expired", errors.Is(err, session.ErrExpired) && !errors.Is(err, session.ErrUnchanged), true)
+		expect.Equal(t, "expired", errors.Is(err, session.ErrExpired), true)
 		left(b, 2)
 	})
 	t.Run("its program died before the command", func(t *testing.T) {
 		t.Parallel()
 		b, _ := bench(t)
-		what, err := undo.EncodePayload()
+		what, err := session.Message{Text: undo.Text}.EncodePayload()
 		expect.OK(t, err)
 		_, begun, err := protocol.NewOnce(b.Redis, actors.Key, "k", what, time.Hour).Begin(b.Ctx)
 		expect.OK(t, err)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -130,7 +129,7 @@ func TestDecisionByID(t *testing.T) {
 	b := actors.NewBench(t)
 	decide := func(id string) (string, session.Question) {
 		t.Helper()
-		q, err := b.Client.DecideQuestion(b.Ctx, actors.Key, id, session.Allow)
+		q, err := b.Client.Session(actors.Key).Decide(b.Ctx, id, session.Allow)
 		for _, known := range []error{session.ErrOtherQuestion, session.ErrNoQuestion, session.ErrDecided, session.ErrInvalid} {
 			if errors.Is(err, known) {
 				return known.Error(), q
@@ -163,7 +162,7 @@ func TestDecisionByID(t *testing.T) {
 		expect.Equal(t, "open", wants(first.ID(), session.ErrOtherQuestion.Error()), second)
 	}
 	expect.Equal(t, "reply", reply(b, h), protocol.Decided{})
-	for _, wrong := range []string{"", "1", ".1", h.Turn().ID, h.Turn().ID + ".", h.Turn().ID + ".x", h.Turn().ID + ".0"} {
+	for _, wrong := range []string{".1", h.Turn().ID, h.Turn().ID + ".", h.Turn().ID + ".x", h.Turn().ID + ".0"} {
 		wants(wrong, session.ErrInvalid.Error())
 	}
 	wants(strings.TrimPrefix(h.Turn().ID, rediskey.IDPrefix(actors.Key))+"0.1", session.ErrOtherQuestion.Error())
@@ -206,7 +205,7 @@ func TestUnknownDecision(t *testing.T) {
 	h := b.Start()
 	b.Asks(h, "run make")
 	for _, d := range []session.Decision{"", "yes", "allow ", `deny","x":"`} {
-		if _, err := b.Client.Decide(b.Ctx, actors.Key, 1, d); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", d); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", d, err)
 		}
 	}
@@ -225,7 +224,7 @@ func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
 	h := b.Start()
 	b.Asks(h, "read")
 	b.Redis.AddHook(actors.SendTwice(actors.Script("decide"), func() { b.Asks(h, "delete everything") }))
-	q, err := actors.NewClient(b.Redis).Decide(b.Ctx, actors.Key, 0, session.Allow)
+	q, err := actors.NewClient(b.Redis).Session(actors.Key).Decide(b.Ctx, "", session.Allow)
 	expect.OK(t, err)
 	expect.Equal(t, "decided", q.Number, 1)
 	if open := b.Info().Question; open == nil || open.Number != 2 {
@@ -249,7 +248,7 @@ func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
 			b.Finish(h)
 		}
 	}))
-	_, err := actors.NewClient(rdb).Decide(b.Ctx, actors.Key, 1, session.Allow)
+	_, err := actors.NewClient(rdb).Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
 	if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrNoQuestion) {
 		t.Errorf("after a first attempt that was carried out: %v", err)
 	}
@@ -261,7 +260,7 @@ func TestDecisionOfALongName(t *testing.T) {
 	b.Say("m")
 	b.Asks(b.Start(), "rm")
 	for n, refused := range map[int]bool{513: true, 512: false} {
-		_, err := b.Client.Decide(turnstile.By(b.Ctx, strings.Repeat("a", n)), actors.Key, 1, session.Allow)
+		_, err := b.Chat().As(strings.Repeat("a", n)).Decide(b.Ctx, "1", session.Allow)
 		expect.Equal(t, fmt.Sprintf("a name of %d bytes is refused", n), errors.Is(err, session.ErrInvalid), refused)
 	}
 }
@@ -279,7 +278,7 @@ func TestDecisionOfTheCheckedTurn(t *testing.T) {
 		b.Asks(b.Start(), "rm")
 		return first.Turn().ID, nil
 	})
-	q, err := b.Client.Decide(checked, actors.Key, 0, session.Allow)
+	q, err := b.Client.Session(actors.Key).Decide(checked, "", session.Allow)
 	expect.Equal(t, "decided", errors.Is(err, session.ErrJustAsked), true)
 	expect.Equal(t, "the open question", q.Name, "rm")
 	if b.Info().Question == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -20,24 +21,25 @@ import (
 func TestDestinationCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	submit := func(most int, sessionKey, id string, o ...turnstile.SubmitOption) error {
-		r, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: most}).Submit(b.Ctx, sessionKey, session.Message{ID: id, Text: id}, o...)
-		expect.OK(t, err)
-		return r.Err()
+	submit := func(most int, sessionKey, id string, o ...actors.Option) error {
+		_, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: most}).Session(sessionKey).Send(b.Ctx, actors.With(turnstile.Message{ID: id, Text: id}, o...))
+		return err
 	}
-	to := func(name string) turnstile.SubmitOption { return turnstile.ReplyTo(session.Route{To: name}) }
+	to := func(name string) actors.Option { return actors.ReplyTo(session.Route{To: name}) }
 	for i := range 3 { // more than the cap: nobody has counted yet
 		expect.OK(t, submit(2, fmt.Sprint("s", i), "m", to("hook")))
 	}
 	b.TrimAll()
 	full := func(why string, err error) {
 		t.Helper()
-		if !errors.Is(err, turnstile.ErrOutboxFull) {
+		if !errors.Is(err, session.ErrOutboxFull) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
 	full("by its own route", submit(2, "s3", "m", to("hook")))
-	full("by the sender's default", submit(2, "s3", "m", turnstile.DefaultReplyTo("hook")))
+	byDefault := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2, DefaultReplyTo: func(string) string { return "hook" }})
+	_, err := byDefault.Session("s3").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m"})
+	full("by the sender's default", err)
 	expect.Equal(t, "stored", b.Redis.Exists(b.Ctx, rediskey.For("s3").Pending()).Val(), 0)
 	expect.OK(t, submit(2, "s0", "m", to("hook"))) // a repetition
 	expect.OK(t, submit(2, "s3", "other", to("another")))
@@ -46,13 +48,11 @@ func TestDestinationCap(t *testing.T) {
 	expect.OK(t, submit(-1, "s3", "unbounded", to("hook")))
 
 	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
-	expect.OK(t, c.SetReplyTo(b.Ctx, "s4", "hook"))
-	r, err := c.Submit(b.Ctx, "s5", session.Message{ID: "m", Text: "m"}, to("hook"))
-	expect.OK(t, err)
-	full("before", r.Err())
-	r, err = c.Submit(b.Ctx, "s4", session.Message{ID: "m", Text: "m"})
-	expect.OK(t, err)
-	full("by its session's", r.Err())
+	expect.OK(t, c.Session("s4").SetReplyTo(b.Ctx, "hook"))
+	_, err = c.Session("s5").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m", ReplyTo: "hook"})
+	full("before", err)
+	_, err = c.Session("s4").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m"})
+	full("by its session's", err)
 
 	// Workers count no more, and gateways go on delivering.
 	counted := b.Redis.HGet(b.Ctx, rediskey.Waiting, "at").Val()
@@ -83,10 +83,8 @@ func TestForgedDestinationCount(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 100})
-	to := turnstile.ReplyTo(session.Route{To: "hook"})
-	r, err := c.Submit(b.Ctx, "forger", session.Message{ID: "m", Text: "m"}, to)
+	_, err := c.Session("forger").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m", ReplyTo: "hook"})
 	expect.OK(t, err)
-	expect.OK(t, r.Err())
 	for count, most := range map[string]int64{"1000000000": 10, "-1000000000": 10, "99999999999999999999999": 10, "x": 10} {
 		expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.For("forger").Deliveries(), "n hook", count).Err())
 		b.TrimAll()
@@ -96,9 +94,8 @@ func TestForgedDestinationCount(t *testing.T) {
 			t.Errorf("%s counts as %d", count, n)
 		}
 		expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Timer("trim")).Err())
-		r, err = c.Submit(b.Ctx, "another", session.Message{Text: "m"}, to)
+		_, err = c.Session("another").Send(b.Ctx, turnstile.Message{Text: "m", ReplyTo: "hook"})
 		expect.OK(t, err)
-		expect.OK(t, r.Err())
 	}
 }
 
@@ -118,7 +115,7 @@ func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	submit := func(sessionKey string) <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Submit(b.Ctx, sessionKey, session.Message{ID: "m", Text: "m"}, turnstile.ReplyTo(session.Route{To: "hook"}))
+			_, err := receipt.Input(b.Ctx, c.Session(sessionKey), turnstile.Message{ID: "m", Text: "m", ReplyTo: "hook"})
 			done <- err
 		}()
 		return done

@@ -2,11 +2,15 @@ package turnstile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"strconv"
 	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -14,50 +18,131 @@ import (
 // its place, after an erase or a failover.
 const eventsRecheck = 30 * time.Second
 
-// Events calls see for each event of a session behind the event with the id after
-// (session.Event.ID): those of every turn, and those that come later, until ctx ends or see returns
-// an error. Events returns ctx's cause or see's error. An empty id means all events that the stream
-// still has.
+// EventsOption says which events Events visits.
+type EventsOption func(*eventsOptions)
+
+type eventsOptions struct{ after, message string }
+
+// EventsAfter continues after the event with this ID (session.Event.ID), or after the place
+// Receipt.EventsAfter. "" is the beginning of what is kept.
+func EventsAfter(id string) EventsOption { return func(o *eventsOptions) { o.after = id } }
+
+// EventsOf visits the events of one message's turns only, and ends after the last
+// session.EventTurnEnded. If that is not kept any more, it is made from the message's outcome, without
+// an ID. If the message is not stored, the last error wraps session.ErrNotFound.
+func EventsOf(messageID string) EventsOption { return func(o *eventsOptions) { o.message = messageID } }
+
+// Events visits the events that are kept and then those to come, each once and in order, until ctx
+// ends: then the last error is its cause. It continues after lost connections. A new transcript
+// changes nothing. Each range reads anew.
 //
-// It calls see once for each event, in order, from the caller's goroutine, and continues after lost
-// connections. A new session id (/new) changes nothing. If the stream has lost events behind after,
-// or was trimmed faster than it was read, see first gets a session.EventGap. If the stream never had
-// that event, because the session was erased or Redis has lost its last writes, see gets a
-// session.EventReset and then the stream from its beginning. The error wraps session.ErrInvalid if
-// the key or after is invalid.
+// If events after the place were removed, because the stream is capped, the first event is a
+// session.EventGap. If the stream never had that place, because the session was erased or Redis lost
+// its last writes, it is a session.EventReset, and then the stream from its beginning.
 //
-// The last piece of a reply may be in its turn's end only, not in a text event.
-func (c *Client) Events(ctx context.Context, sessionKey, after string, see func(session.Event) error) error {
-	if err := session.ValidateKey(sessionKey); err != nil {
+// The text events of a turn have its whole reply: the last piece, which is stored in the turn's end
+// only, comes as a text event without an ID before it.
+//
+// The error wraps session.ErrInvalid if the session's key or the place is wrong.
+func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[session.Event, error] {
+	return func(yield func(session.Event, error) bool) {
+		var o eventsOptions
+		for _, option := range opts {
+			option(&o)
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		left := false
+		see := func(e session.Event) {
+			if !left && !yield(e, nil) {
+				left = true
+				cancel(errLeft) // of a range that was left, to end the reads
+			}
+		}
+		if err := s.visit(ctx, o, see); err != nil && !left {
+			yield(session.Event{}, err)
+		}
+	}
+}
+
+// errLeft is why the context of a range ends that was left.
+var errLeft = errors.New("the loop was left")
+
+func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.Event)) error {
+	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
 	var place protocol.EventID
-	if after != "" {
+	if o.after != "" {
 		var err error
-		if place, err = protocol.ParseEventID(after); err != nil {
+		if place, err = protocol.ParseEventID(o.after); err != nil {
 			return err
 		}
 	}
-	stream := rediskey.For(sessionKey).Events()
+	if o.message != "" {
+		return s.visitMessage(ctx, o.message, place, see)
+	}
+	return s.visitAll(ctx, place, see)
+}
+
+// visitAll visits the events of all turns behind a place.
+func (s *Session) visitAll(ctx context.Context, place protocol.EventID, see func(session.Event)) error {
+	stream := rediskey.For(s.key).Events()
+	replies := replies{s: s}
 	return persist(ctx, func() (ended bool, err error) {
-		events, behind, more, err := protocol.EventsAfter(ctx, c.rdb, sessionKey, place, eventsPage)
+		events, behind, more, err := protocol.EventsAfter(ctx, s.c.rdb, s.key, place, eventsPage)
 		if err != nil {
-			return false, fmt.Errorf("read events of %s: %w", sessionKey, err)
+			return false, fmt.Errorf("read events of %s: %w", s.key, err)
 		}
 		for _, e := range events {
 			if ctx.Err() != nil {
 				return true, context.Cause(ctx)
 			}
-			if err := see(e); err != nil {
-				return true, err
-			}
+			replies.complete(ctx, e, see)
+			see(e)
 		}
 		if place = behind; more {
 			return false, nil
 		}
-		if err := c.waits.await(ctx, stream, place.Entry(), eventsRecheck); err != nil {
-			return false, fmt.Errorf("wait for events of %s: %w", sessionKey, err)
+		if err := s.c.waits.await(ctx, stream, place.Entry(), eventsRecheck); err != nil {
+			return false, fmt.Errorf("wait for events of %s: %w", s.key, err)
 		}
 		return false, nil
 	})
+}
+
+// clockSlack is how much Redis' clock may go back in a failover without events being missed.
+const clockSlack = time.Minute
+
+// visitMessage visits the events of a message behind a place. It reads from the message's acceptance
+// on: the earlier events say which turns are the message's, and how much of the reply was seen.
+func (s *Session) visitMessage(ctx context.Context, id string, place protocol.EventID, see func(session.Event)) error {
+	from := "0"
+	err := script.Repeat(ctx, func() error {
+		read := s.c.rdb.HMGet(ctx, rediskey.For(s.key).Task(rediskey.TaskID(s.key, id)), "seen", "arrived")
+		if at := acceptedAt(script.HashFields(read)).Add(-clockSlack); at.UnixMilli() > 0 {
+			from = strconv.FormatInt(at.UnixMilli(), 10)
+		}
+		return read.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("read message %s of %s: %w", id, s.key, err)
+	}
+	w := &watch{id: id, turns: map[string]bool{}, see: see, shown: place}
+	o, err := s.follow(ctx, from, w)
+	if err != nil {
+		return err
+	}
+	if w.end.Type == "" || w.end.Turn != o.Turn {
+		see(endOf(o))
+	}
+	return nil
+}
+
+// endOf is the end of a turn that the stream has lost.
+func endOf(o session.Outcome) session.Event {
+	return session.Event{
+		Type: session.EventTurnEnded, SessionID: o.SessionID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,
+		Reply: o.Reply, Error: o.Error, Code: o.Code, Detail: o.Detail, DurationMS: o.DurationMS, Usage: o.Usage,
+	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+
+	"turnstile"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,7 +26,10 @@ func eventsAfter(b *actors.Bench, after string, n int) (seen, ids []string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
 	defer cancel()
-	err := b.Client.Events(ctx, actors.Key, after, func(e session.Event) error {
+	err := actors.Events(ctx, b.Client.Session(actors.Key), after, func(e session.Event) error {
+		if e.ID == "" && e.Type == "text" {
+			return nil // TestEventsHaveTheWholeReply
+		}
 		seen, ids = append(seen, seenAs(e)), append(ids, e.ID)
 		if len(seen) == n {
 			return errEnough
@@ -42,7 +48,10 @@ func readEvents(b *actors.Bench, client *actors.Client, after string) <-chan ses
 	ctx, leave := context.WithCancel(b.Ctx)
 	events, ended := make(chan session.Event), make(chan error, 1)
 	go func() {
-		ended <- client.Events(ctx, actors.Key, after, func(e session.Event) error {
+		ended <- actors.Events(ctx, client.Session(actors.Key), after, func(e session.Event) error {
+			if e.ID == "" && e.Type == "text" {
+				return nil // TestEventsHaveTheWholeReply
+			}
 			select {
 			case events <- e:
 			case <-ctx.Done():
@@ -104,6 +113,30 @@ func TestEventsAfterEachEvent(t *testing.T) {
 	events := readEvents(b, b.Client, ids[len(ids)-1])
 	b.Say("next") // behind a turn that runs
 	wantEvents(t, events, "queued")
+}
+
+// A reply's last piece is stored in the turn's end only. It comes as a text event, also to a reader that
+// begins in the middle of the turn, and then the texts of the turn are the reply.
+func TestEventsHaveTheWholeReply(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	messageLife(b)
+	_, ids := eventsAfter(b, "", 12)
+	for i, id := range append([]string{""}, ids[:len(ids)-1]...) {
+		text := ""
+		for e, err := range b.Chat().Events(b.Ctx, turnstile.EventsAfter(id)) {
+			expect.OK(t, err)
+			if e.Type == "text" {
+				text += e.Text
+			}
+			if e.Type == session.EventTurnEnded && e.Reply == "re: m" {
+				break
+			}
+		}
+		if want := "re: m"; i < len(ids)-1 && !strings.HasSuffix(text, want) || i == len(ids)-1 && text != "m" {
+			t.Errorf("behind event %d the texts are %q", i, text)
+		}
+	}
 }
 
 // The stream is the session key's: another session id ends nothing.
@@ -232,13 +265,13 @@ func TestEventsRefusesWhatIsInvalid(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for _, call := range [][2]string{{actors.Key, "x"}, {actors.Key, "$"}, {actors.Key, "1-0."}, {actors.Key, "1-0.x"}, {actors.Key, "1-0.10"}, {"", ""}, {"a b", "1-0"}} {
-		err := b.Client.Events(b.Ctx, call[0], call[1], func(session.Event) error { return nil })
+		err := actors.Events(b.Ctx, b.Client.Session(call[0]), call[1], func(session.Event) error { return nil })
 		if !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", call, err)
 		}
 	}
 	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Events(), "no stream", 0).Err())
-	if err := b.Client.Events(b.Ctx, actors.Key, "", func(session.Event) error { return nil }); err == nil || errors.Is(err, context.Canceled) {
+	if err := actors.Events(b.Ctx, b.Client.Session(actors.Key), "", func(session.Event) error { return nil }); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("of a key of a wrong type: %v", err)
 	}
 }
@@ -250,7 +283,7 @@ func TestEventsReturnsTheReadersError(t *testing.T) {
 	b.Say("a")
 	b.Drain()
 	n := 0
-	err := b.Client.Events(b.Ctx, actors.Key, "", func(session.Event) error { n++; return redis.ErrPoolTimeout })
+	err := actors.Events(b.Ctx, b.Client.Session(actors.Key), "", func(session.Event) error { n++; return redis.ErrPoolTimeout })
 	if n != 1 || !errors.Is(err, redis.ErrPoolTimeout) {
 		t.Errorf("%d calls, %v", n, err)
 	}
@@ -317,7 +350,7 @@ func TestManyReadersOfEvents(t *testing.T) {
 	for range n {
 		done.Go(func() {
 			last, seen := "", 0
-			err := client.Events(ctx, actors.Key, "", func(e session.Event) error {
+			err := actors.Events(ctx, client.Session(actors.Key), "", func(e session.Event) error {
 				if seen++; seen == 2 {
 					began.Done()
 				}

@@ -13,43 +13,43 @@ import (
 )
 
 // A reply to an older message than the last one would be a fork of the conversation.
-func ExampleAfter() {
+func ExampleMessage_after() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "hello"})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
 	demo.Check(err)
 	for _, id := range []string{"two", "fork"} {
-		receipt, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "and then?"}, turnstile.After("one"))
-		demo.Check(err)
-		fmt.Println(id, receipt.Status, errors.Is(receipt.Err(), session.ErrNotLast))
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: id, Text: "and then?", After: "one"})
+		fmt.Println(id, errors.Is(err, session.ErrNotLast))
 	}
 	// Output:
-	// two accepted false
-	// fork refused true
+	// two false
+	// fork true
 }
 
-func ExampleClient_Message() {
+func ExampleSession_Message() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "update-1001", Text: "hello"})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
 	demo.Check(err)
-	m, err := client.Message(ctx, "web:42", "update-1001")
-	fmt.Println(m.Text, m.State, m.Accepted.IsZero(), err)
+	m, err := client.Session("web:42").Message(ctx, "update-1001")
+	fmt.Println(m.Text, m.State, m.AcceptedAt.IsZero(), err)
 	// Output: hello pending false <nil>
 }
 
-func ExampleClient_FollowEnd() {
+// A message's events end with the end of its turn.
+func ExampleEventsOf() {
 	rdb, stop := demo.Worker(echo.New())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "update-1001", Text: "hello"})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
 	demo.Check(err)
-	m, err := client.Message(ctx, "web:42", "update-1001")
-	demo.Check(err)
-	_, err = client.FollowEnd(ctx, "web:42", m.ID, m.Accepted, func(e session.Event) { fmt.Println(strings.TrimSpace(e.Type + " " + e.Text + string(e.Status))) })
-	demo.Check(err)
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf("update-1001")) {
+		demo.Check(err)
+		fmt.Println(strings.TrimSpace(e.Type + " " + e.Text + string(e.Status)))
+	}
 	// Output:
 	// turn_started
 	// text echo: hello

@@ -7,30 +7,29 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
 // Stop ends the running turn and archives the messages that wait behind it.
-func ExampleClient_Stop() {
+func ExampleSession_Stop() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for _, id := range []string{"one", "two"} {
-		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "count to infinity"})
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: id, Text: "count to infinity"})
 		demo.Check(err)
 		if id == "one" {
 			<-started
 		}
 	}
-	stopped, err := client.Stop(ctx, "web:42")
+	stopped, err := client.Session("web:42").Stop(ctx)
 	demo.Check(err)
 	fmt.Println(stopped.Phase, stopped.Dropped)
 	for _, id := range []string{"one", "two"} {
-		outcome, err := client.Wait(ctx, "web:42", id)
+		outcome, err := client.Session("web:42").Wait(ctx, id)
 		demo.Check(err)
 		fmt.Println(id, outcome.Status)
 	}
@@ -41,26 +40,25 @@ func ExampleClient_Stop() {
 }
 
 // Cancel ends one message. What waits behind it runs.
-func ExampleClient_Cancel() {
+func ExampleSession_CancelTurn() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for _, id := range []string{"one", "two"} {
-		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "count to infinity"})
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: id, Text: "count to infinity"})
 		demo.Check(err)
 		if id == "one" {
 			<-started
 		}
 	}
-	outcome, _, err := client.Cancel(ctx, "web:42", "two", false)
+	outcome, err := client.Session("web:42").Cancel(ctx, "two")
 	demo.Check(err)
 	fmt.Println("two", outcome.Status)
-	_, _, err = client.Cancel(ctx, "web:42", "one", false)
+	_, err = client.Session("web:42").Cancel(ctx, "one")
 	fmt.Println(errors.Is(err, session.ErrRunning))
-	_, _, err = client.Cancel(ctx, "web:42", "one", true)
-	demo.Check(err)
-	outcome, err = client.Wait(ctx, "web:42", "one")
+	demo.Check(client.Session("web:42").CancelTurn(ctx, "one"))
+	outcome, err = client.Session("web:42").Wait(ctx, "one")
 	demo.Check(err)
 	fmt.Println("one", outcome.Status)
 	// Output:
@@ -69,15 +67,15 @@ func ExampleClient_Cancel() {
 	// one stopped
 }
 
-func ExampleClient_Undo() {
+func ExampleSession_Undo() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	say(ctx, client, "hello")
-	undone, err := client.Undo(ctx, "web:42")
+	undone, err := client.Session("web:42").Undo(ctx)
 	demo.Check(err)
 	fmt.Println(undone.Text, undone.Entries)
-	_, err = client.Undo(ctx, "web:42")
+	_, err = client.Session("web:42").Undo(ctx)
 	fmt.Println(errors.Is(err, session.ErrNoTurn))
 	// Output:
 	// hello 2
@@ -86,15 +84,15 @@ func ExampleClient_Undo() {
 
 // say sends a message and waits for its end.
 func say(ctx context.Context, client *turnstile.Client, text string) session.Outcome {
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: text})
 	demo.Check(err)
-	outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 	demo.Check(err)
 	return outcome
 }
 
 // Retry removes the last turn and runs its message again.
-func ExampleClient_Retry() {
+func ExampleSession_Retry() {
 	replies := make(chan string, 2)
 	replies <- "a poor reply"
 	replies <- "a better reply"
@@ -108,7 +106,7 @@ func ExampleClient_Retry() {
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	say(ctx, client, "hello")
 	fmt.Println(<-ended)
-	undone, err := client.Retry(ctx, "web:42")
+	undone, err := client.Session("web:42").Retry(ctx)
 	demo.Check(err)
 	fmt.Println(undone.Text)
 	fmt.Println(<-ended)
@@ -118,61 +116,63 @@ func ExampleClient_Retry() {
 	// a better reply
 }
 
-// Rotate replaces the session id that it is given, so a repeated call changes nothing.
-func ExampleClient_Rotate() {
+// NewTranscript replaces the session id that it is given, so a repeated call changes nothing.
+func ExampleSession_NewTranscript() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	first, err := client.Rotate(ctx, "web:42", "")
+	first, err := client.Session("web:42").NewTranscript(ctx)
 	demo.Check(err)
-	second, err := client.Rotate(ctx, "web:42", first)
+	second, err := client.Session("web:42").NewTranscript(ctx, turnstile.TranscriptConfig{Replaces: first})
 	demo.Check(err)
-	again, err := client.Rotate(ctx, "web:42", first)
+	again, err := client.Session("web:42").NewTranscript(ctx, turnstile.TranscriptConfig{Replaces: first})
 	demo.Check(err)
 	fmt.Println(second == first, again == second)
 	// Output: false true
 }
 
-func ExampleClient_SetTitle() {
+func ExampleSession_SetTitle() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	demo.Check(client.SetTitle(ctx, "web:42", "Holidays"))
-	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
+	demo.Check(client.Session("web:42").SetTitle(ctx, "Holidays"))
+	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
 	fmt.Println(info.Title, "by the", info.TitleBy)
 	// Output: Holidays by the user
 }
 
 // Messages that arrive while a turn runs are collected into one turn, 2 s after the last.
-func ExampleClient_Configure() {
+func ExampleSession_SetQueue() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	demo.Check(client.Configure(ctx, "web:42", session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(2 * time.Second)}))
-	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
+	demo.Check(client.Session("web:42").SetQueue(ctx, session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(2 * time.Second)}))
+	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
 	fmt.Println(info.Settings)
 	// Output: collect debounce:2s
 }
 
 // The agent asks before it does something, and the user allows it.
-func ExampleClient_Decide() {
+func ExampleSession_Decide() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "go live"})
 	demo.Check(err)
-	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
+		demo.Check(err)
 		if e.Type == session.EventPermissionAsked {
-			question, err := client.Decide(ctx, "web:42", 0, session.Allow)
+			question, err := client.Session("web:42").Decide(ctx, "", session.Allow)
 			demo.Check(err)
 			fmt.Println(question.Name, question.Text)
 		}
-	})
+	}
+	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 	demo.Check(err)
 	fmt.Println(outcome.Reply)
 	// Output:
@@ -181,45 +181,47 @@ func ExampleClient_Decide() {
 }
 
 // The decision's event names who decided.
-func ExampleBy() {
+func ExampleSession_As() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		_, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{}, err
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "go live"})
 	demo.Check(err)
-	_, err = client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
+		demo.Check(err)
 		switch e.Type {
 		case session.EventPermissionAsked:
-			_, err := client.Submit(turnstile.By(ctx, "alice"), "web:42", session.Message{Text: "/deny"})
+			_, err := client.Session("web:42").As("alice").Command(ctx, "/deny")
 			demo.Check(err)
 		case session.EventPermissionAnswered:
 			fmt.Println(e.Decision, "by", e.By)
 		}
-	})
-	demo.Check(err)
+	}
 	// Output: denied by alice
 }
 
 // The id of a question fits no other, however late the decision arrives.
-func ExampleClient_DecideQuestion() {
+func ExampleSession_Decide_byID() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "go live"})
 	demo.Check(err)
-	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
+		demo.Check(err)
 		if e.Type == session.EventPermissionAsked {
-			question, err := client.DecideQuestion(ctx, "web:42", e.Turn+"."+e.CallID, session.Allow)
+			question, err := client.Session("web:42").Decide(ctx, e.Turn+"."+e.CallID, session.Allow)
 			demo.Check(err)
 			fmt.Println(question.Name, question.Text)
 		}
-	})
+	}
+	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 	demo.Check(err)
 	fmt.Println(outcome.Reply)
 	// Output:

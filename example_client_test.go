@@ -15,17 +15,17 @@ func ExampleNewClient() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	client := turnstile.NewClient(rdb)
-	receipt, err := client.Submit(context.Background(), "web:42", session.Message{ID: "update-1001", Text: "hello"})
-	fmt.Println(receipt.Status, err)
-	// Output: accepted <nil>
+	receipt, err := client.Session("web:42").Send(context.Background(), turnstile.Message{ID: "update-1001", Text: "hello"})
+	fmt.Println(receipt.State, err)
+	// Output: pending <nil>
 }
 
 // A public chat may want smaller limits than the defaults.
-func ExampleNewClientWith() {
+func ExampleNewClient_config() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	client := turnstile.NewClientWith(rdb, turnstile.ClientConfig{Limits: session.Limits{Text: 10}})
-	_, err := client.Submit(context.Background(), "web:42", session.Message{Text: "hello, how are you?"})
+	client := turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: session.Limits{Text: 10}})
+	_, err := client.Session("web:42").Send(context.Background(), turnstile.Message{Text: "hello, how are you?"})
 	fmt.Println(errors.Is(err, session.ErrTooLarge))
 	// Output: true
 }

@@ -7,7 +7,6 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -20,38 +19,39 @@ func delivered(ctx context.Context, operator *admin.Client, sessionKey string) {
 }
 
 // A message says where its outcome goes, and with which context.
-func ExampleReplyTo() {
+func ExampleMessage_replyTo() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	route := session.Route{To: "telegram-bot", Context: json.RawMessage(`{"chat":42}`)}
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "hello"}, turnstile.ReplyTo(route))
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{
+		ID: "one", Text: "hello", ReplyTo: "telegram-bot", ReplyContext: json.RawMessage(`{"chat":42}`),
+	})
 	demo.Check(err)
-	_, err = client.Wait(ctx, "web:42", "one")
+	_, err = client.Session("web:42").Wait(ctx, "one")
 	demo.Check(err)
 	delivered(ctx, admin.NewClient(rdb), "web:42")
 	// Output: telegram-bot message.done [one]
 }
 
 // A sender names the destination of messages that have none.
-func ExampleDefaultReplyTo() {
+func ExampleClientConfig_defaultReplyTo() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
-	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "hello"}, turnstile.DefaultReplyTo("web-bot"))
+	ctx, client := context.Background(), turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: func(string) string { return "web-bot" }})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
 	demo.Check(err)
-	_, err = client.Wait(ctx, "web:42", "one")
+	_, err = client.Session("web:42").Wait(ctx, "one")
 	demo.Check(err)
 	delivered(ctx, admin.NewClient(rdb), "web:42")
 	// Output: web-bot message.done [one]
 }
 
 // A session has a destination for all of its messages.
-func ExampleClient_SetReplyTo() {
+func ExampleSession_SetReplyTo() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	demo.Check(client.SetReplyTo(ctx, "web:42", "web-bot"))
+	demo.Check(client.Session("web:42").SetReplyTo(ctx, "web-bot"))
 	say(ctx, client, "hello")
 	for d, err := range admin.NewClient(rdb).Outbox(ctx, "web:42") {
 		demo.Check(err)

@@ -7,18 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
 // send is the code in README and docs/library.md.
 func send(ctx context.Context, rdb redis.UniversalClient) error {
 	client := turnstile.NewClient(rdb) // rdb is a go-redis v9 client
-	receipt, err := client.Submit(ctx, "web:42", session.Message{ID: "update-1001", Text: "hello"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
 	if err != nil {
 		return err // send it again with the same ID: it runs once
 	}
-	outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 	fmt.Println(outcome.Status, outcome.Reply)
 	return err
 }

@@ -2,7 +2,6 @@ package turnstile_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"turnstile"
@@ -11,32 +10,20 @@ import (
 	"turnstile/test/demo"
 )
 
-func ExampleClient_Wait() {
+func ExampleSession_Wait() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
-	outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 	demo.Check(err)
 	fmt.Println(outcome.Status, outcome.Reply)
 	// Output: done HELLO
 }
 
-func ExampleClient_MessageState() {
-	rdb, stop := demo.Redis()
-	defer stop()
-	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
-	demo.Check(err)
-	state, _, ended, err := client.MessageState(ctx, "web:42", receipt.ID)
-	demo.Check(err)
-	fmt.Println(state, ended)
-	// Output: pending false
-}
-
 // The pieces of a reply are shown as they come.
-func ExampleClient_Follow() {
+func ExampleSession_Events_ofAMessage() {
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		emit(agent.Event{Type: agent.EventToolStart, Name: "clock", CallID: "1"})
 		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1"})
@@ -45,18 +32,19 @@ func ExampleClient_Follow() {
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "what time is it?"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "what time is it?"})
 	demo.Check(err)
-	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
+		demo.Check(err)
 		switch e.Type {
 		case string(agent.EventToolStart):
 			fmt.Println("tool:", e.Name)
 		case string(agent.EventText):
 			fmt.Println("text:", e.Text)
+		case session.EventTurnEnded:
+			fmt.Println(e.Status)
 		}
-	})
-	demo.Check(err)
-	fmt.Println(outcome.Status)
+	}
 	// Output:
 	// tool: clock
 	// text: It is late.
@@ -65,7 +53,7 @@ func ExampleClient_Follow() {
 
 // A page that was reloaded shows the rest of a reply: it keeps the id of the last event that it has
 // shown.
-func ExampleClient_FollowFrom() {
+func ExampleEventsAfter() {
 	reloaded := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		emit(agent.Event{Type: agent.EventText, Text: "good "})
@@ -75,73 +63,55 @@ func ExampleClient_FollowFrom() {
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
 
 	var shown string
-	first, leave := context.WithCancel(ctx)
-	_, err = client.Follow(first, "web:42", receipt.ID, func(e session.Event) {
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
+		demo.Check(err)
 		if shown = e.ID; e.Type == string(agent.EventText) {
 			fmt.Printf("%q\n", e.Text)
-			leave()
+			break
 		}
-	})
-	fmt.Println(err)
+	}
 	close(reloaded)
 
-	outcome, err := client.FollowFrom(ctx, "web:42", receipt.ID, shown, func(e session.Event) { fmt.Printf("%q\n", e.Text) })
-	demo.Check(err)
-	fmt.Println(outcome.Reply)
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID), turnstile.EventsAfter(shown)) {
+		demo.Check(err)
+		fmt.Printf("%q\n", e.Text+e.Reply)
+	}
 	// Output:
 	// "good "
-	// context canceled
 	// "morning"
-	// good morning
+	// "good morning"
 }
 
 // A page shows all that happens in a session. It keeps the id of the last event for when it is
 // reloaded.
-func ExampleClient_Events() {
+func ExampleSession_Events() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for _, text := range []string{"good morning", "good night"} {
-		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+		receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: text})
 		demo.Check(err)
-		_, err = client.Wait(ctx, "web:42", receipt.ID)
+		_, err = client.Session("web:42").Wait(ctx, receipt.ID)
 		demo.Check(err)
 	}
-	shown, enough := "", errors.New("enough")
-	next := func(e session.Event) error {
-		shown = e.ID
-		if e.Type != session.EventTurnEnded {
-			return nil
+	shown := ""
+	for range 2 {
+		for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsAfter(shown)) {
+			demo.Check(err)
+			if e.ID != "" {
+				shown = e.ID
+			}
+			if e.Type == session.EventTurnEnded {
+				fmt.Println(e.Reply)
+				break
+			}
 		}
-		fmt.Println(e.Reply)
-		return enough
 	}
-	fmt.Println(client.Events(ctx, "web:42", "", next))
-	fmt.Println(client.Events(ctx, "web:42", shown, next))
 	// Output:
 	// GOOD MORNING
-	// enough
 	// GOOD NIGHT
-	// enough
-}
-
-func ExampleClient_Result() {
-	started := make(chan struct{})
-	rdb, stop := demo.Worker(demo.Endless(started))
-	defer stop()
-	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "count to infinity"})
-	demo.Check(err)
-	<-started
-	_, ended, err := client.Result(ctx, "web:42", receipt.ID)
-	fmt.Println(ended, err)
-	_, _, err = client.Result(ctx, "web:42", "another")
-	fmt.Println(errors.Is(err, turnstile.ErrUnknownMessage))
-	// Output:
-	// false <nil>
-	// true
 }

@@ -13,6 +13,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -127,7 +128,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			began := make(chan struct{}, 1)
 			go func() {
 				var texts []string
-				_, err := client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+				_, err := actors.Follow(b.Ctx, client.Session(actors.Key), "m", func(e session.Event) {
 					if e.Type == "thought" {
 						texts = append(texts, e.Text)
 						select {
@@ -147,7 +148,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			var texts, ids []string
-			o, err := client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+			o, err := actors.Follow(b.Ctx, client.Session(actors.Key), "m", func(e session.Event) {
 				if e.Type == "thought" {
 					texts, ids = append(texts, e.Text), append(ids, e.ID)
 				}
@@ -158,7 +159,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			var rest []string
-			_, err = client.FollowFrom(b.Ctx, actors.Key, "m", ids[49], func(e session.Event) {
+			_, err = actors.FollowFrom(b.Ctx, client.Session(actors.Key), "m", ids[49], func(e session.Event) {
 				if e.Type == "thought" {
 					rest = append(rest, e.Text)
 				}
@@ -168,10 +169,10 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			// Without a result, Wait searches the whole stream for the end.
-			if _, err = client.Wait(b.Ctx, actors.Key, "m"); err != nil {
+			if _, err = client.Session(actors.Key).Wait(b.Ctx, "m"); err != nil {
 				t.Error(err)
 			}
-			if _, err = client.Wait(b.Ctx, actors.Key, "other"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+			if _, err = client.Session(actors.Key).Wait(b.Ctx, "other"); !errors.Is(err, session.ErrNotFound) {
 				t.Errorf("of a message that never was: %v", err)
 			}
 			sizes.atMost(t, longPage)
@@ -201,7 +202,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprint("s", i)
-		_, err := client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: "x"})
+		_, err := receipt.Input(b.Ctx, client.Session(keys[i]), turnstile.Message{ID: "m", Text: "x"})
 		expect.OK(t, err)
 	}
 	claims, err := b.Worker.Claim(b.Ctx, keys)
@@ -215,7 +216,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	shown := make([]int, n)
 	for i, s := range keys {
 		waits.Go(func() {
-			_, err := client.Follow(b.Ctx, s, "m", func(e session.Event) { shown[i] += len(e.Text) })
+			_, err := actors.Follow(b.Ctx, client.Session(s), "m", func(e session.Event) { shown[i] += len(e.Text) })
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
 			}

@@ -17,8 +17,8 @@ var errLate = protocol.Unchanged(errors.New("the request reached Redis too late 
 
 // giveUpAt returns the clock of the session's Redis, and the time after which a request sent now is
 // void, both in ms: ctx's deadline, but no later than latest from now.
-func (c *Client) giveUpAt(ctx context.Context, sessionKey string) (now, until int64, err error) {
-	now, err = protocol.Now(ctx, c.rdb, sessionKey)
+func (s *Session) giveUpAt(ctx context.Context) (now, until int64, err error) {
+	now, err = protocol.Now(ctx, s.c.rdb, s.key)
 	if err != nil {
 		return 0, 0, protocol.Unchanged(err, true) // it only reads
 	}

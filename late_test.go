@@ -58,7 +58,7 @@ func TestLateStop(t *testing.T) {
 	b.Redis.AddHook(actors.Hook(late.around))
 	ctx, cancel := context.WithTimeout(b.Ctx, 300*time.Millisecond)
 	defer cancel()
-	if _, err := b.Client.Stop(ctx, actors.Key); err == nil {
+	if _, err := b.Client.Session(actors.Key).Stop(ctx); err == nil {
 		t.Fatal("the stop was not held back")
 	}
 	b.Finish(b.Start())
@@ -88,11 +88,11 @@ func TestLateRotation(t *testing.T) {
 			b.Redis.AddHook(actors.Hook(late.around))
 			ctx, cancel := context.WithTimeout(b.Ctx, 300*time.Millisecond)
 			defer cancel()
-			if _, err := b.Client.Rotate(ctx, actors.Key, ""); err == nil {
+			if _, err := b.Client.Session(actors.Key).NewTranscript(ctx); err == nil {
 				t.Fatal("the rotation was not held back")
 			}
 			if known { // what it saw is gone, however little time has passed
-				_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				expect.OK(t, err)
 			} else {
 				b.Pass(310 * time.Millisecond)
@@ -136,8 +136,8 @@ func TestTooLateIsSaid(t *testing.T) {
 	b.Say("b")
 	id := b.Info().SessionID
 	b.Redis.AddHook(slowly{ago: time.Minute})
-	_, stop := b.Client.Stop(b.Ctx, actors.Key)
-	_, rotate := b.Client.Rotate(b.Ctx, actors.Key, "")
+	_, stop := b.Client.Session(actors.Key).Stop(b.Ctx)
+	_, rotate := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	for name, err := range map[string]error{"stop": stop, "rotate": rotate} {
 		if !errors.Is(err, session.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
 			t.Errorf("%s: %v", name, err)

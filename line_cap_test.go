@@ -7,12 +7,13 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
-// The cap holds while a turn runs, also for messages that go first. The receipt's error says so.
+// The cap holds while a turn runs, also for messages that go first. The told's error says so.
 func TestLineCapOfARunningSession(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
@@ -22,15 +23,15 @@ func TestLineCapOfARunningSession(t *testing.T) {
 	for _, mode := range []session.Mode{session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback} {
 		r := b.Say("over", mode)
 		expect.Equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
-		expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
+		expect.Equal(t, "as an error", errors.Is(r.Err, session.ErrQueueFull), true)
 	}
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
 		t.Errorf("requested of the turn: %v", r.Requested)
 	}
 	expect.Equal(t, "a rejected one", b.Say("r", session.ModeReject).Reason, "busy")
 	b.Finish(h)
-	expect.Equal(t, "there is room again", b.Say("d").Status, turnstile.Queued)
-	expect.Equal(t, "no error", b.Say("d").Err(), nil)
+	expect.Equal(t, "there is room again", b.Say("d").Status, receipt.Queued)
+	expect.Equal(t, "no error", b.Say("d").Err, nil)
 }
 
 // A drop policy makes room for the newest message.
@@ -48,7 +49,7 @@ func TestDelayedMessagesCount(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 4)
 	delayed := func(id string) string {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Delay: time.Hour})
 		expect.OK(t, err)
 		return string(r.Status) + " " + r.Reason
 	}
@@ -68,8 +69,8 @@ func TestLineCapOfARepetition(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 2})
-		expect.Equal(t, "first", b.Say("a").Status, turnstile.Accepted)
-		expect.Equal(t, "second", b.Say("b").Status, turnstile.Accepted)
+		expect.Equal(t, "first", b.Say("a").Status, receipt.Accepted)
+		expect.Equal(t, "second", b.Say("b").Status, receipt.Accepted)
 		expect.Equal(t, "third", b.Say("c").Reason, "line")
 		expect.Equal(t, "delayed", b.Say("c").Reason, "line")
 		expect.List(t, "the line", b.Waiting(), "a", "b")
@@ -81,12 +82,12 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Flood(9_999)
-	expect.Equal(t, "the last", b.Say("last").Status, turnstile.Accepted)
+	expect.Equal(t, "the last", b.Say("last").Status, receipt.Accepted)
 	before := b.Redis.DBSize(b.Ctx).Val()
 	r := b.Say("over")
 	expect.Equal(t, "one more", string(r.Status)+" "+r.Reason, "refused line")
 	expect.Equal(t, "stored", b.State("over"), "")
 	expect.Equal(t, "in the line", b.Redis.LLen(b.Ctx, b.Keys.Pending()).Val(), 10_000)
 	expect.Equal(t, "keys", b.Redis.DBSize(b.Ctx).Val()-before, 0)
-	expect.Equal(t, "what is in stays", b.Say("last").Status, turnstile.Duplicate)
+	expect.Equal(t, "what is in stays", b.Say("last").Status, receipt.Duplicate)
 }

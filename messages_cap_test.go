@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -25,7 +26,7 @@ func capped(t *testing.T, n int) *actors.Bench {
 // submit submits a message to another session.
 func submit(b *actors.Bench, sessionKey, id string) string {
 	b.Helper()
-	r, err := b.Client.Submit(b.Ctx, sessionKey, session.Message{ID: id, Text: id})
+	r, err := receipt.Input(b.Ctx, b.Client.Session(sessionKey), turnstile.Message{ID: id, Text: id})
 	expect.OK(b, err)
 	return string(r.Status) + " " + r.Reason
 }
@@ -41,9 +42,9 @@ func TestMessagesCap(t *testing.T) {
 	}
 	expect.Equal(t, "stored", b.Redis.Exists(b.Ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
 	expect.Equal(t, "known", b.IsIn(rediskey.Sessions, "s3"), false)
-	r, err := b.Client.Submit(b.Ctx, "s3", session.Message{Text: "a"})
+	r, err := receipt.Input(b.Ctx, b.Client.Session("s3"), turnstile.Message{Text: "a"})
 	expect.OK(t, err)
-	expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrMessagesFull), true)
+	expect.Equal(t, "as an error", errors.Is(r.Err, session.ErrAllQueuesFull), true)
 
 	expect.Equal(t, "a repetition", submit(b, "s0", "a"), "duplicate ")
 	b.TrimAll()

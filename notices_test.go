@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -31,7 +32,7 @@ func TestNoticesOfEvents(t *testing.T) {
 
 	const followers = 150
 	turn := func(key string) {
-		_, err := b.Client.Submit(b.Ctx, key, session.Message{Text: "hi"})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(key), turnstile.Message{Text: "hi"})
 		expect.OK(t, err)
 		claims, err := b.Worker.Claim(b.Ctx, []string{key})
 		expect.OK(t, err)
@@ -44,7 +45,7 @@ func TestNoticesOfEvents(t *testing.T) {
 		key := fmt.Sprint("follow-", i)
 		turn(key)
 		go func() {
-			ended <- c.Events(ctx, key, "", func(e session.Event) error {
+			ended <- actors.Events(ctx, c.Session(key), "", func(e session.Event) error {
 				if e.Type == session.EventTurnEnded {
 					seen <- key
 				}

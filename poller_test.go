@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -115,18 +118,20 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			keys := make([]string, n)
 			for i := range keys {
 				keys[i] = fmt.Sprint("s", i)
-				_, err := client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: keys[i]})
+				_, err := receipt.Input(b.Ctx, client.Session(keys[i]), turnstile.Message{ID: "m", Text: keys[i]})
 				expect.OK(t, err)
 			}
 			var waits sync.WaitGroup
 			for i, s := range keys {
 				waits.Go(func() {
 					said := "re: " + s
-					wait := client.Wait
+					wait := func(ctx context.Context, s, id string) (session.Outcome, error) {
+						return client.Session(s).Wait(ctx, id)
+					}
 					if i%2 == 0 {
 						said = ""
 						wait = func(ctx context.Context, s, id string) (session.Outcome, error) {
-							return client.Follow(ctx, s, id, func(e session.Event) { said += e.Text })
+							return actors.Follow(ctx, client.Session(s), id, func(e session.Event) { said += e.Text })
 						}
 					}
 					o, err := wait(b.Ctx, s, "m")
@@ -137,9 +142,9 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			}
 			expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
 			for i := range 20 {
-				_, err := client.Submit(b.Ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
+				_, err := receipt.Input(b.Ctx, client.Session(fmt.Sprint("other", i)), turnstile.Message{Text: "x"})
 				expect.OK(t, err)
-				r, err := client.Submit(b.Ctx, keys[i], session.Message{Text: "/title"})
+				r, err := receipt.Input(b.Ctx, client.Session(keys[i]), turnstile.Message{Text: "/title"})
 				expect.OK(t, err)
 				expect.Equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
 			}
@@ -171,7 +176,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(b.Ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := client.Wait(ctx, actors.Key, "a")
+		_, err := client.Session(actors.Key).Wait(ctx, "a")
 		ended <- err
 	}()
 	expect.Soon(t, "the wait", func() bool { return hook.waiting() == 1 })
@@ -196,14 +201,14 @@ func TestWaitBesideABrokenStream(t *testing.T) {
 	got := make(chan error, 1)
 	b.Say("a")
 	go func() {
-		_, err := client.Wait(b.Ctx, actors.Key, "a")
+		_, err := client.Session(actors.Key).Wait(b.Ctx, "a")
 		got <- err
 	}()
-	_, err := client.Submit(b.Ctx, "broken", session.Message{ID: "m", Text: "x"})
+	_, err := receipt.Input(b.Ctx, client.Session("broken"), turnstile.Message{ID: "m", Text: "x"})
 	expect.OK(t, err)
 	broken := make(chan error, 1)
 	go func() {
-		_, err := client.Wait(b.Ctx, "broken", "m")
+		_, err := client.Session("broken").Wait(b.Ctx, "m")
 		broken <- err
 	}()
 	expect.Soon(t, "the waits", func() bool { return hook.waiting() == 2 })
@@ -225,7 +230,7 @@ func TestFollowWithoutAConnection(t *testing.T) {
 	h := b.Start()
 	seen, ended := make(chan string), make(chan error, 1)
 	go func() {
-		_, err := client.Follow(b.Ctx, actors.Key, "a", func(e session.Event) {
+		_, err := actors.Follow(b.Ctx, client.Session(actors.Key), "a", func(e session.Event) {
 			if e.Text != "" {
 				seen <- e.Text
 			}

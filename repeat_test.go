@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -34,7 +35,7 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 	b.Say("two")
 	b.Drain()
 	b.Say("stopped")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	r.sessionID = b.Info().SessionID
 	r.ticket, err = r.admin.NewTicket(b.Ctx, "grant", time.Hour)
@@ -57,37 +58,43 @@ type repeated struct {
 
 // repeatedMethods are the methods by their names, behind which a space begins a variant.
 var repeatedMethods = map[string]repeated{
-	"Submit": {call: func(b repeatBench) error {
-		return submitted(b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "x"}))
+	"Send": {call: func(b repeatBench) error {
+		return submitted(receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "new", Text: "x"}))
 	}},
-	"Submit after the last message": {call: func(b repeatBench) error {
-		return submitted(b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "x"}, turnstile.After("waits")))
+	"Send after the last message": {call: func(b repeatBench) error {
+		return submitted(receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "new", Text: "x", After: "waits"}))
 	}},
-	"Submit after the last message, without an id": {then: session.ErrNotLast, call: func(b repeatBench) error {
-		return submitted(b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "x"}, turnstile.After("waits")))
+	"Send after the last message, without an id": {then: session.ErrNotLast, call: func(b repeatBench) error {
+		return submitted(receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "x", After: "waits"}))
 	}},
 	"Cancel": {call: func(b repeatBench) error {
-		_, _, err := b.Client.Cancel(b.Ctx, actors.Key, "waits", false)
+		_, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), "waits", false)
 		return err
 	}},
-	"Stop":  {call: func(b repeatBench) error { _, err := b.Client.Stop(b.Ctx, actors.Key); return err }},
-	"Undo":  {call: func(b repeatBench) error { _, err := b.Client.Undo(b.Ctx, actors.Key); return err }, again: true},
-	"Retry": {call: func(b repeatBench) error { _, err := b.Client.Retry(b.Ctx, actors.Key); return err }, again: true},
-	"Rotate": {call: func(b repeatBench) error {
-		_, err := b.Client.Rotate(b.Ctx, actors.Key, b.sessionID)
+	"CancelTurn": {call: func(b repeatBench) error { return b.Chat().CancelTurn(b.Ctx, "waits") }},
+	"Command":    {again: true, call: func(b repeatBench) error { _, err := b.Chat().Command(b.Ctx, "/new"); return err }},
+	"Command with an id": {call: func(b repeatBench) error {
+		_, err := b.Chat().Command(b.Ctx, "/new", turnstile.CommandConfig{ID: "new"})
 		return err
 	}},
-	"Configure": {call: func(b repeatBench) error {
-		return b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 7})
+	"Stop":  {call: func(b repeatBench) error { _, err := b.Client.Session(actors.Key).Stop(b.Ctx); return err }},
+	"Undo":  {call: func(b repeatBench) error { _, err := b.Client.Session(actors.Key).Undo(b.Ctx); return err }, again: true},
+	"Retry": {call: func(b repeatBench) error { _, err := b.Client.Session(actors.Key).Retry(b.Ctx); return err }, again: true},
+	"NewTranscript": {call: func(b repeatBench) error {
+		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: b.sessionID})
+		return err
 	}},
-	"SetTitle":   {call: func(b repeatBench) error { return b.Client.SetTitle(b.Ctx, actors.Key, "x") }},
-	"SetReplyTo": {call: func(b repeatBench) error { return b.Client.SetReplyTo(b.Ctx, actors.Key, "somewhere") }},
+	"SetQueue": {call: func(b repeatBench) error {
+		return b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 7})
+	}},
+	"SetTitle":   {call: func(b repeatBench) error { return b.Client.Session(actors.Key).SetTitle(b.Ctx, "x") }},
+	"SetReplyTo": {call: func(b repeatBench) error { return b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "somewhere") }},
 	"Decide": {asks: true, then: session.ErrDecided, call: func(b repeatBench) error {
-		_, err := b.Client.Decide(b.Ctx, actors.Key, 1, session.Allow)
+		_, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
 		return err
 	}},
-	"DecideQuestion": {asks: true, then: session.ErrDecided, call: func(b repeatBench) error {
-		_, err := b.Client.DecideQuestion(b.Ctx, actors.Key, b.Info().Turn+".1", session.Allow)
+	"Decide by its id": {asks: true, then: session.ErrDecided, call: func(b repeatBench) error {
+		_, err := b.Client.Session(actors.Key).Decide(b.Ctx, b.Info().Turn+".1", session.Allow)
 		return err
 	}},
 
@@ -117,12 +124,12 @@ var repeatedMethods = map[string]repeated{
 
 // otherMethods only read, or are repeated elsewhere.
 var otherMethods = []string{
-	"Events", "Follow", "FollowEnd", "FollowFrom", "Message", "MessageState", "Result", "Wait",
+	"As", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
 	"admin.AllEvents", "admin.Backlog", "admin.Browse", "admin.BusySessions", "admin.CountSessions", "admin.DeadLetters", "admin.Destinations",
 	"admin.Followups", "admin.LastDeadLetters", "admin.LastEventID", "admin.LastEventIDAt", "admin.Line", "admin.List",
-	"admin.NextMessage", "admin.NoWorker", "admin.Outbox", "admin.Owing", "admin.ResumeRecord", "admin.RunningTurn",
-	"admin.Session", "admin.SessionsWithDeadLetters", "admin.SessionsWithDeliveries", "admin.States", "admin.Tail",
-	"admin.TokensToday", "admin.Transcript", "admin.TranscriptPage", "admin.TurnMessages", "admin.Workers",
+	"admin.NextMessage", "admin.Outbox", "admin.Owing", "admin.RunningTurn",
+	"admin.SessionsWithDeadLetters", "admin.SessionsWithDeliveries", "admin.States",
+	"admin.TokensToday", "admin.TurnMessages", "admin.Workers",
 	"admin.EraseTemporary",                   // pkg/admin TestRivalsBeforeEachCommand
 	"admin.DropUndelivered", "admin.Redrive", // test/reference
 }
@@ -138,7 +145,7 @@ func TestMethodsRepeated(t *testing.T) {
 	t.Parallel()
 	var methods []string
 	for prefix, client := range map[string]reflect.Type{
-		"": reflect.TypeFor[*turnstile.Client](), "admin.": reflect.TypeFor[*admin.Client](),
+		"": reflect.TypeFor[*turnstile.Session](), "client.": reflect.TypeFor[*turnstile.Client](), "admin.": reflect.TypeFor[*admin.Client](),
 	} {
 		for m := range client.Methods() {
 			methods = append(methods, prefix+m.Name)

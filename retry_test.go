@@ -88,7 +88,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		t.Parallel()
 		actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 			prepare(b)
-			u, err := b.Client.Undo(b.Ctx, actors.Key)
+			u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "undone", u.Text, "b\n\nc\n\nd")
 			expect.Equal(t, "entries", u.Entries, 4)
@@ -99,7 +99,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		t.Parallel()
 		actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 			prepare(b)
-			_, err := b.Client.Retry(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Retry(b.Ctx)
 			expect.OK(t, err)
 			h := b.Start()
 			expect.Equal(t, "messages", len(actors.MessageIDs(h)), 1)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -61,7 +63,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	b.SayAll("a", "b")
 	h := b.Start()
 	old, before := h.Turn().SessionID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
-	fresh, err := b.Client.Rotate(b.Ctx, actors.Key, old)
+	fresh, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: old})
 	expect.OK(t, err)
 	if fresh == old {
 		t.Fatal("not rotated")
@@ -78,7 +80,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	expect.Equal(t, "entries counted", b.Info().Entries, 2)
 	expect.Equal(t, "session id", b.Info().SessionID, fresh)
 
-	again, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	again, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(t, err)
 	b.Say("c")
 	h = b.Claim()
@@ -92,7 +94,7 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	before := b.Dump()
-	now, err := b.Client.Rotate(b.Ctx, actors.Key, "long-gone")
+	now, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: "long-gone"})
 	expect.OK(t, err)
 	expect.Equal(t, "session id", now, h.Turn().SessionID)
 	actors.Same(t, "a rotation of another id", before, b.Dump())

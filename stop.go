@@ -13,47 +13,45 @@ import (
 )
 
 // Stop cancels the running turn and archives the waiting messages. One script does both, so none of
-// these messages runs. Later messages are not affected. A long line is archived in batches; if ctx
+// these messages runs. Later messages are not affected. A long queue is archived in batches; if ctx
 // ends before the last one, a worker archives the rest. An idle session is no error.
-// admin.Client.Rerun puts the messages back in line.
+// admin.Client.Rerun puts the messages back in the queue.
 //
-// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if
-// nothing was stopped: also when the request reached Redis after ctx's deadline, or more than 10 s
-// late.
-func (c *Client) Stop(ctx context.Context, sessionKey string) (session.Stopped, error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return session.Stopped{}, err
+// The error wraps session.ErrUnchanged if nothing was stopped: also when the request reached Redis
+// after ctx's deadline, or more than 10 s late.
+func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error) {
+	if err := session.ValidateKey(s.key); err != nil {
+		return stopped, err
 	}
-	name := rand.Text()
-	now, until, err := c.giveUpAt(ctx, sessionKey)
+	name, rdb := rand.Text(), s.c.rdb
+	now, until, err := s.giveUpAt(ctx)
 	if err != nil {
-		return session.Stopped{}, fmt.Errorf("stop %s: %w", sessionKey, protocol.Unchanged(err, false))
+		return stopped, fmt.Errorf("stop %s: %w", s.key, protocol.Unchanged(err, false))
 	}
-	var s session.Stopped
 	for number := 1; ; {
-		found, err := protocol.Stop{Session: sessionKey, Name: name, Number: number, Until: until, Limits: c.cfg.Limits}.Do(ctx, c.rdb)
+		found, err := protocol.Stop{Session: s.key, Name: name, Number: number, Until: until, Limits: s.c.cfg.Limits}.Do(ctx, rdb)
 		switch {
 		case err != nil && number == 1:
-			return s, fmt.Errorf("stop %s: %w", sessionKey, protocol.Unchanged(err, false))
+			return stopped, fmt.Errorf("stop %s: %w", s.key, protocol.Unchanged(err, false))
 		case err != nil:
-			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
+			return stopped, fmt.Errorf("stop %s: %w", s.key, err)
 		case found.Late:
-			return s, fmt.Errorf("stop %s: %w", sessionKey, errLate)
+			return stopped, fmt.Errorf("stop %s: %w", s.key, errLate)
 		case found.Earlier:
 			continue
 		}
-		s = session.Stopped{Phase: found.Phase, Fence: found.Fence, Dropped: found.Dropped}
+		stopped = session.Stopped{Phase: found.Phase, Fence: found.Fence, Dropped: found.Dropped}
 		if !found.More {
-			if s.Dropped > 0 {
-				_ = protocol.NeedAttention(ctx, c.rdb, now, sessionKey)
+			if stopped.Dropped > 0 {
+				_ = protocol.NeedAttention(ctx, rdb, now, s.key)
 			}
-			return s, nil
+			return stopped, nil
 		}
 		if number == 1 {
 			// If this process dies, reap finds the session and a worker archives the rest. A full
 			// Redis refuses this entry; then the sweep finds it.
-			grace := redis.Z{Score: float64(now + protocol.ClaimGrace.Milliseconds()), Member: sessionKey}
-			_ = c.rdb.ZAddLT(ctx, rediskey.Owned, grace).Err()
+			grace := redis.Z{Score: float64(now + protocol.ClaimGrace.Milliseconds()), Member: s.key}
+			_ = rdb.ZAddLT(ctx, rediskey.Owned, grace).Err()
 		}
 		number++
 	}

@@ -30,7 +30,7 @@ func TestStopBesideRefusals(t *testing.T) {
 			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(id)).Err())
 		}
 	}))
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "messages left", len(b.Waiting()), 0)
 	if got := b.Info().Archived; got < n-1 {
@@ -47,14 +47,14 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	fence := h.Turn().Fence
 	other := another(b)
 	b.Redis.AddHook(actors.SendTwice(actors.Script("stop"), func() {
-		_, err := other.Stop(b.Ctx, actors.Key)
+		_, err := other.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 		expect.OK(t, err)
 		b.Say("b")
 		h = b.Start()
 	}))
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
@@ -66,7 +66,7 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 func TestStopOfNothing(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	keys, err := b.Redis.Keys(b.Ctx, "*{session:"+actors.Key+"}*").Result()
 	expect.OK(t, err)
@@ -87,12 +87,12 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 		expect.OK(t, err)
 	}))
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
 	// Another stop counts its own.
 	b.SayAll("d", "e", "f")
-	s, err = b.Client.Stop(b.Ctx, actors.Key)
+	s, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
 }
@@ -113,7 +113,7 @@ func TestStopOfAnIdleSession(t *testing.T) {
 	b.Replies("/stop", "Nothing is running. 2 waiting messages are now dead letters; /resume reruns them.")
 	b.Replies("/status", "2 dead letters; ")
 	b.SayAll("a", "b")
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "found", s, session.Stopped{Phase: session.PhaseIdle, Dropped: 2})
 	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
@@ -128,7 +128,7 @@ func TestStopOfARunningTurn(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	b.SayAll("b", "c")
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	b.Say("d")
@@ -164,7 +164,7 @@ func TestStopInBatches(t *testing.T) {
 			b.Enqueue("meanwhile")
 		}
 	}))
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)
 	expect.Equal(t, "calls", calls, 3)
@@ -181,7 +181,7 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	b.Start()
 	b.Say("b")
 	got := b.WaitFor("b")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "status", (<-got).Status, session.StatusStopped)
 }

@@ -60,7 +60,7 @@ func TestStopBehindAnother(t *testing.T) {
 	}
 	b.StopAndDie(actors.Script("stop"))
 	b.SayAll("a", "b")
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	expect.Equal(t, "archived", b.Info().Archived, 1102)
@@ -84,7 +84,7 @@ func TestStopCountsWhatWorkersArchive(t *testing.T) {
 			expect.Equal(t, "claims", len(claims), 0)
 		}
 	}))
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)
 	expect.Equal(t, "archived", b.Info().Archived, n)

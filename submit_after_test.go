@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -14,10 +15,10 @@ import (
 // sentAfter submits a message that must follow another one.
 func sentAfter(b *actors.Bench, id, after string) string {
 	b.Helper()
-	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.After(after))
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, After: after})
 	expect.OK(b, err)
-	if r.Status == turnstile.Refused && !errors.Is(r.Err(), session.ErrNotLast) {
-		b.Errorf("%s: %v", id, r.Err())
+	if r.Status == receipt.Refused && !errors.Is(r.Err, session.ErrNotLast) {
+		b.Errorf("%s: %v", id, r.Err)
 	}
 	return string(r.Status)
 }
@@ -36,19 +37,19 @@ func TestAMessageFollowsTheLastOne(t *testing.T) {
 	expect.Equal(t, "the same after its end", sentAfter(b, "b", "a"), "duplicate")
 	expect.Equal(t, "behind the end", sentAfter(b, "c", "b"), "accepted")
 	expect.List(t, "run", b.Drain(), "c")
-	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "in a new conversation", sentAfter(b, "x", "c"), "refused")
 	sent(b, "d", "d")
-	if r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "b", Text: "b"}, turnstile.After("d")); !errors.Is(r.Err(), session.ErrConflict) {
+	if r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "b", Text: "b", After: "d"}); !errors.Is(r.Err, session.ErrConflict) {
 		t.Errorf("the id of one that followed another: %+v, %v", r, err)
 	}
 	expect.Equal(t, "which has begun", sentAfter(b, "e", "d"), "accepted")
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "f", Text: "f"}, turnstile.After("e"), turnstile.Delay(time.Second))
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "f", Text: "f", After: "e", Delay: time.Second})
 	if !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("delayed: %v", err)
 	}
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "f", Text: "f"}, turnstile.After(" "))
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "f", Text: "f", After: " "})
 	if !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("behind no id: %v", err)
 	}
@@ -72,7 +73,7 @@ func TestNothingFollowsAnUndoneTurn(t *testing.T) {
 	sent(b, "a", "a")
 	sent(b, "b", "b")
 	expect.List(t, "run", b.Drain(), "a", "b")
-	_, err := b.Client.Undo(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "the undone one", sentAfter(b, "x", "b"), "refused")
 	expect.Equal(t, "the one before", sentAfter(b, "x", "a"), "refused")

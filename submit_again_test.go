@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -38,14 +39,14 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				} else {
 					faults.FailBefore(nth, 1, redistest.ErrLostReply)
 				}
-				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "m"})
+				_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "m", Text: "m"})
 				broke = err != nil
 				faults.Clear()
 				if stored := b.State("m") != ""; stored && !b.IsIn(rediskey.Ready, actors.Key) {
 					expect.Equal(t, "woken by the sweep", b.Sweep(), 1)
 				}
 				r := b.Say("m")
-				if r.Status != turnstile.Accepted && r.Status != turnstile.Duplicate {
+				if r.Status != receipt.Accepted && r.Status != receipt.Duplicate {
 					t.Errorf("submitted again: %s", r.Status)
 				}
 				if !b.IsIn(rediskey.Ready, actors.Key) {
@@ -69,10 +70,10 @@ func TestB82_Duplicates(t *testing.T) {
 	dup := func(state string) {
 		t.Helper()
 		r := b.Say("a")
-		expect.Equal(t, "status", r.Status, turnstile.Duplicate)
-		expect.Equal(t, "state", r.State, state)
+		expect.Equal(t, "status", r.Status, receipt.Duplicate)
+		expect.Equal(t, "state", string(r.State), state)
 	}
-	expect.Equal(t, "first", b.Say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "first", b.Say("a").Status, receipt.Accepted)
 	dup("pending")
 	h := b.Claim()
 	dup("running")
@@ -87,10 +88,10 @@ func TestB82_Duplicates(t *testing.T) {
 	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
 	expect.Equal(t, "b archived", b.Say("b").State, "archived")
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "c", Text: "c"}, turnstile.Delay(time.Hour))
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "c", Text: "c", Delay: time.Hour})
 	expect.OK(t, err)
 	r := b.Say("c")
-	expect.Equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
+	expect.Equal(t, "c", string(r.Status)+" "+string(r.State), "duplicate scheduled")
 	expect.List(t, "runs", b.Drain())
 	expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a")
 
@@ -101,9 +102,9 @@ func TestB82_Duplicates(t *testing.T) {
 	expect.Equal(t, "purged", n, 1)
 	r = b.Say("a")
 	expect.Equal(t, "again", string(r.Status)+" "+r.Reason, "refused expired")
-	if !errors.Is(r.Err(), session.ErrExpired) {
-		t.Errorf("error: %v", r.Err())
+	if !errors.Is(r.Err, session.ErrExpired) {
+		t.Errorf("error: %v", r.Err)
 	}
 	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Idem("a")).Err())
-	expect.Equal(t, "a day later", b.Say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "a day later", b.Say("a").Status, receipt.Accepted)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -19,39 +20,39 @@ import (
 func TestB82_AnIDIsOneMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	submit := func(m session.Message, o ...turnstile.SubmitOption) string {
+	submit := func(m turnstile.Message, o ...actors.Option) string {
 		t.Helper()
 		m.ID = "a"
-		r, err := b.Client.Submit(b.Ctx, actors.Key, m, o...)
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), actors.With(m, o...))
 		expect.OK(t, err)
 		switch r.Reason {
 		case "conflict":
-			expect.Equal(t, "is a conflict", errors.Is(r.Err(), session.ErrConflict), true)
+			expect.Equal(t, "is a conflict", errors.Is(r.Err, session.ErrConflict), true)
 		case "expired":
-			expect.Equal(t, "has expired", errors.Is(r.Err(), session.ErrExpired), true)
+			expect.Equal(t, "has expired", errors.Is(r.Err, session.ErrExpired), true)
 		}
-		return strings.TrimSpace(string(r.Status) + " " + r.Reason + r.State)
+		return strings.TrimSpace(string(r.Status) + " " + r.Reason + string(r.State))
 	}
 	others := func(when string) {
 		t.Helper()
 		before := database(b)
-		expect.Equal(t, when+", another text", submit(session.Message{Text: "b"}), "refused conflict")
-		expect.Equal(t, when+", another mode", submit(session.Message{Text: "a", Mode: session.ModeSteer}), "refused conflict")
-		expect.Equal(t, when+", other metadata", submit(session.Message{Text: "a", Meta: map[string]string{"sender": "eve"}}), "refused conflict")
-		expect.Equal(t, when+", delayed", submit(session.Message{Text: "b"}, turnstile.Delay(time.Hour)), "refused conflict")
+		expect.Equal(t, when+", another text", submit(turnstile.Message{Text: "b"}), "refused conflict")
+		expect.Equal(t, when+", another mode", submit(turnstile.Message{Text: "a", Mode: session.ModeSteer}), "refused conflict")
+		expect.Equal(t, when+", other metadata", submit(turnstile.Message{Text: "a", Meta: map[string]string{"sender": "eve"}}), "refused conflict")
+		expect.Equal(t, when+", delayed", submit(turnstile.Message{Text: "b"}, actors.Delay(time.Hour)), "refused conflict")
 		actors.Same(t, "refused, "+when, before, database(b))
 	}
-	expect.Equal(t, "first", submit(session.Message{Text: "a"}), "accepted")
+	expect.Equal(t, "first", submit(turnstile.Message{Text: "a"}), "accepted")
 	others("it waits")
-	expect.Equal(t, "again", submit(session.Message{Text: "a"}), "duplicate pending")
+	expect.Equal(t, "again", submit(turnstile.Message{Text: "a"}), "duplicate pending")
 	h := b.Start()
 	others("it runs")
 	b.Finish(h)
 	others("it has ended")
-	expect.Equal(t, "again", submit(session.Message{Text: "a"}), "duplicate completed")
+	expect.Equal(t, "again", submit(turnstile.Message{Text: "a"}), "duplicate completed")
 	expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("a")))
 	others("it is gone")
-	expect.Equal(t, "again", submit(session.Message{Text: "a"}), "refused expired")
+	expect.Equal(t, "again", submit(turnstile.Message{Text: "a"}), "refused expired")
 
 	if ttl := b.Redis.TTL(b.Ctx, b.Keys.Idem("a")).Val(); ttl <= 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the id is remembered for %s", ttl)
@@ -80,10 +81,10 @@ func TestRefusedIDsAreFree(t *testing.T) {
 	b.Say("now")
 	b.Start()
 	expect.Equal(t, "refused", b.Say("new", session.ModeReject).Reason, "busy")
-	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "another text"})
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "new", Text: "another text"})
 	expect.OK(t, err)
-	expect.Equal(t, "the id again", r.Status, turnstile.Queued)
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "without an id"})
+	expect.Equal(t, "the id again", r.Status, receipt.Queued)
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "without an id"})
 	expect.OK(t, err)
 	remembered := b.Redis.Keys(b.Ctx, "*:idem:*").Val() // the braces of a tag are a pattern's, too
 	slices.Sort(remembered)

@@ -10,18 +10,19 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// sent submits a message with an id, and returns the receipt's status with its state or reason.
+// sent submits a message with an id, and returns the told's status with its state or reason.
 func sent(b *actors.Bench, id, text string) string {
 	b.Helper()
-	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: text})
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: text})
 	expect.OK(b, err)
-	return string(r.Status) + " " + r.State + r.Reason
+	return string(r.Status) + " " + string(r.State) + r.Reason
 }
 
 // An asynq.Client and Submit find each other's messages under their ids. Only Submit knows what an
@@ -70,7 +71,7 @@ func TestIDWithAKeyOfAWrongType(t *testing.T) {
 	b := actors.NewBench(t)
 	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Idem("a"), "x").Err())
 	before := database(b)
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+	_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 	if err == nil || !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		t.Errorf("error: %v", err)
 	}
@@ -94,9 +95,9 @@ func TestLostReplyOfAMessageWithoutRetention(t *testing.T) {
 	worker.Worker = actors.NewWorker(t, worker.Redis, "other", func(c *protocol.Config) { c.Retention = 0 })
 	b.Redis.AddHook(again)
 	b.Redis.AddHook(first)
-	receipts := make(chan turnstile.Receipt, 1)
+	receipts := make(chan receipt.Receipt, 1)
 	go func() {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 		if err != nil {
 			t.Error(err)
 		}
@@ -116,11 +117,11 @@ func TestLostReplyOfAMessageWithoutRetention(t *testing.T) {
 func TestIdempotencyTTL(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	c := turnstile.NewClientWith(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Hour})
-	_, err := c.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+	c := turnstile.NewClient(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Hour})
+	_, err := receipt.Input(b.Ctx, c.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)
-	c = turnstile.NewClientWith(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Nanosecond})
-	_, err = c.Submit(b.Ctx, actors.Key, session.Message{ID: "b", Text: "b"})
+	c = turnstile.NewClient(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Nanosecond})
+	_, err = receipt.Input(b.Ctx, c.Session(actors.Key), turnstile.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
 	expect.List(t, "in line", b.Waiting(), "a", "b")
 	if ttl := b.Redis.TTL(b.Ctx, b.Keys.Idem("a")).Val(); ttl <= 59*time.Minute || ttl > time.Hour {

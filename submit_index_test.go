@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -50,7 +52,7 @@ func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	faults := &redistest.Faults{}
 	b.Redis.AddHook(faults)
 	faults.LoseReply(actors.Script("accept"), -1)
-	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "b", Text: "b"}); !errors.Is(err, redistest.ErrLostReply) {
+	if _, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "b", Text: "b"}); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("error: %v", err)
 	}
 	faults.Clear()
@@ -68,7 +70,7 @@ func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	redistest.Real(t)
 	b := actors.BenchOn(t, redistest.StartCluster(t).Client())
 	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Sessions, "of a wrong type", 0).Err())
-	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}); err == nil {
+	if _, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"}); err == nil {
 		t.Error("no error")
 	}
 	expect.Equal(t, "state", b.State("a"), "")
@@ -91,7 +93,7 @@ func TestSubmitRoundTrips(t *testing.T) {
 	}
 	b.Say("scripts") // this server may not know them yet
 	trips.n.Store(0)
-	_, err := b.Client.Submit(b.Ctx, "another", session.Message{ID: "a", Text: "a"})
+	_, err := receipt.Input(b.Ctx, b.Client.Session("another"), turnstile.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)
 	most("the first of a session", 4)
 	b.Say("idle")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -16,8 +18,7 @@ func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for what, m := range actors.OverLimits() {
-		m.ID = "m"
-		_, err := b.Client.Submit(b.Ctx, actors.Key, m)
+		_, err := b.Chat().Send(b.Ctx, turnstile.Message{ID: "m", Text: m.Text, Meta: m.Meta, Attachments: m.Attachments})
 		if !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
 			t.Errorf("%s: %.200v", what, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -19,13 +20,13 @@ func TestRefusals(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	r := b.Say("no", session.ModeReject)
-	expect.Equal(t, "status", r.Status, turnstile.Refused)
+	expect.Equal(t, "status", r.Status, receipt.Refused)
 	expect.Equal(t, "reason", r.Reason, "busy")
 	expect.Equal(t, "stored", b.State("no"), "")
 
 	b.SayAll("b", "c")
 	r = b.Say("d")
-	expect.Equal(t, "status", r.Status, turnstile.Refused)
+	expect.Equal(t, "status", r.Status, receipt.Refused)
 	expect.Equal(t, "reason", r.Reason, "full")
 	expect.Equal(t, "stored", b.State("d"), "")
 	expect.List(t, "the line", b.Waiting(), "b", "c")
@@ -33,7 +34,7 @@ func TestRefusals(t *testing.T) {
 	// Another sender's message with the same id stays, although it is over the cap.
 	b.Enqueue("e")
 	r = b.Say("e", session.ModeReject)
-	expect.Equal(t, "status", r.Status, turnstile.Duplicate)
+	expect.Equal(t, "status", r.Status, receipt.Duplicate)
 	expect.List(t, "the line", b.Waiting(), "b", "c", "e")
 
 	list, err := b.Client.Followups(b.Ctx, actors.Key)
@@ -41,7 +42,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "follow-ups", len(list), 3)
 	for b.Finish(h) {
 	}
-	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, turnstile.Accepted)
+	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, receipt.Accepted)
 }
 
 // Refusals leave nothing behind that grows, however long the turn.
@@ -73,9 +74,9 @@ func TestRefusalIsDecidedAnew(t *testing.T) {
 	heard := first.GateReply(actors.Script("accept"))
 	b.Redis.AddHook(again)
 	b.Redis.AddHook(first)
-	receipts := make(chan turnstile.Receipt, 1)
+	receipts := make(chan receipt.Receipt, 1)
 	go func() {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new", Mode: session.ModeReject})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "new", Text: "new", Mode: session.ModeReject})
 		if err != nil {
 			t.Error(err)
 		}
@@ -85,7 +86,7 @@ func TestRefusalIsDecidedAnew(t *testing.T) {
 	b.Finish(h)
 	heard.Release()
 	r := <-receipts
-	expect.Equal(t, "receipt", r.Status, turnstile.Accepted)
+	expect.Equal(t, "receipt", r.Status, receipt.Accepted)
 	expect.List(t, "runs", b.Drain(), "new")
 }
 
@@ -97,7 +98,7 @@ func TestRefusalsLeaveNothing(t *testing.T) {
 	b.Start()
 	before := database(b)
 	for range 3 {
-		expect.Equal(t, "receipt", b.Say("new", session.ModeReject).Status, turnstile.Refused)
+		expect.Equal(t, "receipt", b.Say("new", session.ModeReject).Status, receipt.Refused)
 	}
 	actors.Same(t, "refusals", before, database(b))
 }

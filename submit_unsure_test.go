@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -22,9 +23,9 @@ func TestRefusalOfARepetition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode    session.Mode
-		options []turnstile.SubmitOption
+		options []actors.Option
 	}{
-		"on the full path":                 {options: []turnstile.SubmitOption{turnstile.After("before")}},
+		"on the full path":                 {options: []actors.Option{actors.After("before")}},
 		"on the full path behind the fast": {mode: session.ModeReject},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestRefusalOfARepetition(t *testing.T) {
 				return true
 			}, redistest.CarriedOut)
 			client := actors.NewClient(wire.Client(t, b.Redis))
-			r, err := client.Submit(b.Ctx, actors.Key, session.Message{Text: "x", Mode: c.mode}, c.options...)
+			r, err := receipt.Input(b.Ctx, client.Session(actors.Key), actors.With(turnstile.Message{Text: "x", Mode: c.mode}, c.options...))
 			expect.Equal(t, "turns of the message", ran, 1)
 			if !errors.Is(err, redisconn.ErrUnsure) || errors.Is(err, session.ErrUnchanged) {
 				t.Errorf("%+v, %v", r, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -35,59 +36,59 @@ type clients struct {
 // has asked a question.
 var operations = map[string]operation{
 	"submit": {"accept", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{ID: "new", Text: "x"}))
 	}},
 	"submit, unnamed": {"accept", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{Text: "x"}))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{Text: "x"}))
 	}},
 	"submit by the full path": {"accept", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "x"}, turnstile.Delay(time.Hour)))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{ID: "new", Text: "x", Delay: time.Hour}))
 	}},
-	"title": {"title", func(ctx context.Context, c clients) error { return c.SetTitle(ctx, actors.Key, "x") }},
+	"title": {"title", func(ctx context.Context, c clients) error { return c.Session(actors.Key).SetTitle(ctx, "x") }},
 	"configure": {"configure", func(ctx context.Context, c clients) error {
-		return c.Configure(ctx, actors.Key, session.QueueSettings{Cap: 7})
+		return c.Session(actors.Key).SetQueue(ctx, session.QueueSettings{Cap: 7})
 	}},
 	"reply to": {"configure", func(ctx context.Context, c clients) error {
-		return c.SetReplyTo(ctx, actors.Key, "somewhere")
+		return c.Session(actors.Key).SetReplyTo(ctx, "somewhere")
 	}},
 	"cancel": {"cancel", func(ctx context.Context, c clients) error {
-		_, _, err := c.Cancel(ctx, actors.Key, "waits", false)
+		_, _, err := actors.Cancel(ctx, c.Session(actors.Key), "waits", false)
 		return err
 	}},
 	"rotate": {"rotate", func(ctx context.Context, c clients) error {
-		_, err := c.Rotate(ctx, actors.Key, "")
+		_, err := c.Session(actors.Key).NewTranscript(ctx)
 		return err
 	}},
-	"undo":  {"undo", func(ctx context.Context, c clients) error { _, err := c.Undo(ctx, actors.Key); return err }},
-	"retry": {"undo", func(ctx context.Context, c clients) error { _, err := c.Retry(ctx, actors.Key); return err }},
+	"undo":  {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Undo(ctx); return err }},
+	"retry": {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Retry(ctx); return err }},
 	"rerun": {"rerun", func(ctx context.Context, c clients) error { _, err := c.admin.Rerun(ctx, actors.Key); return err }},
 	"rerun of one": {"rerun", func(ctx context.Context, c clients) error {
 		_, err := c.admin.RerunMessages(ctx, actors.Key, "stopped")
 		return err
 	}},
-	"stop": {"stop", func(ctx context.Context, c clients) error { _, err := c.Stop(ctx, actors.Key); return err }},
+	"stop": {"stop", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Stop(ctx); return err }},
 	"decide": {"decide", func(ctx context.Context, c clients) error {
-		_, err := c.Decide(ctx, actors.Key, 1, session.Allow)
+		_, err := c.Session(actors.Key).Decide(ctx, "1", session.Allow)
 		return err
 	}},
 	"decide by id": {"decide", func(ctx context.Context, c clients) error {
-		_, err := c.DecideQuestion(ctx, actors.Key, c.question, session.Deny)
+		_, err := c.Session(actors.Key).Decide(ctx, c.question, session.Deny)
 		return err
 	}},
 	"command": {"undo", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{Text: "/undo"}))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{Text: "/undo"}))
 	}},
 	"command with an id": {"undo", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "/undo"}))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{ID: "new", Text: "/undo"}))
 	}},
 	"record of a command with an id": {"once", func(ctx context.Context, c clients) error {
-		return submitted(c.Submit(ctx, actors.Key, session.Message{ID: "new", Text: "/undo"}))
+		return submitted(receipt.Input(ctx, c.Session(actors.Key), turnstile.Message{ID: "new", Text: "/undo"}))
 	}},
 }
 
 // submitted makes a refusal an error.
-func submitted(r turnstile.Receipt, err error) error {
-	return errors.Join(err, r.Err())
+func submitted(r receipt.Receipt, err error) error {
+	return errors.Join(err, r.Err)
 }
 
 // withOneWaiting makes a session in which every operation has something to change.
@@ -97,7 +98,7 @@ func withOneWaiting(t *testing.T, rdb redis.UniversalClient) *actors.Bench {
 	b.Say("before")
 	b.Drain()
 	b.Say("stopped")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.Say("waits")
 	return b

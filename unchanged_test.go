@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -28,15 +29,15 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	before := b.Dump()
 	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "127.0.0.1", "1").Err())
 	for _, text := range []string{"hello", "/steer there", "/stop", "/new", "/title x", "/queue collect", "/undo", "/retry", "/resume"} {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: text})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "m", Text: text})
 		if !errors.Is(err, session.ErrUnchanged) {
 			t.Errorf("%s: %+v, %v", text, r, err)
 		}
-		if is := text[0] == '/' && text != "/steer there"; is != (r.Status == turnstile.Answered) {
+		if is := text[0] == '/' && text != "/steer there"; is != (r.Status == receipt.Answered) {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
-	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/status"}); err != nil {
+	if _, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "/status"}); err != nil {
 		t.Errorf("/status only reads: %v", err)
 	}
 	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "no", "one").Err())
@@ -47,7 +48,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	rdb := server.Client()
 	rdb.AddHook(faults)
 	faults.FailBefore(func(cmd redis.Cmder) bool { return cmd.Name() == "zadd" && cmd.Args()[1] == rediskey.Owned }, 1, errors.New("OOM command not allowed"))
-	_, err := actors.NewClient(rdb).Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "hello"})
+	_, err := receipt.Input(b.Ctx, actors.NewClient(rdb).Session(actors.Key), turnstile.Message{ID: "m", Text: "hello"})
 	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)
 	}
@@ -64,7 +65,7 @@ func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
 	faults.FailBefore(redistest.Any, -1, redistest.ErrLostReply)
 	b.Redis.AddHook(faults)
 	for _, text := range []string{"/stop", "/undo", "/retry"} {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		if !errors.Is(err, session.ErrUnchanged) || !errors.Is(err, redistest.ErrLostReply) {
 			t.Errorf("%s: %v", text, err)
 		}

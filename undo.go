@@ -28,65 +28,64 @@ const (
 // of Undo and Retry for the same turn remove it once, and all succeed.
 //
 // The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript has no
-// turn, and session.ErrInvalid if the session key is wrong. It is an error too if the turn has more
-// than 10,000 entries. After these errors, and after one that wraps session.ErrUnchanged, nothing
+// turn. It is an error too if the turn has more than 10,000 entries. After these errors, and after one that wraps session.ErrUnchanged, nothing
 // was changed.
-func (c *Client) Undo(ctx context.Context, sessionKey string) (session.Undone, error) {
-	return c.retract(ctx, sessionKey, false)
+func (s *Session) Undo(ctx context.Context) (session.Undone, error) {
+	return s.retract(ctx, false)
 }
 
-// Retry is Undo that also puts what the user said in that turn back at the head of the line, as one
+// Retry is Undo that also puts what the user said in that turn back at the head of the queue, as one
 // message with a new id. The error also wraps session.ErrInvalid, and nothing is changed, if that
 // is not a valid message: its text is too long, or the transcript has lost it.
-func (c *Client) Retry(ctx context.Context, sessionKey string) (session.Undone, error) {
-	return c.retract(ctx, sessionKey, true)
+func (s *Session) Retry(ctx context.Context) (session.Undone, error) {
+	return s.retract(ctx, true)
 }
 
-func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (session.Undone, error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
+func (s *Session) retract(ctx context.Context, again bool) (session.Undone, error) {
+	if err := session.ValidateKey(s.key); err != nil {
 		return session.Undone{}, err
 	}
 	u := session.Undone{}
 	for range undoTries {
-		s, err := c.admin.Session(ctx, sessionKey)
+		info, err := s.Info(ctx)
 		if err != nil {
 			return session.Undone{}, protocol.Unchanged(err, true)
 		}
-		if s.Left > 0 || s.Phase != session.PhaseIdle {
+		if info.Left > 0 || info.Phase != session.PhaseIdle {
 			break
 		}
-		end, err := c.lastTurn(ctx, sessionKey, s.SessionID)
+		end, err := s.lastTurn(ctx, info.SessionID)
 		u = end.Undone
 		if err != nil {
 			return u, protocol.Unchanged(err, true)
 		}
 		move := protocol.Undo{
-			Session: sessionKey, SessionID: s.SessionID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: s.Entries, Limits: c.cfg.Limits,
+			Session: s.key, SessionID: info.SessionID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
 			Messages: end.messages(),
 		}
 		if again {
 			m := end.message()
-			if err := c.cfg.Limits.Validate(m); err != nil {
+			if err := s.c.cfg.Limits.Validate(m); err != nil {
 				return u, err
 			}
 			move.Again = &m
 		}
-		done, err := move.Do(ctx, c.rdb)
+		done, err := move.Do(ctx, s.c.rdb)
 		if err != nil {
-			return u, fmt.Errorf("undo the last turn of %s: %w", sessionKey, protocol.Unchanged(err, false))
+			return u, fmt.Errorf("undo the last turn of %s: %w", s.key, protocol.Unchanged(err, false))
 		}
 		switch done.State {
 		case "held":
-			return u, fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
+			return u, fmt.Errorf("%w in session %s", session.ErrBusy, s.key)
 		case "changed":
 			continue // a turn or another undo has changed it meanwhile
 		}
 		if u.Entries = done.Entries; again {
-			return u, protocol.ListAndWake(ctx, c.rdb, sessionKey, done.Now, 0)
+			return u, protocol.ListAndWake(ctx, s.c.rdb, s.key, done.Now, 0)
 		}
 		return u, nil
 	}
-	return u, fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
+	return u, fmt.Errorf("%w in session %s", session.ErrBusy, s.key)
 }
 
 // turnEnd is the last turn of a transcript.
@@ -98,11 +97,11 @@ type turnEnd struct {
 
 // lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
 // read belongs to the turn before it.
-func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (end turnEnd, err error) {
+func (s *Session) lastTurn(ctx context.Context, sessionID string) (end turnEnd, err error) {
 	for left, first := int64(-1), true; first || left > 0; first = false {
-		older, page, err := protocol.TranscriptPage(ctx, c.rdb, sessionKey, sessionID, left, protocol.HistoryPage)
+		older, page, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, sessionID, left, protocol.HistoryPage)
 		if err != nil {
-			return end, fmt.Errorf("read transcript of %s: %w", sessionKey, err)
+			return end, fmt.Errorf("read transcript of %s: %w", s.key, err)
 		}
 		left = older
 		if first {
@@ -114,12 +113,12 @@ func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (en
 				break
 			}
 			if end.Entries > undoMost {
-				return end, fmt.Errorf("undo the last turn of %s: it has more than %d entries; begin a new conversation instead", sessionKey, undoMost)
+				return end, fmt.Errorf("undo the last turn of %s: it has more than %d entries; begin a new conversation instead", s.key, undoMost)
 			}
 		}
 	}
 	if end.Turn == "" {
-		return end, fmt.Errorf("%w: %s", session.ErrNoTurn, sessionKey)
+		return end, fmt.Errorf("%w: %s", session.ErrNoTurn, s.key)
 	}
 	var texts []string
 	for _, e := range slices.Backward(end.said) {

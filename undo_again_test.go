@@ -20,8 +20,12 @@ import (
 // it removes no other turn.
 func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	t.Parallel()
-	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Undo(ctx, actors.Key) }
-	retry := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Retry(ctx, actors.Key) }
+	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) {
+		return c.Session(actors.Key).Undo(ctx)
+	}
+	retry := func(ctx context.Context, c *actors.Client) (session.Undone, error) {
+		return c.Session(actors.Key).Retry(ctx)
+	}
 	for name, c := range map[string]struct {
 		first, other func(context.Context, *actors.Client) (session.Undone, error)
 		then         []string
@@ -65,7 +69,7 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	b.SayAll("a", "b")
 	b.Drain()
 	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Say("c"); b.Drain() })))
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "c")
 	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "b", "re: b")
@@ -83,11 +87,11 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 		b.Redis.LTrim(b.Ctx, b.Keys.Transcript(sid), 0, -3)
 		b.Redis.HSet(b.Ctx, b.Keys.Record(), "undone", "2 "+turn+" ")
 	})))
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
 	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
-	u, err = b.Client.Undo(b.Ctx, actors.Key)
+	u, err = b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "what the version before reads", b.Redis.HGet(b.Ctx, b.Keys.Record(), "undone").Val(), "2 "+u.Turn+" ")
 }
@@ -107,7 +111,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	}
 	_, err := h.Finish(b.Ctx, end)
 	expect.OK(t, err)
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 6")
 	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
@@ -121,7 +125,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	_, err = h.Finish(b.Ctx, end)
 	expect.OK(t, err)
 	before := b.Dump()
-	if _, err = b.Client.Undo(b.Ctx, actors.Key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
+	if _, err = b.Client.Session(actors.Key).Undo(b.Ctx); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("error: %v", err)
 	}
 	actors.Same(t, "undo", before, b.Dump())
@@ -139,7 +143,7 @@ func TestUndoOfWhatKeepsChanging(t *testing.T) {
 		looks++
 		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), "another program's")
 	}))
-	if _, err := b.Client.Undo(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
+	if _, err := b.Client.Session(actors.Key).Undo(b.Ctx); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)
 	}
 	expect.Equal(t, "looks", looks, 10)

@@ -22,9 +22,9 @@ import (
 // Two calls mean the same turn: it is removed once, and rerun once if one of them is /retry.
 func TestB75_TwoAtOnce(t *testing.T) {
 	t.Parallel()
-	type command func(context.Context, string) (session.Undone, error)
-	undo := func(c *actors.Client) command { return c.Undo }
-	retry := func(c *actors.Client) command { return c.Retry }
+	type command func(context.Context) (session.Undone, error)
+	undo := func(c *actors.Client) command { return c.Session(actors.Key).Undo }
+	retry := func(c *actors.Client) command { return c.Session(actors.Key).Retry }
 	for name, c := range map[string]struct {
 		first, second func(*actors.Client) command
 		again         int
@@ -42,11 +42,11 @@ func TestB75_TwoAtOnce(t *testing.T) {
 			sid := b.Info().SessionID
 			other := another(b)
 			b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
-				u, err := c.first(other)(b.Ctx, actors.Key)
+				u, err := c.first(other)(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "the first one's", u.Text, "c")
 			})))
-			u, err := c.second(b.Client)(b.Ctx, actors.Key)
+			u, err := c.second(b.Client)(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "the second one's", u.Text, "c")
 			expect.Equal(t, "entries taken out", u.Entries, 2)
@@ -65,7 +65,7 @@ func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	b.Finish(b.Start())
 	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Die(); b.Drain() })))
 	b.Die()
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "b")
 	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
@@ -84,7 +84,7 @@ func TestB76_UndoRace(t *testing.T) {
 	others.Go(func() {
 		client := another(b)
 		for ctx.Err() == nil {
-			_, err := client.Undo(b.Ctx, actors.Key)
+			_, err := client.Session(actors.Key).Undo(b.Ctx)
 			switch {
 			case err == nil:
 				undone++

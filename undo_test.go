@@ -30,7 +30,7 @@ func TestB75_Undo(t *testing.T) {
 			t.Error("nobody sees that the transcript has changed")
 		}
 		expect.Equal(t, "session id", b.Info().SessionID, sid)
-		u, err := b.Client.Undo(b.Ctx, actors.Key)
+		u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "undone", u.Text, "a")
 		expect.List(t, "transcript", b.Transcript(sid))
@@ -75,7 +75,7 @@ func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	b.Drain()
 	sid := b.Info().SessionID
 	b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 4")
 	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")

@@ -27,88 +27,48 @@ const (
 	recheck = 5 * time.Second
 )
 
-// ErrUnknownMessage is wrapped by the error about a message that is not stored: it was never
-// submitted, its result has expired (TURNSTILE_RETENTION), or an operator deleted it.
-var ErrUnknownMessage = errors.New("unknown message")
-
-// Result returns how a message ended. ok is false while it waits or runs. The error wraps
-// ErrUnknownMessage if it is not stored.
-func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
-	_, o, ok, err = c.MessageState(ctx, sessionKey, id)
-	return o, ok, err
-}
-
-// MessageState is Result that also returns the message's state, as in Receipt.State: pending,
-// scheduled, retry (a failed turn waits to run again), running, completed or archived.
-func (c *Client) MessageState(ctx context.Context, sessionKey, id string) (state string, o session.Outcome, ended bool, err error) {
-	read := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result")
+// state reads a message's task: its outcome, if it has ended.
+func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ended bool, err error) {
+	read := s.c.rdb.HMGet(ctx, rediskey.For(s.key).Task(rediskey.TaskID(s.key, id)), "state", "result")
 	if err := read.Err(); err != nil {
-		return "", session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
+		return o, false, fmt.Errorf("read message %s of %s: %w", id, s.key, err)
 	}
 	task := script.HashFields(read)
-	switch state = task.Text("state"); state {
+	switch state := task.Text("state"); state {
 	case "":
-		return "", session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
+		return o, false, s.notFound(id)
 	case "completed", "archived":
-		return state, protocol.StoredOutcome(sessionKey, id, state, task.Text("result")), true, nil
-	case "active":
-		state = "running"
+		return protocol.StoredOutcome(s.key, id, state, task.Text("result")), true, nil
 	}
-	return state, session.Outcome{}, false, nil
+	return o, false, nil
 }
 
 // Wait waits until a message has ended and returns its outcome. It continues through drains,
-// crashes, retries and outages of Redis. If ctx ends first, Wait returns ctx's cause, and the
-// message still runs. The error wraps ErrUnknownMessage if the message is not stored.
-func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outcome, error) {
+// crashes, retries and outages of Redis. A failed turn is an outcome, no error; Outcome.Err makes it
+// one. If ctx ends first, Wait returns ctx's cause, and the message still runs. The error wraps
+// session.ErrNotFound if the message is not stored.
+func (s *Session) Wait(ctx context.Context, id string) (session.Outcome, error) {
 	var last []redis.XMessage
 	err := script.Repeat(ctx, func() (err error) {
-		last, err = c.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
+		last, err = s.c.rdb.XRevRangeN(ctx, rediskey.For(s.key).Events(), "+", "-", 1).Result()
 		return err
 	})
 	if err != nil {
-		return session.Outcome{}, fmt.Errorf("read events of %s: %w", sessionKey, err)
+		return session.Outcome{}, fmt.Errorf("read events of %s: %w", s.key, err)
 	}
 	from := "0"
 	if len(last) > 0 {
 		from = last[0].ID
 	}
-	return c.follow(ctx, sessionKey, from, &watch{id: id, turns: map[string]bool{}})
+	return s.follow(ctx, from, &watch{id: id, turns: map[string]bool{}})
 }
 
-// Follow is Wait that also calls see for each event of the message's turns, from the first one that
-// the session's stream still has.
-//
-// It calls see once for each event, in order, from the caller's goroutine, and continues after lost
-// connections. It cannot show events that the stream has lost: the stream is capped, and a crash of
-// Redis can lose some. If the end of a reply was lost, it comes as one text event.
-func (c *Client) Follow(ctx context.Context, sessionKey, id string, see func(session.Event)) (session.Outcome, error) {
-	return c.FollowFrom(ctx, sessionKey, id, "", see)
-}
-
-// FollowFrom continues a Follow: it calls see for the events behind the event with the id after
-// (session.Event.ID). An empty id means all events. The error wraps session.ErrInvalid if after is
-// not an event's id.
-func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, see func(session.Event)) (session.Outcome, error) {
-	w := &watch{id: id, turns: map[string]bool{}, see: see}
-	if after != "" {
-		var err error
-		if w.shown, err = protocol.ParseEventID(after); err != nil {
-			return session.Outcome{}, err
-		}
-	}
-	// It reads from the beginning: the earlier events say which turns are the message's, and how
-	// much of the reply was seen.
-	return c.follow(ctx, sessionKey, "0", w)
-}
-
-// following is one Wait or Follow: its place in the stream, and what it knows of the message's
+// following is one Wait, or one Events of a message: its place in the stream, and what it knows of the message's
 // task.
 type following struct {
-	c       *Client
-	session string
-	w       *watch
-	r       *reader
+	s *Session
+	w *watch
+	r *reader
 
 	lookAt     time.Time // when to read the task next; zero: now
 	gone       bool      // the task does not exist: no further event can come, and the stored ones are read anew
@@ -121,10 +81,10 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (end session.Outcome, err error) {
+func (s *Session) follow(ctx context.Context, from string, w *watch) (end session.Outcome, err error) {
 	f := &following{
-		c: c, session: sessionKey, w: w, orphanRead: w.see == nil,
-		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0" || w.see != nil},
+		s: s, w: w, orphanRead: w.see == nil,
+		r: &reader{waits: s.c.waits, stream: rediskey.For(s.key).Events(), from: from, behind: from == "0" || w.see != nil},
 	}
 	err = persist(ctx, func() (ended bool, err error) {
 		if end, ended, err = f.step(ctx); err != nil {
@@ -179,8 +139,8 @@ func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, 
 
 // look reads the message's task, which has the outcome even if the stream has lost it.
 func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, err error) {
-	end, ended, err = f.c.Result(ctx, f.session, f.w.id)
-	gone := errors.Is(err, ErrUnknownMessage)
+	end, ended, err = f.s.state(ctx, f.w.id)
+	gone := errors.Is(err, session.ErrNotFound)
 	switch {
 	case gone && !f.gone:
 		// The result may not have been kept, but the stream may have the end. If it has not, events
@@ -194,7 +154,7 @@ func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, 
 		replay(ctx, f.r, end, f.w)
 		return end, true, nil
 	case !f.orphanRead:
-		if f.w.orphan, err = f.c.lastTurnWith(ctx, f.session, f.w.id); err != nil {
+		if f.w.orphan, err = f.s.lastTurnWith(ctx, f.w.id); err != nil {
 			return end, false, err
 		}
 		f.orphanRead = true
@@ -204,7 +164,7 @@ func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, 
 }
 
 // events waits for the next events and reads them. If the message does not exist, it reads the
-// stored ones, and at the end of the stream returns ErrUnknownMessage.
+// stored ones, and at the end of the stream returns session.ErrNotFound.
 func (f *following) events(ctx context.Context) (events []redis.XMessage, err error) {
 	if f.gone {
 		events, err = f.r.page(ctx)
@@ -215,7 +175,7 @@ func (f *following) events(ctx context.Context) (events []redis.XMessage, err er
 	case err != nil:
 		return nil, fmt.Errorf("read events: %w", err)
 	case f.gone && len(events) == 0:
-		return nil, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, f.w.id, f.session)
+		return nil, f.s.notFound(f.w.id)
 	}
 	return events, nil
 }
@@ -227,10 +187,10 @@ func (f *following) apply(ctx context.Context, m redis.XMessage) (end session.Ou
 	if !over {
 		return end, false
 	}
-	end, ended, err := f.c.Result(ctx, f.session, f.w.id)
+	end, ended, err := f.s.state(ctx, f.w.id)
 	switch {
 	case err != nil:
-		return protocol.OutcomeOf(f.session, f.w.id, event), true
+		return protocol.OutcomeOf(f.s.key, f.w.id, event), true
 	case ended && end.Turn != event.Turn:
 		f.lookAt = time.Time{} // a later turn has run: read on
 		return end, false
@@ -264,16 +224,16 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 }
 
 // lastTurnWith returns the session's last turn if the message is part of it, otherwise "".
-func (c *Client) lastTurnWith(ctx context.Context, sessionKey, id string) (turn string, err error) {
-	read := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids")
+func (s *Session) lastTurnWith(ctx context.Context, id string) (turn string, err error) {
+	read := s.c.rdb.HMGet(ctx, rediskey.For(s.key).Run(), "fence", "ids")
 	if err := read.Err(); err != nil {
-		return "", fmt.Errorf("read session %s: %w", sessionKey, err)
+		return "", fmt.Errorf("read session %s: %w", s.key, err)
 	}
 	run := script.HashFields(read)
 	var tasks []string
 	_ = boundedjson.Unmarshal([]byte(run.Text("ids")), &tasks) // a list that cannot be read is empty
-	if !slices.Contains(tasks, rediskey.TaskID(sessionKey, id)) {
+	if !slices.Contains(tasks, rediskey.TaskID(s.key, id)) {
 		return "", nil
 	}
-	return rediskey.IDPrefix(sessionKey) + run.Text("fence"), nil
+	return rediskey.IDPrefix(s.key) + run.Text("fence"), nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -38,7 +37,7 @@ func TestWait(t *testing.T) {
 	expect.Equal(t, "session", o.Session, actors.Key)
 	expect.Equal(t, "id", o.ID, "a")
 	expect.Equal(t, "stored result", b.Outcome("a"), o)
-	again, err := b.Client.Wait(b.Ctx, actors.Key, "a")
+	again, err := b.Client.Session(actors.Key).Wait(b.Ctx, "a")
 	expect.OK(t, err)
 	expect.Equal(t, "wait after the end", again, o)
 }
@@ -54,7 +53,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	b.Redis.AddHook(faults)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Client.Wait(ctx, actors.Key, "a")
+		_, err := b.Client.Session(actors.Key).Wait(ctx, "a")
 		ended <- err
 	}()
 	<-reads.Arrived()
@@ -71,13 +70,13 @@ func TestUnknownMessage(t *testing.T) {
 	b := actors.NewBench(t)
 	began := time.Now()
 	for range 2 { // without events, then with them
-		if _, _, err := b.Client.Result(b.Ctx, actors.Key, "nope"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+		if _, _, err := actors.Result(b.Ctx, b.Client.Session(actors.Key), "nope"); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("result: %v", err)
 		}
-		if _, err := b.Client.Wait(b.Ctx, actors.Key, "nope"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+		if _, err := b.Client.Session(actors.Key).Wait(b.Ctx, "nope"); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("wait: %v", err)
 		}
-		if _, err := b.Client.Follow(b.Ctx, actors.Key, "nope", func(session.Event) {}); !errors.Is(err, turnstile.ErrUnknownMessage) {
+		if _, err := actors.Follow(b.Ctx, b.Client.Session(actors.Key), "nope", func(session.Event) {}); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("follow: %v", err)
 		}
 		b.Say("a")
@@ -97,14 +96,14 @@ func TestWaitWithoutRetention(t *testing.T) {
 	b.Drain()
 	expect.Equal(t, "reply", (<-got).Reply, "re: b")
 	expect.Equal(t, "kept", b.State("a")+b.State("b"), "")
-	if _, _, err := b.Client.Result(b.Ctx, actors.Key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if _, _, err := actors.Result(b.Ctx, b.Client.Session(actors.Key), "a"); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("result: %v", err)
 	}
-	o, err := b.Client.Wait(b.Ctx, actors.Key, "a")
+	o, err := b.Client.Session(actors.Key).Wait(b.Ctx, "a")
 	expect.OK(t, err)
 	expect.Equal(t, "wait after the end", o.Reply, "re: a")
 	b.Redis.Del(b.Ctx, b.Keys.Events())
-	if _, err := b.Client.Wait(b.Ctx, actors.Key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if _, err := b.Client.Session(actors.Key).Wait(b.Ctx, "a"); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("wait after the events were trimmed: %v", err)
 	}
 	r := b.Say("a")
@@ -126,7 +125,7 @@ func TestWaitWithTrimmedEvents(t *testing.T) {
 	b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 0)
 	reads.Release()
 	expect.Equal(t, "reply", (<-got).Reply, "re: a")
-	o, err := b.Client.Follow(b.Ctx, actors.Key, "a", func(session.Event) {})
+	o, err := actors.Follow(b.Ctx, b.Client.Session(actors.Key), "a", func(session.Event) {})
 	expect.OK(t, err)
 	expect.Equal(t, "reply", o.Reply, "re: a")
 }
@@ -141,13 +140,13 @@ func TestWaitForADeletedMessage(t *testing.T) {
 	b.Redis.AddHook(reading)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Client.Wait(b.Ctx, actors.Key, "a")
+		_, err := b.Client.Session(actors.Key).Wait(b.Ctx, "a")
 		ended <- err
 	}()
 	<-reads.Arrived()
 	expect.OK(t, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("a")))
 	reads.Release()
-	if err := <-ended; !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if err := <-ended; !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ type watch struct {
 	turns map[string]bool // the message's, known from their starts
 	text  streamed
 	see   func(session.Event) // nil: for Wait
-	ends  bool                // see also gets the message's ends
+	end   session.Event       // the message's last end that the stream had
 
 	shown   protocol.EventID // events up to this one are read, but not shown again
 	counted protocol.EventID // events up to this one do not change text again
@@ -58,10 +58,8 @@ func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 		case !named && !w.turns[e.Turn]:
 		case e.Type == session.EventTurnEnded:
 			w.text.rest(e, see)
-			if w.ends {
-				see(e)
-			}
-			end, ended = e, true
+			see(e)
+			w.end, end, ended = e, e, true
 		case again:
 		default:
 			w.text.seen(e)
@@ -106,7 +104,7 @@ func (s *streamed) seen(e session.Event) {
 func (s *streamed) rest(end session.Event, see func(session.Event)) {
 	s.seen(session.Event{Turn: end.Turn})
 	if rest := s.unseen(end.Reply); rest != "" {
-		e := session.Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At, ID: end.ID}
+		e := session.Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At}
 		s.seen(e)
 		see(e)
 	}

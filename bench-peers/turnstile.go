@@ -10,7 +10,6 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 )
 
 // turnstileClient does everything that a turn does in production: lease, fencing token, transcript,
@@ -27,7 +26,7 @@ func openTurnstile(_ context.Context, j job) (client, error) {
 }
 
 func (c *turnstileClient) send(ctx context.Context, to int, text []byte) error {
-	_, err := c.sender.Submit(ctx, name(to), session.Message{Text: string(text)})
+	_, err := c.sender.Session(name(to)).Send(ctx, turnstile.Message{Text: string(text)})
 	return err
 }
 

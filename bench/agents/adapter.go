@@ -103,11 +103,11 @@ func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Du
 	}
 	err = lab.Parallel(*turns, func(i int) error {
 		key := fmt.Sprintf("%s:%d", prefix, i)
-		receipt, err := client.Submit(ctx, key, session.Message{Text: text})
+		receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: text})
 		if err != nil {
 			return err
 		}
-		end, err := client.Wait(ctx, key, receipt.ID)
+		end, err := client.Session(key).Wait(ctx, receipt.ID)
 		if err == nil && end.Status != session.StatusDone {
 			err = fmt.Errorf("%s: %s", end.Status, end.Error)
 		}

@@ -94,11 +94,11 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	sessions := func(prefix string, n int) error {
 		return lab.Parallel(n, func(i int) error {
 			key := fmt.Sprintf("%s:%d", prefix, i)
-			receipt, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+			receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"})
 			if err != nil {
 				return err
 			}
-			end, err := client.Wait(ctx, key, receipt.ID)
+			end, err := client.Session(key).Wait(ctx, receipt.ID)
 			if err == nil && end.Status != session.StatusDone {
 				err = fmt.Errorf("%s: %s", end.Status, end.Error)
 			}

@@ -112,7 +112,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 // submit submits a message to each session.
 func submit(ctx context.Context, client *turnstile.Client, place int, text string) error {
 	return lab.Parallel(*sessions, func(i int) error {
-		_, err := client.Submit(ctx, key(i), session.Message{ID: message(place), Text: text})
+		_, err := client.Session(key(i)).Send(ctx, turnstile.Message{ID: message(place), Text: text})
 		return err
 	})
 }
@@ -128,14 +128,14 @@ func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admi
 	defer cancel()
 	done := make([]bool, behind+1)
 	for place := range done {
-		o, err := client.Wait(patient, key, message(place))
-		if err != nil && patient.Err() == nil && !errors.Is(err, turnstile.ErrUnknownMessage) {
+		o, err := client.Session(key).Wait(patient, message(place))
+		if err != nil && patient.Err() == nil && !errors.Is(err, session.ErrNotFound) {
 			return err
 		}
 		done[place] = err == nil && o.Status == session.StatusDone
 	}
 	took := time.Since(sent)
-	said, err := saidIn(ctx, admin, key)
+	said, err := saidIn(ctx, client, key)
 	if err != nil {
 		return err
 	}
@@ -160,13 +160,9 @@ func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admi
 }
 
 // saidIn are the ids of the messages in a session's transcript.
-func saidIn(ctx context.Context, client *admin.Client, key string) (ids []string, err error) {
-	s, err := client.Session(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := client.Transcript(ctx, key, s.SessionID)
-	for _, e := range entries {
+func saidIn(ctx context.Context, client *turnstile.Client, key string) (ids []string, err error) {
+	transcript, err := client.Session(key).Transcript(ctx, turnstile.TranscriptQuery{Limit: session.NoLimit})
+	for _, e := range transcript.Entries {
 		if e.Role == session.RoleUser {
 			ids = append(ids, e.Message)
 		}

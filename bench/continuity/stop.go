@@ -10,7 +10,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 const (
@@ -52,7 +51,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {
 		key := fmt.Sprintf("stop:%d", i)
-		if _, err := client.Submit(ctx, key, session.Message{Text: "hello"}); err != nil {
+		if _, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"}); err != nil {
 			return err
 		}
 		if _, err := lab.Next(ctx, started); err != nil {
@@ -60,7 +59,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 		}
 		time.Sleep(runsFor + rand.N(orLonger))
 		sent := time.Now()
-		if _, err := client.Stop(ctx, key); err != nil {
+		if _, err := client.Session(key).Stop(ctx); err != nil {
 			return err
 		}
 		at, err := lab.Next(ctx, interrupted)

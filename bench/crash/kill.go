@@ -10,7 +10,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 // job is the worker that is killed.
@@ -66,7 +65,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 		return 0, err
 	}
 	client := turnstile.NewClient(rdb)
-	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
+	if _, err := client.Session(key).Send(ctx, turnstile.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
 	if err := owner.Read(&said); err != nil { // started
@@ -80,7 +79,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 		return 0, err
 	}
 	defer func() {
-		_, _ = client.Stop(ctx, key) // or the drain would requeue the message
+		_, _ = client.Session(key).Stop(ctx) // or the drain would requeue the message
 		next.Drain(ctx, engine.ReasonShutdown)
 	}()
 	time.Sleep(ttl/3 + rand.N(2*ttl/3))

@@ -17,7 +17,6 @@ import (
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 )
 
 var (
@@ -91,7 +90,7 @@ func store(ctx context.Context, srv *lab.Server, to *receiver, load lab.Load) er
 	defer rdb.Close()
 	client := turnstile.NewClient(rdb)
 	err := lab.Parallel(load.Messages(), func(i int) error {
-		_, err := client.Submit(ctx, key(i%load.Sessions), session.Message{Text: "hello"}, turnstile.ReplyTo(session.Route{To: to.name}))
+		_, err := client.Session(key(i%load.Sessions)).Send(ctx, turnstile.Message{Text: "hello", ReplyTo: to.name})
 		return err
 	})
 	if err != nil {
@@ -138,7 +137,7 @@ func soon(ctx context.Context, srv *lab.Server, to *receiver) ([]time.Duration, 
 	var late []time.Duration
 	for i := range lab.Quick(*samples, 200) {
 		sent := time.Now()
-		if _, err := client.Submit(ctx, key(i%10), session.Message{Text: "hello"}, turnstile.ReplyTo(session.Route{To: to.name})); err != nil {
+		if _, err := client.Session(key(i%10)).Send(ctx, turnstile.Message{Text: "hello", ReplyTo: to.name}); err != nil {
 			return nil, err
 		}
 		select {

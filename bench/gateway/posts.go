@@ -14,7 +14,6 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 )
 
 // connections is how many POSTs, or Submits, are under way at once.
@@ -128,7 +127,7 @@ func measurePosts(ctx context.Context, srv *lab.Server, report *lab.Report) erro
 	var ratios, submits, costs []float64
 	for round := range lab.Quick(*rounds, 5) + 1 {
 		submitted, err := rate(func(_, i int) error {
-			_, err := sender.Submit(ctx, fmt.Sprintf("submit-%d-%d", round, i%1000), session.Message{Text: "hello"})
+			_, err := sender.Session(fmt.Sprintf("submit-%d-%d", round, i%1000)).Send(ctx, turnstile.Message{Text: "hello"})
 			return err
 		})
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 )
 
 // The cost of a POST in the gateway's process: the handler over a real Redis, without the server's
@@ -37,8 +36,8 @@ func BenchmarkSubmit(b *testing.B) {
 	_, client := served(b)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		m := session.Message{Text: "hello", Meta: map[string]string{"sender": "local"}}
-		if _, err := client.Submit(b.Context(), "submit-"+strconv.Itoa(i%1000), m, turnstile.Literal()); err != nil {
+		m := turnstile.Message{Text: "hello", Meta: map[string]string{"sender": "local"}}
+		if _, err := client.Session("submit-"+strconv.Itoa(i%1000)).Send(b.Context(), m); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 )
 
 // arrival is when a stream has received the end of a turn.
@@ -99,7 +98,7 @@ func measureStreams(ctx context.Context, srv *lab.Server, report *lab.Report) er
 	sender, all := turnstile.NewClient(rdb), make([]time.Duration, 0, *samples)
 	for i := range lab.Quick(*samples, 100) {
 		stream := i * 7919 % n
-		if _, err := sender.Submit(ctx, fmt.Sprint("stream-", stream), session.Message{Text: "hello"}); err != nil {
+		if _, err := sender.Session(fmt.Sprint("stream-", stream)).Send(ctx, turnstile.Message{Text: "hello"}); err != nil {
 			return err
 		}
 		if _, err := lab.Next(ctx, bell.began); err != nil {

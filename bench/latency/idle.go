@@ -10,7 +10,6 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 )
 
 // rotateAfter is how many turns a transcript has before another begins: an agent that is not
@@ -94,12 +93,12 @@ func (s *idle) sample(ctx context.Context, client *turnstile.Client, bell doorbe
 	if s.fresh {
 		key = fmt.Sprintf("new:%d", i)
 	} else if i%rotateAfter == 0 {
-		if _, err := client.Rotate(ctx, key, ""); err != nil {
+		if _, err := client.Session(key).NewTranscript(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
 	sent := time.Now()
-	if _, err := client.Submit(ctx, key, session.Message{Text: "hello"}); err != nil {
+	if _, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"}); err != nil {
 		return 0, 0, err
 	}
 	submit = time.Since(sent)

@@ -10,7 +10,6 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 )
 
 // recoveryTTL is the sentinels' TTL of the workers that recover.
@@ -63,7 +62,7 @@ func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	rdb := w.next.rdb
 	client := turnstile.NewClient(rdb)
 	if err := lab.Parallel(n, func(i int) error {
-		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, turnstile.Delay(time.Hour))
+		_, err := client.Session(late(i)).Send(ctx, turnstile.Message{ID: "m", Text: "hello", Delay: time.Hour})
 		return err
 	}); err != nil {
 		return err

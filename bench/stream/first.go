@@ -9,7 +9,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 const warmUp = 10 // samples that are dropped
@@ -54,18 +53,19 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 
 // follow sends a message and follows it until its first piece, then stops it.
 func follow(ctx context.Context, client *turnstile.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
-	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
+	if _, err := client.Session(key).Send(ctx, turnstile.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
 	seen := make(chan time.Time, 1)
 	followed := make(chan error, 1)
 	go func() {
-		_, err := client.Follow(ctx, key, "m", func(e session.Event) {
-			if e.Type == string(agent.EventText) {
+		var failed error
+		for e, err := range client.Session(key).Events(ctx, turnstile.EventsOf("m")) {
+			if failed = err; err == nil && e.Type == string(agent.EventText) {
 				seen <- time.Now()
 			}
-		})
-		followed <- err
+		}
+		followed <- failed
 	}()
 	began, err := lab.Next(ctx, spoke)
 	if err != nil {
@@ -75,7 +75,7 @@ func follow(ctx context.Context, client *turnstile.Client, key string, spoke <-c
 	if err != nil {
 		return 0, err
 	}
-	if _, err := client.Stop(ctx, key); err != nil {
+	if _, err := client.Session(key).Stop(ctx); err != nil {
 		return 0, err
 	}
 	return at.Sub(began), <-followed

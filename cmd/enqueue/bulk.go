@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/receipt"
 )
 
 const (
@@ -47,14 +48,14 @@ type bulk struct {
 
 	mu       sync.Mutex
 	codes    map[int]bool
-	statuses map[turnstile.ReceiptStatus]int
+	statuses map[receipt.Status]int
 	bad      int     // lines
 	skipped  lineSet // read, but not submitted
 	last     int     // the last line read
 }
 
 func newBulk(ctx context.Context, o options, in *lines, out *output, link *away) *bulk {
-	b := &bulk{outer: ctx, o: o, in: in, out: out, link: link, codes: map[int]bool{}, statuses: map[turnstile.ReceiptStatus]int{}}
+	b := &bulk{outer: ctx, o: o, in: in, out: out, link: link, codes: map[int]bool{}, statuses: map[receipt.Status]int{}}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
 	return b
 }
@@ -69,7 +70,7 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 		b.results = newResults(b, client)
 		b.results.start()
 		b.link.wait()
-		defer hintNoWorker(b.outer, rdb, func() {
+		defer hintNoWorker(b.outer, client, func() {
 			if b.results.none() {
 				b.out.note("enqueue: no worker is running: messages wait until one is started")
 			}
@@ -156,9 +157,9 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.skip(it.line)
 		return
 	}
-	r, err := client.Submit(ctx, it.session, it.message, submitOptions(time.Duration(it.delay), it.route)...)
+	r, err := receipt.Input(ctx, b.o.chat(client, it.session), outgoing(it.message, time.Duration(it.delay), it.route))
 	b.progress.line(it.bytes)
-	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
+	waits := err == nil && r.Status != receipt.Refused && r.Status != receipt.Answered
 	if b.results != nil && !waits {
 		b.results.release()
 	}
@@ -177,18 +178,18 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.out.receipt(r, it.line)
 	}
 	switch {
-	case r.Status == turnstile.Refused:
+	case r.Status == receipt.Refused:
 		f := refused(r)
 		f.line = it.line
 		b.fail(f)
-	case r.Status == turnstile.Answered && !b.o.json:
+	case r.Status == receipt.Answered && !b.o.json:
 		b.out.text(prefixed(it.session, r.Reply))
 	case waits && b.results != nil:
 		b.results.add(it)
 	}
 }
 
-func (b *bulk) submitFailed(ctx context.Context, it item, r turnstile.Receipt, err error) {
+func (b *bulk) submitFailed(ctx context.Context, it item, r receipt.Receipt, err error) {
 	f := submitFailure(ctx, it.session, it.message, r, err, "the id")
 	f.line = it.line
 	if f.code == exitOther {
@@ -227,7 +228,7 @@ func (b *bulk) report(whole bool) {
 		}
 		missing += fmt.Sprintf("all after line %d", b.last)
 	}
-	if b.outer.Err() != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
+	if b.outer.Err != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
 		b.fail(failure{code: exitInterrupted, text: "interrupted; submitted messages stay"})
 	}
 	if missing != "" {
@@ -238,7 +239,7 @@ func (b *bulk) report(whole bool) {
 	}
 	var in int
 	var parts []string
-	for _, status := range []turnstile.ReceiptStatus{turnstile.Accepted, turnstile.Queued, turnstile.Scheduled} {
+	for _, status := range []receipt.Status{receipt.Accepted, receipt.Queued, receipt.Scheduled} {
 		if n := b.statuses[status]; n > 0 {
 			in += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, statusText(status)))
@@ -252,9 +253,9 @@ func (b *bulk) report(whole bool) {
 		n            int
 		one, several string
 	}{
-		{b.statuses[turnstile.Duplicate], "duplicate", "duplicates"},
-		{b.statuses[turnstile.Answered], "command", "commands"},
-		{b.statuses[turnstile.Refused], "refused", "refused"},
+		{b.statuses[receipt.Duplicate], "duplicate", "duplicates"},
+		{b.statuses[receipt.Answered], "command", "commands"},
+		{b.statuses[receipt.Refused], "refused", "refused"},
 		{b.bad, "bad line", "bad lines"},
 	} {
 		switch {

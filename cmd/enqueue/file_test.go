@@ -12,8 +12,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -344,8 +344,8 @@ func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.Tas
 	states = map[asynq.TaskState]int{}
 	n := 0
 	for _, o := range r.objects(t) {
-		switch turnstile.ReceiptStatus(text(o, "status")) {
-		case turnstile.Accepted, turnstile.Queued, turnstile.Scheduled, turnstile.Duplicate:
+		switch receipt.Status(text(o, "status")) {
+		case receipt.Accepted, receipt.Queued, receipt.Scheduled, receipt.Duplicate:
 		default:
 			continue
 		}

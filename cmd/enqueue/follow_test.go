@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
@@ -186,7 +188,7 @@ func TestWaitSurvives(t *testing.T) {
 	w := echoWorker(t, url)
 	say := func(key, id, text string, mode session.Mode) {
 		t.Helper()
-		if _, err := c.Submit(bg(t), key, session.Message{ID: id, Text: text, Mode: mode}); err != nil {
+		if _, err := c.Session(key).Send(bg(t), turnstile.Message{ID: id, Text: text, Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,21 +201,21 @@ func TestWaitSurvives(t *testing.T) {
 		}()
 		waits[key+" "+id] = ended
 		expect.Soon(t, "the message to be stored", func() bool {
-			_, _, err := c.Result(context.Background(), key, id)
+			_, _, err := actors.Result(context.Background(), c.Session(key), id)
 			return err == nil
 		})
 	}
 
 	// A turn runs in each session until a message ends it.
 	say("rerun", "m1", "fail=final", "")
-	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != session.StatusFailed {
+	if end, err := c.Session("rerun").Wait(bg(t), "m1"); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
 	}
 	replace(t, rdb, "rerun", "m1", "yes")
 	for _, key := range []string{"rotation", "collected", "rerun"} {
 		ctx, started := context.WithCancel(bg(t))
 		say(key, "long", "sleep=1h long", "")
-		_, _ = c.Follow(ctx, key, "long", func(session.Event) { started() })
+		_, _ = actors.Follow(ctx, c.Session(key), "long", func(session.Event) { started() })
 	}
 
 	// The session begins another transcript.

@@ -76,7 +76,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	}
 	o.limits = settings.Limits()
 	if u, err := user.Current(); err == nil {
-		ctx = turnstile.By(ctx, u.Username)
+		o.user = u.Username
 	}
 	var work func(*turnstile.Client, redis.UniversalClient) (int, error)
 	link := &away{note: out.note}
@@ -103,7 +103,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	}
 	defer rdb.Close()
 	rdb.AddHook(link)
-	return work(turnstile.NewClientWith(rdb, turnstile.ClientConfig{
+	return work(turnstile.NewClient(rdb, turnstile.ClientConfig{
 		Limits: o.limits, LineCap: settings.LineCap, MessagesCap: settings.MessagesCap,
 		OutboxCap: settings.OutboxCap, DestinationCap: cmp.Or(settings.DestinationCap, -1), IdempotencyTTL: settings.IdempotencyTTL,
 	}), rdb)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"turnstile/pkg/admin"
+	"turnstile"
 )
 
 // noWorkerAfter is when the check for a running worker begins. The check takes another second and a
@@ -15,7 +13,7 @@ const noWorkerAfter = 1500 * time.Millisecond
 
 // hintNoWorker calls say once it is known that no worker is running, if the wait still lasts. stop
 // ends the check and waits for it.
-func hintNoWorker(ctx context.Context, rdb redis.UniversalClient, say func()) (stop func()) {
+func hintNoWorker(ctx context.Context, client *turnstile.Client, say func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -25,7 +23,7 @@ func hintNoWorker(ctx context.Context, rdb redis.UniversalClient, say func()) (s
 			return
 		case <-time.After(noWorkerAfter):
 		}
-		if admin.NewClient(rdb).NoWorker(ctx) && ctx.Err() == nil {
+		if has, err := client.HasWorker(ctx); !has && err == nil {
 			say()
 		}
 	}()

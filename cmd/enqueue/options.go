@@ -17,6 +17,8 @@ import (
 
 // options are the flags.
 type options struct {
+	user string // who runs the program
+
 	session   string
 	id        string
 	mode      string

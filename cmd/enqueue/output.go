@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/printable"
+	"turnstile/internal/receipt"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
 )
@@ -78,25 +78,25 @@ func (o *output) fail(f failure) {
 }
 
 // receipt writes the receipt of a message as an object.
-func (o *output) receipt(r turnstile.Receipt, line int) {
-	if r.Status == turnstile.Answered {
+func (o *output) receipt(r receipt.Receipt, line int) {
+	if r.Status == receipt.Answered {
 		o.object(struct {
-			Session string                  `json:"session"`
-			Status  turnstile.ReceiptStatus `json:"status"`
-			Reply   string                  `json:"reply"`
-			Line    int                     `json:"line,omitempty"`
+			Session string         `json:"session"`
+			Status  receipt.Status `json:"status"`
+			Reply   string         `json:"reply"`
+			Line    int            `json:"line,omitempty"`
 		}{r.Session, r.Status, r.Reply, line})
 		return
 	}
 	o.object(struct {
-		Session  string                  `json:"session"`
-		ID       string                  `json:"id"`
-		Status   turnstile.ReceiptStatus `json:"status"`
-		Position int                     `json:"position"`
-		At       time.Time               `json:"at,omitzero"`
-		State    string                  `json:"state,omitempty"`
-		Reason   string                  `json:"reason,omitempty"`
-		Line     int                     `json:"line,omitempty"`
+		Session  string               `json:"session"`
+		ID       string               `json:"id"`
+		Status   receipt.Status       `json:"status"`
+		Position int                  `json:"position"`
+		At       time.Time            `json:"at,omitzero"`
+		State    session.MessageState `json:"state,omitempty"`
+		Reason   string               `json:"reason,omitempty"`
+		Line     int                  `json:"line,omitempty"`
 	}{r.Session, r.ID, r.Status, r.Position, r.At.UTC(), r.State, r.Reason, line})
 }
 
@@ -120,62 +120,62 @@ func (o *output) event(key, id string, e session.Event, line int) {
 }
 
 // statusText is a receipt's status in words.
-func statusText(status turnstile.ReceiptStatus) string {
-	if status == turnstile.Scheduled {
+func statusText(status receipt.Status) string {
+	if status == receipt.Scheduled {
 		return "delayed"
 	}
 	return string(status)
 }
 
 // stateText is the state of a duplicate's message in words.
-func stateText(state string) string {
+func stateText(state session.MessageState) string {
 	switch state {
-	case "scheduled":
+	case session.MessageScheduled:
 		return "delayed"
-	case "archived":
+	case session.MessageArchived:
 		return "a dead letter"
 	}
-	return state
+	return string(state)
 }
 
 // receiptText is a receipt in one line of text.
-func receiptText(r turnstile.Receipt) string {
+func receiptText(r receipt.Receipt) string {
 	switch r.Status {
-	case turnstile.Queued:
+	case receipt.Queued:
 		return fmt.Sprintf("queued as %s, position %d", r.ID, r.Position)
-	case turnstile.Scheduled:
+	case receipt.Scheduled:
 		return fmt.Sprintf("%s as %s, until %s", statusText(r.Status), r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
-	case turnstile.Duplicate:
+	case receipt.Duplicate:
 		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, stateText(r.State))
 	}
 	return fmt.Sprintf("%s as %s", statusText(r.Status), r.ID)
 }
 
 // refused is the failure of a refused message. A conflict is the caller's mistake, like bad input.
-func refused(r turnstile.Receipt) failure {
+func refused(r receipt.Receipt) failure {
 	f := failure{code: exitRefused, text: refusal(r), said: true}
-	if errors.Is(r.Err(), session.ErrConflict) {
+	if errors.Is(r.Err, session.ErrConflict) {
 		f.code = exitUsage
 	}
 	return f
 }
 
 // refusal says why a message was refused.
-func refusal(r turnstile.Receipt) string {
-	switch err := r.Err(); {
+func refusal(r receipt.Receipt) string {
+	switch err := r.Err; {
 	case errors.Is(err, session.ErrBusy):
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
-	case errors.Is(err, turnstile.ErrFollowupsFull):
+	case errors.Is(err, session.ErrFollowupsFull):
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
-	case errors.Is(err, turnstile.ErrLineFull):
+	case errors.Is(err, session.ErrQueueFull):
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
-	case errors.Is(err, turnstile.ErrOutboxFull):
+	case errors.Is(err, session.ErrOutboxFull):
 		return "refused: too many outcomes of session " + r.Session + ", or for its destination, are not delivered yet (TURNSTILE_OUTBOX_CAP, TURNSTILE_DESTINATION_CAP); nothing was stored"
 	case errors.Is(err, session.ErrConflict):
 		return "the id " + r.ID + " belongs to another message of session " + r.Session + "; use another id, nothing was stored"
 	case errors.Is(err, session.ErrExpired):
 		return "refused: message " + r.ID + " was accepted before, and its result is no longer kept (TURNSTILE_RETENTION); it is not carried out again"
-	case errors.Is(err, turnstile.ErrMessagesFull):
+	case errors.Is(err, session.ErrAllQueuesFull):
 		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}
 	return "refused: " + r.Reason

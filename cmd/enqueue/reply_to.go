@@ -20,7 +20,7 @@ func setReplyTo(ctx context.Context, o options, out *output) func(*turnstile.Cli
 	}
 	return func(client *turnstile.Client, rdb redis.UniversalClient) (int, error) {
 		defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
-		if err := client.SetReplyTo(ctx, o.session, destination); err != nil {
+		if err := client.Session(o.session).SetReplyTo(ctx, destination); err != nil {
 			return 0, setFailure(ctx, o.session, err)
 		}
 		switch {

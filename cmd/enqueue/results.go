@@ -124,9 +124,9 @@ func (a *results) attend(m awaited) {
 	}
 	o := a.o
 	if n := len(a.room); n > waiters && !o.follow {
-		end, ended, err := a.client.Result(a.ctx, m.session, m.message.ID)
-		if ended {
-			a.end(m, end)
+		stored, err := a.client.Session(m.session).Message(a.ctx, m.message.ID)
+		if stored.Outcome != nil {
+			a.end(m, *stored.Outcome)
 			return
 		}
 		if err == nil && (m.until.IsZero() || time.Now().Before(m.until)) {
@@ -149,7 +149,7 @@ func (a *results) attend(m awaited) {
 	var err error
 	if o.follow {
 		reply := newReply(o, a.out, m)
-		end, err = a.client.Follow(ctx, m.session, m.message.ID, reply.see)
+		end, err = followMessage(ctx, a.client.Session(m.session), m.message.ID, "", reply.see)
 		reply.flush()
 		if err == nil {
 			reply.remark(reply.story.End(end))
@@ -158,7 +158,7 @@ func (a *results) attend(m awaited) {
 		}
 	} else {
 		defer time.AfterFunc(waitSlice, func() { cancel(errSlice) }).Stop()
-		end, err = a.client.Wait(ctx, m.session, m.message.ID)
+		end, err = a.client.Session(m.session).Wait(ctx, m.message.ID)
 	}
 	err = waitError(ctx, err)
 	switch {
@@ -179,7 +179,7 @@ func (a *results) failed(m awaited, err error) {
 	switch {
 	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, a.o.noReply(fmt.Sprintf("message %s of %s", m.message.ID, m.session), a.link)
-	case errors.Is(err, turnstile.ErrUnknownMessage):
+	case errors.Is(err, session.ErrNotFound):
 		f.text = unknownText(m.message.ID)
 	default:
 		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.message.ID)

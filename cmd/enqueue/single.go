@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -47,7 +47,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 			return exitOK, err
 		}
 	}
-	end, err := s.await(client, rdb)
+	end, err := s.await(client)
 	if err != nil {
 		return 0, s.waitFailed(err)
 	}
@@ -60,7 +60,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 
 // submit submits the message. over says that there is nothing to wait for.
 func (s *single) submit(client *turnstile.Client) (over bool, err error) {
-	r, err := client.Submit(s.ctx, s.o.session, s.m, submitOptions(s.o.in, s.o.route())...)
+	r, err := receipt.Input(s.ctx, s.o.chat(client, s.o.session), outgoing(s.m, s.o.in, s.o.route()))
 	if err != nil {
 		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
 	}
@@ -71,9 +71,9 @@ func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 		s.out.receipt(r, 0)
 	}
 	switch {
-	case r.Status == turnstile.Refused:
+	case r.Status == receipt.Refused:
 		return true, refused(r)
-	case r.Status == turnstile.Answered:
+	case r.Status == receipt.Answered:
 		if !s.o.json {
 			s.out.text(r.Reply)
 			s.out.endLine()
@@ -90,19 +90,22 @@ func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	return false, nil
 }
 
-func submitOptions(in time.Duration, route session.Route) (options []turnstile.SubmitOption) {
-	if in > 0 {
-		options = append(options, turnstile.Delay(in))
+// chat is a session in which the program's user decides questions.
+func (o options) chat(client *turnstile.Client, key string) *turnstile.Session {
+	return client.Session(key).As(o.user)
+}
+
+// outgoing is a message to send after a delay, with its outcome's route.
+func outgoing(m session.Message, in time.Duration, route session.Route) turnstile.Message {
+	return turnstile.Message{
+		ID: m.ID, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments, ExpiresIn: time.Duration(m.ExpiresIn), Delay: in,
+		ReplyTo: route.To, ReplyContext: route.Context, ReplyBy: route.By, ReplyWithin: route.Within,
 	}
-	if route.To != "" || route.Context != nil || route.Within > 0 || !route.By.IsZero() {
-		options = append(options, turnstile.ReplyTo(route))
-	}
-	return options
 }
 
 // submitFailure says what is known of a message, or a command, whose Submit failed. again is the
 // flag that gives its id.
-func submitFailure(ctx context.Context, key string, m session.Message, r turnstile.Receipt, err error, again string) failure {
+func submitFailure(ctx context.Context, key string, m session.Message, r receipt.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
 	case errors.Is(err, session.ErrInvalid):
@@ -111,7 +114,7 @@ func submitFailure(ctx context.Context, key string, m session.Message, r turnsti
 	case ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, "interrupted before Redis responded"
 	}
-	command := r.Status == turnstile.Answered
+	command := r.Status == receipt.Answered
 	if command {
 		f.id = "" // it has none
 	}
@@ -129,12 +132,12 @@ func submitFailure(ctx context.Context, key string, m session.Message, r turnsti
 }
 
 // badCommand is the failure of a command with wrong arguments.
-func badCommand(r turnstile.Receipt) failure {
+func badCommand(r receipt.Receipt) failure {
 	return failure{session: r.Session, code: exitUsage, text: r.Reply}
 }
 
 // await waits for the end of the message.
-func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (session.Outcome, error) {
+func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 	ctx := s.ctx
 	if s.o.timeout > 0 {
 		var cancel context.CancelFunc
@@ -144,14 +147,14 @@ func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (ses
 	var end session.Outcome
 	var err error
 	s.link.wait()
-	defer hintNoWorker(ctx, rdb, func() {
+	defer hintNoWorker(ctx, client, func() {
 		// A draining worker without maintenance shows only by its turn.
-		if info, err := admin.NewClient(rdb).Session(ctx, s.o.session); err == nil && info.Phase == session.PhaseIdle {
+		if info, err := client.Session(s.o.session).Info(ctx); err == nil && info.Phase == session.PhaseIdle {
 			s.out.note("enqueue: no worker is running: the message waits until one is started")
 		}
 	})()
 	if s.o.follow {
-		end, err = client.FollowFrom(ctx, s.o.session, s.m.ID, s.o.after, s.see)
+		end, err = followMessage(ctx, client.Session(s.o.session), s.m.ID, s.o.after, s.see)
 		switch {
 		case s.o.json:
 		case err == nil:
@@ -160,9 +163,22 @@ func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (ses
 			s.teller.Leave()
 		}
 	} else {
-		end, err = client.Wait(ctx, s.o.session, s.m.ID)
+		end, err = client.Session(s.o.session).Wait(ctx, s.m.ID)
 	}
 	return end, waitError(ctx, err)
+}
+
+// followMessage shows a message's events after a place, and returns its outcome.
+func followMessage(ctx context.Context, chat *turnstile.Session, id, after string, see func(session.Event)) (session.Outcome, error) {
+	for e, err := range chat.Events(ctx, turnstile.EventsOf(id), turnstile.EventsAfter(after)) {
+		switch {
+		case err != nil:
+			return session.Outcome{}, err
+		case e.Type != session.EventTurnEnded: // its outcome is shown
+			see(e)
+		}
+	}
+	return chat.Wait(ctx, id)
 }
 
 // waitError is why a wait failed: its context's cause if that has ended. The connection's deadline
@@ -188,7 +204,7 @@ func (s *single) waitFailed(err error) failure {
 		f.code, f.text = exitTimeout, s.o.noReply("message "+s.m.ID, s.link)+again
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
-	case errors.Is(err, turnstile.ErrUnknownMessage):
+	case errors.Is(err, session.ErrNotFound):
 		f.code, f.text = exitOther, unknownText(s.m.ID)
 	default:
 		f.code, f.text = exitOther, fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), s.m.ID)+again

@@ -98,8 +98,9 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 	operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
 	m := metrics.New(operator)
 	watched := m.Gateway()
-	client := turnstile.NewClientWith(rdb, turnstile.ClientConfig{
+	client := turnstile.NewClient(rdb, turnstile.ClientConfig{
 		Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap, OutboxCap: s.OutboxCap, DestinationCap: cmp.Or(s.DestinationCap, -1), IdempotencyTTL: s.IdempotencyTTL,
+		DefaultReplyTo: destinations.Default,
 	})
 	g := gateway.New(gateway.Config{
 		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: s.Streams, Limits: s.Limits(),

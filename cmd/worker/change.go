@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"iter"
 
+	"turnstile"
+
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/pkg/admin"
@@ -75,9 +78,10 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		}
 	}
 	var n int
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
+		client := admin.NewClient(rdb)
 		if n, err = ch.do(ctx, client, key, ids); n == 0 && err == nil {
-			err = checkKnown(ctx, client, key)
+			err = checkKnown(ctx, turnstile.NewClient(rdb).Session(key))
 		}
 		return err
 	})

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
+
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/pkg/admin"
@@ -118,7 +121,8 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		t.row(d.Session, firstLine(d.ID), d.Outcome.Status, age(d.Age), orDash(firstLine(why)), orDash(firstLine(d.Text)))
 		return t.err
 	}
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
+		client := admin.NewClient(rdb)
 		for key, err := range chosen(ctx, client, deadLetters, sessions) {
 			if err != nil {
 				return err
@@ -133,7 +137,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 			}
 		}
 		if n == 0 && len(sessions) > 0 {
-			return checkKnown(ctx, client, sessions[0])
+			return checkKnown(ctx, turnstile.NewClient(rdb).Session(sessions[0]))
 		}
 		return nil
 	})

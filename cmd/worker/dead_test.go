@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
@@ -38,14 +40,14 @@ func deadIn(t *testing.T, url string, c *actors.Client, key string) {
 		}
 	}
 	put(t, c, key, "m2", strings.Repeat("long ", 30))
-	if _, err := c.Stop(limited(t), key); err != nil {
+	if _, err := c.Session(key).Stop(limited(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func put(t *testing.T, c *actors.Client, key, id, text string) {
 	t.Helper()
-	if _, err := c.Submit(limited(t), key, session.Message{ID: id, Text: text}); err != nil {
+	if _, err := c.Session(key).Send(limited(t), turnstile.Message{ID: id, Text: text}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,11 +157,11 @@ func TestDeadRerun(t *testing.T) {
 	w := echoWorker(t, url)
 	for _, key := range []string{"a", "b", "c"} {
 		for _, id := range []string{"m1", "m2"} {
-			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != session.StatusDone {
+			if end, err := c.Session(key).Wait(limited(t), id); err != nil || end.Status != session.StatusDone {
 				t.Errorf("%s of %s: %+v, %v", id, key, end, err)
 			}
 		}
-		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != session.StatusExpired {
+		if end, ok, err := actors.Result(limited(t), c.Session(key), "m3"); err != nil || !ok || end.Status != session.StatusExpired {
 			t.Errorf("m3 of %s: %+v, %v", key, end, err)
 		}
 	}
@@ -176,7 +178,7 @@ func TestDeadRerunOfSome(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 	for id, want := range map[string]string{"m1": "archived", "m2": "pending", "m3": "archived"} {
-		if state, _, _, err := c.MessageState(limited(t), "a", id); err != nil || state != want {
+		if state, _, _, err := actors.MessageState(limited(t), c.Session("a"), id); err != nil || state != want {
 			t.Errorf("%s is %s, %v; want %s", id, state, err, want)
 		}
 	}
@@ -231,7 +233,7 @@ func TestDeadDrop(t *testing.T) {
 	if r := call(t, environ, "dead", "drop", "--all").want(t, exitOK); r.out != "No session has dead letters.\n" {
 		t.Errorf("%q", r.out)
 	}
-	if info, err := c.Session(limited(t), "a"); err != nil || info.Pending != 1 || info.Archived != 0 {
+	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Pending != 1 || info.Archived != 0 {
 		t.Errorf("%+v, %v", info, err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"turnstile"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -34,9 +33,9 @@ func TestDeliverAndPause(t *testing.T) {
 	call(t, environ, "outbox", "pause", "bot").want(t, exitOK)
 	w := echoWorker(t, url, "TURNSTILE_DELIVER=true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE="+file)
 	say := func(id string) {
-		_, err := c.Submit(limited(t), "a", session.Message{ID: id, Text: "hello"}, turnstile.ReplyTo(session.Route{To: "bot"}))
+		_, err := c.Session("a").Send(limited(t), turnstile.Message{ID: id, Text: "hello", ReplyTo: "bot"})
 		expect.OK(t, err)
-		_, err = c.Wait(limited(t), "a", id)
+		_, err = c.Session("a").Wait(limited(t), id)
 		expect.OK(t, err)
 	}
 	say("m1")

@@ -76,7 +76,7 @@ func (d *devMode) begin(s config.Worker, server *httpd.Server) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &terminal.Console{
-		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: d.in, Screen: d.screen, Ephemeral: d.ownsRedis(),
+		Client: turnstile.NewClient(rdb, clientConfig(s)), Session: consoleSession, In: d.in, Screen: d.screen, Ephemeral: d.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // another program has the terminal now
 				d.screen.Tell(terminal.Line{Text: "The console is closed, the worker continues."})

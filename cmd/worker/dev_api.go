@@ -28,7 +28,9 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		if s.HTTPToken != "" {
 			c.Tokens = gateway.OneToken("dev", s.HTTPToken)
 		}
-		client := turnstile.NewClientWith(rdb, clientConfig(s))
+		senders := clientConfig(s)
+		senders.DefaultReplyTo = destinations.Default
+		client := turnstile.NewClient(rdb, senders)
 		operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
 		g := gateway.New(c, gateway.Deps{
 			Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,

@@ -61,7 +61,7 @@ func TestDev(t *testing.T) {
 	if w.err.String() != "" {
 		t.Errorf("stderr: %s", w.err)
 	}
-	if _, err := c.Session(limited(t), "demo"); err == nil {
+	if _, err := c.Session("demo").Info(limited(t)); err == nil {
 		t.Error("its Redis is still there")
 	}
 }
@@ -81,7 +81,7 @@ func TestDevHonoursSettings(t *testing.T) {
 	if said := w.out.String(); strings.Contains(said, url) || !strings.Contains(said, "the one of REDIS_URL") || !strings.Contains(said, "exec: tr\n") {
 		t.Errorf("it says:\n%s", said)
 	}
-	if _, err := c.Session(limited(t), "demo"); err != nil {
+	if _, err := c.Session("demo").Info(limited(t)); err != nil {
 		t.Errorf("it has ended a Redis that is not its own: %v", err)
 	}
 	r := call(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec"}, "--dev").want(t, exitUsage)

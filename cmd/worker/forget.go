@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile"
+
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/sessionview"
@@ -63,8 +66,8 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		return err
 	}
 	var f forgotten
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
-		f, err = erase(ctx, client, key, undelivered)
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
+		f, err = erase(ctx, rdb, key, undelivered)
 		return err
 	})
 	if err != nil {
@@ -92,12 +95,13 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 }
 
 // erase deletes a session, and returns what it had just before.
-func erase(ctx context.Context, client *admin.Client, key string, undelivered bool) (forgotten, error) {
-	info, err := client.Session(ctx, key)
+func erase(ctx context.Context, rdb redis.UniversalClient, key string, undelivered bool) (forgotten, error) {
+	chat := turnstile.NewClient(rdb).Session(key)
+	info, err := chat.Info(ctx)
 	if err != nil {
 		return forgotten{}, err
 	}
-	transcript, err := client.Transcript(ctx, key, info.SessionID)
+	transcript, err := chat.Transcript(ctx, turnstile.TranscriptQuery{Limit: session.NoLimit})
 	if err != nil {
 		return forgotten{}, err
 	}
@@ -105,10 +109,10 @@ func erase(ctx context.Context, client *admin.Client, key string, undelivered bo
 	if undelivered {
 		options = append(options, admin.EraseUndelivered())
 	}
-	if err := client.Erase(ctx, key, options...); err != nil {
+	if err := admin.NewClient(rdb).Erase(ctx, key, options...); err != nil {
 		return forgotten{}, err
 	}
-	return forgotten{known: sessionview.Known(info), Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+	return forgotten{known: sessionview.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
 // count is a number with its noun.

@@ -78,14 +78,14 @@ func forgetOn(t *testing.T, url string) {
 
 	reply(t, c, "a", "title=A_title hello")
 	reply(t, c, "b", "another session")
-	if _, err := c.Rotate(limited(t), "a", ""); err != nil {
+	if _, err := c.Session("a").NewTranscript(limited(t)); err != nil {
 		t.Fatal(err)
 	}
 	reply(t, c, "a", "hello again")
-	if end, err := c.Wait(limited(t), "a", submit(t, c, "a", "fail=final")); err != nil || end.Status != session.StatusFailed {
+	if end, err := c.Session("a").Wait(limited(t), submit(t, c, "a", "fail=final")); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
 	}
-	if _, err := c.Submit(limited(t), "a", session.Message{Text: "later"}, turnstile.Delay(time.Hour)); err != nil {
+	if _, err := c.Session("a").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	running := submit(t, c, "a", "sleep=1h long")
@@ -101,10 +101,10 @@ func forgetOn(t *testing.T, url string) {
 	if after := traces(t, rdb, "a"); !slices.Equal(before, after) {
 		t.Errorf("a refused forget has changed %q to %q", before, after)
 	}
-	if _, err := c.Stop(limited(t), "a"); err != nil {
+	if _, err := c.Session("a").Stop(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Wait(limited(t), "a", running); err != nil {
+	if _, err := c.Session("a").Wait(limited(t), running); err != nil {
 		t.Fatal(err)
 	}
 	awaitIdle(t, c, "a")
@@ -140,7 +140,7 @@ func forgetOn(t *testing.T, url string) {
 func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	t.Helper()
 	for ctx := limited(t); ; {
-		info, err := c.Session(ctx, key)
+		info, err := c.Session(key).Info(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,16 +164,16 @@ func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors
 				return
 			default:
 			}
-			r, err := c.Submit(context.Background(), "a", session.Message{Text: "hello"})
+			r, err := c.Session("a").Send(context.Background(), turnstile.Message{Text: "hello"})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), waits)
-			end, err := c.Wait(ctx, "a", r.ID)
+			end, err := c.Session("a").Wait(ctx, r.ID)
 			cancel()
 			switch {
-			case errors.Is(err, turnstile.ErrUnknownMessage):
+			case errors.Is(err, session.ErrNotFound):
 				gone++
 			case err != nil || end.Reply != "echo: hello":
 				t.Errorf("%+v, %v", end, err)

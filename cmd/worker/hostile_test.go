@@ -148,7 +148,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		t.Errorf("%q are not called here", uncalled)
 	}
 	expect.Soon(t, "b's message, which was rerun, to end", func() bool {
-		b, err := sessions.Session(t.Context(), "b")
+		b, err := sessions.Session("b").Info(t.Context())
 		return err == nil && b.Phase == session.PhaseIdle && b.Pending == 0
 	})
 	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}, {"show", "b"}} {

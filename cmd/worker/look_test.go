@@ -66,18 +66,18 @@ func TestLook(t *testing.T) {
 
 	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=1", "TURNSTILE_DRAIN_TIMEOUT=0")
 	reply(t, c, "a", "tool=search first\nline \x1b[31m<&>")
-	r, err := c.Submit(limited(t), "a", session.Message{ID: "m2", Text: "sleep=1h second"})
+	r, err := c.Session("a").Send(limited(t), turnstile.Message{ID: "m2", Text: "sleep=1h second"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	untilEvent(t, c, "a", r.ID, session.EventTurnStarted)
 	for id, mode := range map[string]session.Mode{"m3": "", "m4": session.ModeQueue} {
-		if _, err := c.Submit(limited(t), "a", session.Message{ID: id, Text: "third", Mode: mode}); err != nil {
+		if _, err := c.Session("a").Send(limited(t), turnstile.Message{ID: id, Text: "third", Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit(t, c, "b", "waits for a slot")
-	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, turnstile.Delay(time.Hour)); err != nil {
+	if _, err := c.Session("c").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -160,7 +160,7 @@ func TestShowQuestion(t *testing.T) {
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
 	echoWorker(t, url)
-	receipt, err := c.Submit(limited(t), "a", session.Message{ID: "m1", Text: "ask=deploy hello"})
+	receipt, err := c.Session("a").Send(limited(t), turnstile.Message{ID: "m1", Text: "ask=deploy hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestShowQuestion(t *testing.T) {
 	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved question 1: deploy." {
 		t.Error(answer, err)
 	}
-	if o, err := c.Wait(t.Context(), "a", receipt.ID); err != nil || o.Reply != "echo: hello" {
+	if o, err := c.Session("a").Wait(t.Context(), receipt.ID); err != nil || o.Reply != "echo: hello" {
 		t.Error(o, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestShowContinuity(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	if err := c.SetTitle(limited(t), "a", "The build"); err != nil {
+	if err := c.Session("a").SetTitle(limited(t), "The build"); err != nil {
 		t.Fatal(err)
 	}
 	// The session never had a message, but it has a setting.
@@ -192,23 +192,23 @@ func TestShowContinuity(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 	set := session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Minute), Cap: 3, Drop: session.DropSummarize}
-	if err := c.Configure(limited(t), "a", set); err != nil {
+	if err := c.Session("a").SetQueue(limited(t), set); err != nil {
 		t.Fatal(err)
 	}
 	w := echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
 	put(t, c, "a", "cut", "stream=2 tick=1h hello")
 	untilEvent(t, c, "a", "cut", session.EventTurnStarted)
 	untilEvent(t, c, "a", "cut", "text")
-	for _, m := range []session.Message{
+	for _, m := range []turnstile.Message{
 		{ID: "d1", Text: "dropped"}, {ID: "m1", Text: "queued", Mode: session.ModeQueue}, {ID: "m2", Text: "collected"},
 		{ID: "i", Text: "sleep=1h instead", Mode: session.ModeInterrupt},
 	} {
-		if _, err := c.Submit(limited(t), "a", m); err != nil {
+		if _, err := c.Session("a").Send(limited(t), m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	untilEvent(t, c, "a", "i", session.EventTurnStarted)
-	if _, err := c.Submit(limited(t), "a", session.Message{ID: "m3", Text: "steered", Mode: session.ModeSteer}); err != nil {
+	if _, err := c.Session("a").Send(limited(t), turnstile.Message{ID: "m3", Text: "steered", Mode: session.ModeSteer}); err != nil {
 		t.Fatal(err)
 	}
 	untilEvent(t, c, "a", "m3", session.EventSteered)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/sessionview"
@@ -53,7 +54,8 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	t := p.table()
 	n := 0
 	asked, idle := false, false // whether a worker is running is read once, if messages wait
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
+		client := admin.NewClient(rdb)
 		for s, err := range client.Browse(ctx, pattern) {
 			if err != nil {
 				return err
@@ -62,7 +64,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				err = p.printJSON(sessionview.ListedOf(s))
 			} else {
 				if s.State == admin.StateWaiting && !asked {
-					asked, idle = true, client.NoWorker(ctx)
+					asked, idle = true, hasNoWorker(ctx, rdb)
 				}
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")

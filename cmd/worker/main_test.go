@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
@@ -134,7 +136,7 @@ func limited(t *testing.T) context.Context {
 // submit submits a message and returns its id.
 func submit(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
-	r, err := c.Submit(limited(t), key, session.Message{Text: text})
+	r, err := c.Session(key).Send(limited(t), turnstile.Message{Text: text})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +146,7 @@ func submit(t *testing.T, c *actors.Client, key, text string) string {
 // reply submits a message and waits for the reply.
 func reply(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
-	end, err := c.Wait(limited(t), key, submit(t, c, key, text))
+	end, err := c.Session(key).Wait(limited(t), submit(t, c, key, text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func untilEvent(t *testing.T, c *actors.Client, key, id, kind string) (seen sess
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	_, _ = c.Follow(ctx, key, id, func(e session.Event) { // ends with ctx
+	_, _ = actors.Follow(ctx, c.Session(key), id, func(e session.Event) { // ends with ctx
 		if e.Type == kind {
 			seen = e
 			cancel()

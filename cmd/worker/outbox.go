@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
+
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/pkg/admin"
@@ -193,7 +196,8 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 		}
 		return t.err
 	}
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) (err error) {
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
+		client := admin.NewClient(rdb)
 		if states, err = client.Destinations(ctx); err != nil {
 			return err
 		}
@@ -214,7 +218,7 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 			}
 		}
 		if n == 0 && len(sessions) > 0 {
-			return checkKnown(ctx, client, sessions[0])
+			return checkKnown(ctx, turnstile.NewClient(rdb).Session(sessions[0]))
 		}
 		return nil
 	})

@@ -25,7 +25,7 @@ func deliveriesIn(t *testing.T, url string, c *actors.Client, key string) {
 	w, err := actors.NewConsumer(rdb, protocol.Config{Worker: "w"})
 	expect.OK(t, err)
 	for _, m := range [][2]string{{"m1", "bot"}, {"m2", "bot"}, {"m3", "bot"}, {"m4", "web"}} {
-		_, err := c.Submit(limited(t), key, session.Message{ID: m[0], Text: "hello"}, turnstile.ReplyTo(session.Route{To: m[1]}))
+		_, err := c.Session(key).Send(limited(t), turnstile.Message{ID: m[0], Text: "hello", ReplyTo: m[1]})
 		expect.OK(t, err)
 		holds, err := w.Claim(limited(t), []string{key})
 		if err != nil || len(holds) != 1 {
@@ -228,7 +228,7 @@ func TestShowOwing(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	expect.OK(t, c.SetReplyTo(limited(t), "a", "web"))
+	expect.OK(t, c.Session("a").SetReplyTo(limited(t), "web"))
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "reply to    web\n") || strings.Contains(r.out, "outbox") {
 		t.Errorf("a session with nothing but a destination: %s", r.out)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -34,7 +36,8 @@ type listed struct {
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle := false // no worker is running
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
+	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
+		client := admin.NewClient(rdb)
 		busy, err := client.BusySessions(ctx)
 		if err != nil {
 			return err
@@ -56,7 +59,7 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 				list = append(list, l)
 			}
 		}
-		idle = client.NoWorker(ctx)
+		idle = hasNoWorker(ctx, rdb)
 		return nil
 	})
 	if err != nil {

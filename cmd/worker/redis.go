@@ -22,6 +22,12 @@ func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb)) })
 }
 
+// hasNoWorker reports whether no worker is running, as far as the Redis user may know.
+func hasNoWorker(ctx context.Context, rdb redis.UniversalClient) bool {
+	has, err := turnstile.NewClient(rdb).HasWorker(ctx)
+	return err == nil && !has
+}
+
 // withRedis calls f with a connection to a Redis that responds.
 func (p *program) withRedis(ctx context.Context, flags map[string]string, f func(redis.UniversalClient) error) error {
 	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/sessionview"
@@ -26,7 +28,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 	}
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
 		client := admin.NewClient(rdb)
-		s, err := look(ctx, client, key)
+		s, err := look(ctx, turnstile.NewClient(rdb).Session(key), client)
 		if err != nil {
 			return err
 		}
@@ -36,7 +38,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 		if asJSON {
 			err = p.printJSON(s)
 		} else {
-			s.idle = s.State == admin.StateWaiting && client.NoWorker(ctx)
+			s.idle = s.State == admin.StateWaiting && hasNoWorker(ctx, rdb)
 			err = s.print(p.stdout)
 		}
 		if err != nil || !follow {
@@ -47,22 +49,22 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 }
 
 // look reads a session part by part, so one part may be newer than another.
-func look(ctx context.Context, client *admin.Client, key string) (shown, error) {
-	view, err := sessionview.Read(ctx, client, key)
+func look(ctx context.Context, chat *turnstile.Session, client *admin.Client) (shown, error) {
+	view, err := sessionview.Read(ctx, chat, client)
 	if err != nil {
 		return shown{}, err
 	}
-	transcript, err := client.Transcript(ctx, key, view.SessionID)
-	return shown{View: view, Transcript: append([]session.Entry{}, transcript...)}, err
+	transcript, err := chat.Transcript(ctx, turnstile.TranscriptQuery{ID: view.SessionID, Limit: session.NoLimit})
+	return shown{View: view, Transcript: append([]session.Entry{}, transcript.Entries...)}, err
 }
 
 func unknownError(key string) error { return fmt.Errorf("session %s %w", key, sessionview.ErrUnknown) }
 
 // checkKnown returns an error if a session is unknown.
-func checkKnown(ctx context.Context, client *admin.Client, key string) error {
-	info, err := client.Session(ctx, key)
+func checkKnown(ctx context.Context, chat *turnstile.Session) error {
+	info, err := chat.Info(ctx)
 	if err == nil && !sessionview.Known(info) {
-		return unknownError(key)
+		return unknownError(chat.Key())
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return errInterrupted
-	case errors.Is(err, turnstile.ErrUnknownMessage):
+	case errors.Is(err, session.ErrNotFound):
 		return fmt.Errorf("follow message %s: its outcome is unknown: its result has expired, or it was deleted", id)
 	case err != nil:
 		return fmt.Errorf("follow message %s: %w", id, err)
@@ -60,17 +60,16 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 // tell prints the events of a message's turns, earlier ones included, until it has ended.
 func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
 	if asJSON {
-		var failed error
-		end, err := client.Follow(ctx, key, id, func(e session.Event) {
-			failed = errors.Join(failed, p.printJSON(struct {
+		end, err := follow(ctx, client.Session(key), id, func(e session.Event) error {
+			return p.printJSON(struct {
 				Session string `json:"session"`
 				ID      string `json:"id"`
 				EventID string `json:"event_id,omitempty"`
 				session.Event
-			}{key, id, e.ID, e}))
+			}{key, id, e.ID, e})
 		})
 		if err == nil {
-			err = errors.Join(failed, p.printJSON(end))
+			err = p.printJSON(end)
 		}
 		return end, err
 	}
@@ -80,11 +79,24 @@ func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id st
 	screen := terminal.NewSplitScreen(p.raw.stdout, p.raw.stderr, p.environ)
 	call := "enqueue -s " + terminal.Quoted(key)
 	t := terminal.Teller{Story: terminal.Story{Message: printable.Line(id), Allow: call + " /approve", Deny: call + " /deny"}, Screen: screen}
-	end, err := client.Follow(ctx, key, id, t.See)
+	end, err := follow(ctx, client.Session(key), id, func(e session.Event) error { t.See(e); return nil })
 	if err != nil {
 		t.Leave()
 		return end, err
 	}
 	t.End(end)
 	return end, nil
+}
+
+// follow shows a message's events but for its end, whose outcome it returns.
+func follow(ctx context.Context, chat *turnstile.Session, id string, see func(session.Event) error) (session.Outcome, error) {
+	for e, err := range chat.Events(ctx, turnstile.EventsOf(id)) {
+		if err == nil && e.Type != session.EventTurnEnded {
+			err = see(e)
+		}
+		if err != nil {
+			return session.Outcome{}, err
+		}
+	}
+	return chat.Wait(ctx, id)
 }

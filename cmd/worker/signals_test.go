@@ -31,7 +31,7 @@ func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	if e := untilEvent(t, c, "a", id, session.EventTurnRequeued); e.Reason != reason {
 		t.Errorf("the turn was given back because of %q, want %q", e.Reason, reason)
 	}
-	if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != session.PhaseIdle || info.Pending != 1 {
+	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Phase != session.PhaseIdle || info.Pending != 1 {
 		t.Errorf("after the drain: %+v, %v", info, err)
 	}
 }
@@ -136,7 +136,7 @@ func untilText(t *testing.T, c *actors.Client, key, id, part string) (text strin
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	_, _ = c.Follow(ctx, key, id, func(e session.Event) { // ends with ctx
+	_, _ = actors.Follow(ctx, c.Session(key), id, func(e session.Event) { // ends with ctx
 		if e.Type == string(agent.EventText) {
 			if text += e.Text; strings.Contains(text, part) {
 				cancel()
@@ -177,7 +177,7 @@ func TestLogReaderIsGone(t *testing.T) {
 	_ = r.Close()
 	send(t, cmd.Process, syscall.SIGINT)
 	exits(t, cmd, watched.NewOutput(), exitOK)
-	if end, err := c.Wait(limited(t), "a", id); err != nil || end.Reply != "echo: hello" {
+	if end, err := c.Session("a").Wait(limited(t), id); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was under way: %+v, %v", end, err)
 	}
 }

@@ -46,7 +46,7 @@ func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	}
 	submit(t, c, "paused", "hello")
 	submit(t, c, "waiting", "hello")
-	if _, err := c.Submit(limited(t), "delayed", session.Message{Text: "later"}, turnstile.Delay(time.Hour)); err != nil {
+	if _, err := c.Session("delayed").Send(limited(t), turnstile.Message{Text: "later", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rdb.HSet(t.Context(), rediskey.For("suspended").Resume(), "suspended", "1").Err(); err != nil {
@@ -167,7 +167,7 @@ func TestShowRunningTurn(t *testing.T) {
 	echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
 	for i := range 12 {
 		put(t, c, "a", "d"+string(rune('a'+i)), "fail=final it")
-		if o, err := c.Wait(limited(t), "a", "d"+string(rune('a'+i))); err != nil || o.Status != session.StatusFailed {
+		if o, err := c.Session("a").Wait(limited(t), "d"+string(rune('a'+i))); err != nil || o.Status != session.StatusFailed {
 			t.Fatal(o, err)
 		}
 	}

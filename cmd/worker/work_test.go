@@ -98,7 +98,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	if code := status(t, addr, "/healthz"); code != 200 {
 		t.Errorf("while it drains /healthz says %d", code)
 	}
-	if end, err := c.Wait(limited(t), "b", short); err != nil || end.Reply != "echo: hello" {
+	if end, err := c.Session("b").Wait(limited(t), short); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was let end: %+v, %v", end, err)
 	}
 	s.Await(t, `msg="still draining"`)

@@ -77,17 +77,14 @@ const senderMeta = "sender"
 
 func (b *Board) send(v *visit) (int, error) {
 	text := strings.ReplaceAll(v.PostForm.Get("text"), "\r\n", "\n") // forms have CRLF
-	receipt, err := b.deps.Client.Submit(v.work, v.session, session.Message{
+	_, err := b.deps.Client.Session(v.session).Send(v.work, turnstile.Message{
 		ID: v.PostForm.Get("id"), Text: text, Meta: map[string]string{senderMeta: v.token.Sender("")},
-	}, turnstile.Literal(), b.gateway.DefaultReplyTo(v.session))
-	if err == nil {
-		err = receipt.Err()
-	}
+	})
 	return 0, err
 }
 
 func (b *Board) stop(v *visit) (int, error) {
-	s, err := b.deps.Client.Stop(v.work, v.session)
+	s, err := b.deps.Client.Session(v.session).Stop(v.work)
 	return s.Dropped, err
 }
 
@@ -97,24 +94,28 @@ func (b *Board) deny(v *visit) (int, error)    { return 0, b.decide(v, session.D
 
 // decide decides the question that the form names, if it is the open one.
 func (b *Board) decide(v *visit, d session.Decision) error {
-	info, err := b.deps.Admin.Session(v.work, v.session)
+	question := v.PostForm.Get("question")
+	if !strings.Contains(question, ".") {
+		return gateway.Fail(gateway.InvalidRequest, "question is no id of one.")
+	}
+	info, err := b.deps.Client.Session(v.session).Info(v.work)
 	if err != nil {
 		return err
 	}
 	if err := b.gateway.MayDecide(v.work, v.token, info, ""); err != nil {
 		return err
 	}
-	_, err = b.deps.Client.DecideQuestion(gateway.For(v.work, v.token, ""), v.session, v.PostForm.Get("question"), d)
+	_, err = b.gateway.Chat(v.token, v.session, "").Decide(v.work, question, d)
 	return err
 }
 
 func (b *Board) retry(v *visit) (int, error) {
-	_, err := b.deps.Client.Retry(v.work, v.session)
+	_, err := b.deps.Client.Session(v.session).Retry(v.work)
 	return 0, err
 }
 
 func (b *Board) undo(v *visit) (int, error) {
-	u, err := b.deps.Client.Undo(v.work, v.session)
+	u, err := b.deps.Client.Session(v.session).Undo(v.work)
 	return u.Entries, err
 }
 

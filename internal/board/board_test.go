@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/outbox"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -124,7 +124,7 @@ func TestSessionPage(t *testing.T) {
 	r.worker()
 	r.say("web:1", "tool=look usage=1200:350 title=About_things first")
 	r.say("web:1", "fail=no_luck second")
-	r.submit("web:1", "later", turnstile.Delay(time.Hour))
+	r.submit("web:1", "later", actors.Delay(time.Hour))
 	p := r.get("/board/s/web:1")
 	r.has(p, 200, "<h1>About things</h1>", "web:1", "echo: first", "look", "1200 tokens in, 350 out", "failed", "no_luck", "later", "due ")
 	r.submit("web:2", "ask=shell sleep=1m")
@@ -157,28 +157,27 @@ func TestButtons(t *testing.T) {
 	r := newRig(t, boss)
 	r.login("boss")
 	r.worker()
-	operator := admin.NewClient(r.redis)
 	entries := func() int {
-		info, err := operator.Session(t.Context(), "web:1")
+		info, err := r.client.Session("web:1").Info(t.Context())
 		expect.OK(t, err)
-		list, err := operator.Transcript(t.Context(), "web:1", info.SessionID)
+		list, err := actors.Transcript(t.Context(), r.client.Session("web:1"), info.SessionID)
 		expect.OK(t, err)
 		return len(list)
 	}
 	idle := func() bool {
-		info, err := operator.Session(t.Context(), "web:1")
+		info, err := r.client.Session("web:1").Info(t.Context())
 		expect.OK(t, err)
 		return info.Phase == session.PhaseIdle && info.Pending == 0
 	}
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"one\r\ntwo"}, "id": {"m1"}}), 200, "The message was sent")
-	o, err := r.client.Wait(t.Context(), "web:1", "m1")
+	o, err := r.client.Session("web:1").Wait(t.Context(), "m1")
 	expect.OK(t, err)
 	expect.Equal(t, "reply", o.Reply, "echo: one\ntwo")
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"one\r\ntwo"}, "id": {"m1"}}), 200)                                       // a click too many
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"other"}, "id": {"m1"}}), 409, "belongs to another", ">other</textarea>") // the browser's back button
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {" "}, "id": {"m2"}}), 400, "text is empty")
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"/stop"}, "id": {"m3"}}), 200) // no command
-	o, err = r.client.Wait(t.Context(), "web:1", "m3")
+	o, err = r.client.Session("web:1").Wait(t.Context(), "m3")
 	expect.OK(t, err)
 	expect.Equal(t, "reply", o.Reply, "echo: /stop")
 	expect.Soon(t, "idle", idle)
@@ -229,14 +228,14 @@ func TestDecideOnTheBoard(t *testing.T) {
 	r.login("boss")
 	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {"other.1"}}), 409, "Another question")
 	r.has(r.post("/board/s/web:1/deny", url.Values{"question": {question}}), 200, "Denied")
-	o, err := r.client.Wait(t.Context(), "web:1", id)
+	o, err := r.client.Session("web:1").Wait(t.Context(), id)
 	expect.OK(t, err)
 	expect.Equal(t, "status", o.Status, session.StatusDone)
 	r.login("sender")
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"ask=shell mine"}, "id": {"m2"}}), 200)
 	question = asked()
 	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {question}}), 200, "Approved")
-	o, err = r.client.Wait(t.Context(), "web:1", "m2")
+	o, err = r.client.Session("web:1").Wait(t.Context(), "m2")
 	expect.OK(t, err)
 	expect.Equal(t, "reply", o.Reply, "echo: mine")
 }
@@ -301,8 +300,8 @@ func TestHostileTextsAreData(t *testing.T) {
 	r.worker()
 	r.say("web:1", hostile)
 	r.say("web:1", "tool=<script>x</script> fail=<script>alert(1)</script>")
-	expect.OK(t, r.client.SetTitle(t.Context(), "web:1", "<script>title</script>"))
-	r.submit("web:1", hostile, turnstile.Delay(time.Hour))
+	expect.OK(t, r.client.Session("web:1").SetTitle(t.Context(), "<script>title</script>"))
+	r.submit("web:1", hostile, actors.Delay(time.Hour))
 	for _, path := range []string{"/board/s/web:1", "/board/", "/board/s/web:1/forget", "/board/?state=%3Cscript%3E", "/board/?prefix=%3Cscript%3E", "/board/s/web:1?done=%3Cscript%3E&n=1",
 		"/board/%3Cscript%3Ealert(1)%3C/script%3E", "/board/open?session=%3Cscript%3E", "/board/login?to=%22%3E%3Cscript%3E"} {
 		p := r.get(path)
@@ -320,8 +319,8 @@ func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker()
-	id := r.submit("web:1", "hello", turnstile.ReplyTo(session.Route{To: "helpdesk"}))
-	_, err := r.client.Wait(t.Context(), "web:1", id)
+	id := r.submit("web:1", "hello", actors.ReplyTo(session.Route{To: "helpdesk"}))
+	_, err := r.client.Session("web:1").Wait(t.Context(), id)
 	expect.OK(t, err)
 	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "delivery <code class=\"id\">", "waits")
 	form := url.Values{"session": {"web:1"}}
@@ -346,7 +345,7 @@ func TestDestinationsOfWhatTheBoardSends(t *testing.T) {
 	r.worker()
 	for key, want := range map[string]int{"tg:1": 1, "web:1": 0} {
 		r.has(r.post("/board/s/"+key+"/send", url.Values{"text": {"hello"}, "id": {"m1"}}), 200)
-		_, err := r.client.Wait(t.Context(), key, "m1")
+		_, err := r.client.Session(key).Wait(t.Context(), "m1")
 		expect.OK(t, err)
 		owing, err := admin.NewClient(r.redis).Owing(t.Context(), key)
 		expect.OK(t, err)

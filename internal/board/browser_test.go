@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
 )
@@ -69,7 +69,7 @@ func TestBrowser(t *testing.T) {
 	p.Await(`document.querySelector("time[data-left]").textContent !== ` + strconv.Quote(first)) // it counts
 	p.Click("#approve")
 	p.AwaitText("#transcript", "echo: allowed")
-	o, err := r.client.Wait(t.Context(), "web:1", id)
+	o, err := r.client.Session("web:1").Wait(t.Context(), id)
 	expect.OK(t, err)
 	expect.Equal(t, "status", o.Status, session.StatusDone)
 
@@ -98,9 +98,9 @@ func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	r.say("web:1", hostile)
-	expect.OK(t, r.client.SetTitle(t.Context(), "web:1", hostile))
+	expect.OK(t, r.client.Session("web:1").SetTitle(t.Context(), hostile))
 	r.say("web:1", "fail="+hostile)
-	r.submit("web:1", hostile, turnstile.Delay(time.Hour))
+	r.submit("web:1", hostile, actors.Delay(time.Hour))
 	p.Goto(r.url + "/board/")
 	p.AwaitText("tbody", "web:1")
 	p.Goto(r.url + "/board/s/web:1")

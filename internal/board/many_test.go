@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -107,7 +108,7 @@ func TestNextPageNamesNobodyElse(t *testing.T) {
 	r := newRig(t, reader)
 	for i := range 60 {
 		for _, key := range []string{fmt.Sprintf("secret:%02d", i), fmt.Sprintf("web:%02d", i)} {
-			_, err := r.client.Submit(t.Context(), key, session.Message{Text: "hi"})
+			_, err := r.client.Session(key).Send(t.Context(), turnstile.Message{Text: "hi"})
 			expect.OK(t, err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
 )
@@ -66,14 +66,14 @@ func TestPictures(t *testing.T) {
 	r.workerOf(talker{}, true)
 	r.say("web:anna", "I moved last week. Can order 7012 still go to my new address?")
 	r.say("web:anna", "Yes, the one in Lisbon.")
-	r.submit("web:anna", "Tell me when it has left the warehouse.", turnstile.Delay(3*time.Hour))
+	r.submit("web:anna", "Tell me when it has left the warehouse.", actors.Delay(3*time.Hour))
 	r.say("tg:ben", "Please summarize the meeting.")
 	r.submit("tg:carla", "Remove the builds of last year.")
 	r.submit("web:dora", "Tell me a story about a lighthouse keeper.")
 	r.submit("web:dora", "Make it a short one.")
-	r.submit("web:emil", "Good morning!", turnstile.Delay(40*time.Minute))
+	r.submit("web:emil", "Good morning!", actors.Delay(40*time.Minute))
 	for key, title := range map[string]string{"web:anna": "Change of the delivery address", "tg:ben": "Minutes of Monday", "tg:carla": "Clean up the build server"} {
-		expect.OK(t, r.client.SetTitle(t.Context(), key, title))
+		expect.OK(t, r.client.Session(key).SetTitle(t.Context(), title))
 	}
 	for _, picture := range []struct {
 		name, path, ready string

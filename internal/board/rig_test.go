@@ -33,6 +33,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -137,18 +138,17 @@ func (r *rig) workerOf(a agent.Agent, heartbeat bool) {
 }
 
 // submit sends a message, by the library.
-func (r *rig) submit(key, text string, opts ...turnstile.SubmitOption) string {
+func (r *rig) submit(key, text string, opts ...actors.Option) string {
 	r.Helper()
-	receipt, err := r.client.Submit(r.Context(), key, session.Message{Text: text}, append(opts, turnstile.Literal())...)
+	receipt, err := r.client.Session(key).Send(r.Context(), actors.With(turnstile.Message{Text: text}, opts...))
 	expect.OK(r, err)
-	expect.OK(r, receipt.Err())
 	return receipt.ID
 }
 
 // say sends a message and waits for its end.
 func (r *rig) say(key, text string) session.Outcome {
 	r.Helper()
-	o, err := r.client.Wait(r.Context(), key, r.submit(key, text))
+	o, err := r.client.Session(key).Wait(r.Context(), r.submit(key, text))
 	expect.OK(r, err)
 	return o
 }

@@ -92,7 +92,7 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 	if p.After, err = operator.LastEventID(v.work, key); err != nil {
 		return err
 	}
-	p.View, err = sessionview.Read(v.work, operator, key)
+	p.View, err = sessionview.Read(v.work, b.deps.Client.Session(key), operator)
 	switch {
 	case errors.Is(err, sessionview.ErrUnknown):
 		p.View.Session = key
@@ -147,7 +147,7 @@ func (p *sessionPage) hideDetails() {
 
 // readEntries reads a page of the transcript.
 func (b *Board) readEntries(v *visit, p *sessionPage) error {
-	before, id := int64(-1), p.SessionID
+	before, id := int64(0), p.SessionID
 	if text := v.URL.Query().Get("before"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
@@ -162,13 +162,13 @@ func (b *Board) readEntries(v *visit, p *sessionPage) error {
 	if id == "" {
 		return nil
 	}
-	entries, older, err := b.deps.Admin.TranscriptPage(v.work, v.session, id, before, entriesShown)
+	page, err := b.deps.Client.Session(v.session).Transcript(v.work, turnstile.TranscriptQuery{ID: id, Before: before, Limit: entriesShown})
 	if err != nil {
 		return err
 	}
-	p.Entries = shownEntries(entries)
-	if older > 0 {
-		p.Older = p.Link + "?" + url.Values{"before": {strconv.FormatInt(older, 10)}, "id": {id}}.Encode()
+	p.Entries = shownEntries(page.Entries)
+	if page.Before > 0 {
+		p.Older = p.Link + "?" + url.Values{"before": {strconv.FormatInt(page.Before, 10)}, "id": {id}}.Encode()
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (b *Board) buttons(v *visit, p *sessionPage) (buttons, error) {
 	if p.Question == nil {
 		return may, nil
 	}
-	info, err := b.deps.Admin.Session(v.work, v.session)
+	info, err := b.deps.Client.Session(v.session).Info(v.work)
 	if err != nil {
 		return may, err
 	}

@@ -8,6 +8,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -16,7 +17,7 @@ func TestSteeredIsShownOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker()
-	expect.OK(t, r.client.Configure(t.Context(), "web:1", session.QueueSettings{Mode: session.ModeSteer}))
+	expect.OK(t, r.client.Session("web:1").SetQueue(t.Context(), session.QueueSettings{Mode: session.ModeSteer}))
 	r.submit("web:1", "tool=look:1m stream=1 first")
 	expect.Soon(t, "the tool", func() bool { return strings.Contains(r.get("/board/s/web:1").text, "<b>look</b>") })
 	r.submit("web:1", "a remark in between")
@@ -67,12 +68,12 @@ func TestIDsAndOneRerun(t *testing.T) {
 	r.login("boss")
 	r.has(r.get("/board/s/web:1"), 200, "Rerun this", `href="/asynqmon/queues/session:web:1"`)
 	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {failed.ID}}), 200, "Dead letters that are back in line: 1.")
-	again, err := r.client.Wait(t.Context(), "web:1", failed.ID)
+	again, err := r.client.Session("web:1").Wait(t.Context(), failed.ID)
 	expect.OK(t, err)
 	if again.Turn == failed.Turn {
 		t.Error("the letter did not run again")
 	}
-	kept, _, err := r.client.Result(t.Context(), "web:1", other.ID)
+	kept, _, err := actors.Result(t.Context(), r.client.Session("web:1"), other.ID)
 	expect.OK(t, err)
 	expect.Equal(t, "the other letter's turn", kept.Turn, other.Turn)
 	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {"unknown"}}), 200, "Dead letters that are back in line: 0.")

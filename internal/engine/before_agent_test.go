@@ -8,14 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
-	"turnstile"
 	"turnstile/internal/engine"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -48,7 +51,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 		change change
 	}{
 		"expired": {func(r *rig) {
-			r.submit(r.key, session.Message{ID: "m1", Text: "hello", ExpiresIn: session.Duration(limit)})
+			r.submit(r.key, turnstile.Message{ID: "m1", Text: "hello", ExpiresIn: limit})
 			r.awaitAge("m1", limit)
 		}, session.StatusExpired, "expired: it waited", nil},
 		"too old": {func(r *rig) {
@@ -129,14 +132,14 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	token := r.token()
-	receipt := r.say("m2", "busy?", session.ModeReject)
-	expect.Equal(t, "status", receipt.Status, turnstile.Refused)
-	expect.Equal(t, "reason", receipt.Reason, "busy")
+	told := r.say("m2", "busy?", session.ModeReject)
+	expect.Equal(t, "status", told.Status, receipt.Refused)
+	expect.Equal(t, "reason", told.Reason, "busy")
 	expect.Equal(t, "sentinel", r.token(), token)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
-	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+	if _, _, err := actors.Result(r.ctx, r.client.Session(r.key), "m2"); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("the refused message is still known: %v", err)
 	}
 	s.empty(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -22,10 +23,10 @@ import (
 // command submits a slash command, whose reply must contain a text.
 func (r *rig) command(text, want string) {
 	r.Helper()
-	receipt := r.say("", text)
-	expect.Equal(r, "status of "+text, receipt.Status, turnstile.Answered)
-	if !strings.Contains(receipt.Reply, want) {
-		r.Errorf("%s returned %q, want something with %q", text, receipt.Reply, want)
+	told := r.say("", text)
+	expect.Equal(r, "status of "+text, told.Status, receipt.Answered)
+	if !strings.Contains(told.Reply, want) {
+		r.Errorf("%s returned %q, want something with %q", text, told.Reply, want)
 	}
 }
 
@@ -42,7 +43,7 @@ func TestB71_TitleRace(t *testing.T) {
 		all.Go(func() {
 			for i := range turns {
 				text := fmt.Sprintf("title=its_%d tool=x:2ms title=its_%d tool=y:2ms x", i, i)
-				if _, err := r.client.Submit(r.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: text}); err != nil {
+				if _, err := receipt.Input(r.ctx, r.client.Session(key), turnstile.Message{ID: fmt.Sprint("m", i), Text: text}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -50,10 +51,10 @@ func TestB71_TitleRace(t *testing.T) {
 		all.Go(func() {
 			for i := range 2 * turns {
 				mine := fmt.Sprint("mine ", i)
-				if err := r.client.SetTitle(r.ctx, key, mine); err != nil {
+				if err := r.client.Session(key).SetTitle(r.ctx, mine); err != nil {
 					t.Error(err)
 				}
-				if got, err := r.client.Session(r.ctx, key); err != nil || got.Title != mine || got.TitleBy != "user" {
+				if got, err := r.client.Session(key).Info(r.ctx); err != nil || got.Title != mine || got.TitleBy != "user" {
 					t.Errorf("the title is %q by %q, %v", got.Title, got.TitleBy, err)
 				}
 			}
@@ -71,7 +72,7 @@ func TestB71_TitleRace(t *testing.T) {
 				proposed++
 			}
 		}
-		got, err := r.client.Session(r.ctx, key)
+		got, err := r.client.Session(key).Info(r.ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "title", got.Title, fmt.Sprint("mine ", 2*turns-1))
 	}
@@ -114,11 +115,11 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	count, states := map[string]int{}, 0
 	others.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			name, command := "undo", r.client.Undo
+			name, command := "undo", r.client.Session(r.key).Undo
 			if n%3 == 0 {
-				name, command = "retry", r.client.Retry
+				name, command = "retry", r.client.Session(r.key).Retry
 			}
-			_, err := command(r.ctx, r.key)
+			_, err := command(r.ctx)
 			switch {
 			case err == nil:
 				count[name]++

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"turnstile"
+
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -84,7 +87,7 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	}
 	expect.Equal(t, "turns of the deadly message", len(r.started("m1")), 4)
 	expect.List(t, "the new transcript", r.transcript(r.key), "user on", "assistant echo: on")
-	entries, err := r.client.Transcript(r.ctx, r.key, old)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), old)
 	expect.OK(t, err)
 	expect.Equal(t, "entries of the old transcript", len(entries), 2)
 	r.say("m3", "and on")
@@ -170,9 +173,9 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			want := []string{"m0", "m0"}
 			for i := 1; i <= 10; i++ {
 				id := fmt.Sprint("m", i)
-				receipt := r.submit(r.key, session.Message{ID: id, Text: "follow-up " + id})
-				expect.Equal(t, "status", receipt.Status, turnstile.Queued)
-				expect.Equal(t, "position", receipt.Position, i+1)
+				told := r.submit(r.key, turnstile.Message{ID: id, Text: "follow-up " + id})
+				expect.Equal(t, "status", told.Status, receipt.Queued)
+				expect.Equal(t, "position", told.Position, i+1)
 				want = append(want, id)
 			}
 			end(one)

@@ -18,6 +18,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -106,7 +107,7 @@ func courses() []course {
 		{name: "stop", before: two("sleep=20s hello"),
 			ends: []end{{"m1", []session.Status{session.StatusStopped}}, {"m2", []session.Status{session.StatusStopped}}},
 			during: onceRunning(func(r *rig, _ *process) {
-				_, err := r.client.Stop(r.ctx, r.key)
+				_, err := r.client.Session(r.key).Stop(r.ctx)
 				expect.OK(r, err)
 			})},
 		{name: "interrupt", before: say("m1", "sleep=500ms hello"),
@@ -119,7 +120,7 @@ func courses() []course {
 			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeSteer) })},
 		{name: "collect", before: say("m1", "sleep=200ms hello"), ends: done("m1", "m2", "m3"),
 			during: onceRunning(func(r *rig, _ *process) {
-				expect.OK(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Debounce: session.Millis(20 * time.Millisecond)}))
+				expect.OK(r, r.client.Session(r.key).SetQueue(r.ctx, session.QueueSettings{Debounce: session.Millis(20 * time.Millisecond)}))
 				r.say("m2", "hello", session.ModeCollect)
 				r.say("m3", "hello", session.ModeCollect)
 			})},
@@ -143,9 +144,9 @@ func (r *rig) allowAll() {
 				tick.Stop()
 				return
 			case <-tick.C:
-				q, err := r.client.Decide(ctx, r.key, 0, session.Allow) // usually there is no question
+				q, err := r.client.Session(r.key).Decide(ctx, "", session.Allow) // usually there is no question
 				if errors.Is(err, session.ErrJustAsked) {
-					_, _ = r.client.Decide(ctx, r.key, q.Number, session.Allow)
+					_, _ = r.client.Session(r.key).Decide(ctx, q.ID(), session.Allow)
 				}
 			}
 		}
@@ -226,7 +227,7 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 // over reports whether every message has ended.
 func (c course) over(r *rig) bool {
 	for _, e := range c.ends {
-		if _, ended, err := r.client.Result(r.ctx, r.key, e.id); err != nil || !ended {
+		if _, ended, err := actors.Result(r.ctx, r.client.Session(r.key), e.id); err != nil || !ended {
 			return false
 		}
 	}
@@ -271,7 +272,7 @@ func (c course) check(r *rig, log string) {
 // order, and that only interrupted turns have left others.
 func (c course) effects(r *rig, answered []string) {
 	r.Helper()
-	entries, err := r.client.Transcript(r.ctx, r.key, r.info().SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), r.info().SessionID)
 	expect.OK(r, err)
 	var said []string
 	for _, e := range entries {

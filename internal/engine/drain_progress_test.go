@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -63,7 +64,7 @@ func TestDrainProgress(t *testing.T) {
 	expect.Equal(t, "before", w.DrainProgress(), engine.DrainProgress{})
 	acts := map[string]*act{}
 	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
-		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
+		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
 		acts[name] = s.next(t, name)
 	}
 	expect.Equal(t, "while it works", w.DrainProgress(), engine.DrainProgress{Running: 5})

@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -91,7 +94,7 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 			t.Error("the turn was requeued")
 		}
 	}
-	resume, err := r.client.ResumeRecord(r.ctx, r.key)
+	resume, err := resume.Read(r.ctx, r.rdb, r.key)
 	expect.OK(t, err)
 	expect.Equal(t, "a mark", resume.Pending, false)
 }
@@ -107,7 +110,7 @@ func TestDrainNotifiesEachSessionOnce(t *testing.T) {
 			keys := []string{r.key + "-1", r.key + "-2", r.key + "-3"}
 			acts := make([]*act, 0, len(keys))
 			for _, key := range keys {
-				r.submit(key, session.Message{ID: "m1", Text: "hello"})
+				r.submit(key, turnstile.Message{ID: "m1", Text: "hello"})
 				acts = append(acts, s.next(t, "m1"))
 			}
 			done := make(chan bool, 2)

@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -47,7 +50,7 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 			}
 			done := make(chan end, 1)
 			go func() {
-				o, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) {
+				o, err := actors.Follow(r.ctx, r.client.Session(r.key), "m1", func(e session.Event) {
 					mu.Lock()
 					defer mu.Unlock()
 					seen = append(seen, e)
@@ -65,7 +68,7 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 			}
 			// Afterwards the same events can be read again.
 			var late []session.Event
-			_, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) { late = append(late, e) })
+			_, err := actors.Follow(r.ctx, r.client.Session(r.key), "m1", func(e session.Event) { late = append(late, e) })
 			expect.OK(t, err)
 			joined, again := texts(late)
 			expect.Equal(t, "what is followed afterwards", joined, got.o.Reply)
@@ -130,7 +133,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	}}
 	for i := range sessions {
 		for j := range turns {
-			r.submit(fmt.Sprint(r.key, "-", i), session.Message{ID: fmt.Sprint(j), Text: "x"})
+			r.submit(fmt.Sprint(r.key, "-", i), turnstile.Message{ID: fmt.Sprint(j), Text: "x"})
 		}
 	}
 	r.worker(a, slots(sessions))
@@ -198,7 +201,7 @@ func TestPanicKillsOnlyItsTurn(t *testing.T) {
 	r := newRig(t)
 	r.worker(echo.New())
 	other := r.key + "-other"
-	r.submit(other, session.Message{ID: "m1", Text: "sleep=300ms hello"})
+	r.submit(other, turnstile.Message{ID: "m1", Text: "sleep=300ms hello"})
 	for i := range 10 {
 		r.say(fmt.Sprint("p", i), "panic=1 x")
 	}

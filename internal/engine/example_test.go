@@ -7,13 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 )
 
@@ -51,11 +53,11 @@ func Example() {
 
 	client := actors.NewClient(rdb)
 	for _, text := range []string{"good morning", "how are you?"} {
-		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+		receipt, err := receipt.Input(ctx, client.Session("web:42"), turnstile.Message{Text: text})
 		if err != nil {
 			panic(err)
 		}
-		outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+		outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
 		if err != nil {
 			panic(err)
 		}

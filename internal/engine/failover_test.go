@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -32,7 +33,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	}
 	for _, id := range []string{"m1", "m2"} {
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
-		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, turnstile.ErrUnknownMessage) {
+		if _, err := r.client.Session(r.key).Wait(ctx, id); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("waiting for %s: %v", id, err)
 		}
 		cancel()
@@ -57,7 +58,7 @@ func TestRedisBecomesReadOnly(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	expect.OK(t, r.rdb.SlaveOf(r.ctx, "127.0.0.1", "1").Err())
-	if _, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "no"}); err == nil || !strings.Contains(err.Error(), "READONLY") {
+	if _, err := receipt.Input(r.ctx, r.client.Session(r.key), turnstile.Message{ID: "m2", Text: "no"}); err == nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("a read-only Redis took a message: %v", err)
 	}
 	a.reply("one")

@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/engine"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -47,9 +48,9 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	r.say("m1", first)
 	r.awaitEvent("the first turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	owner := r.info().Worker
-	receipt := r.say("m2", "the very same message")
-	expect.Equal(t, "status", receipt.Status, turnstile.Queued)
-	expect.Equal(t, "position", receipt.Position, 2)
+	told := r.say("m2", "the very same message")
+	expect.Equal(t, "status", told.Status, receipt.Queued)
+	expect.Equal(t, "position", told.Position, 2)
 	list, err := r.client.Followups(r.ctx, r.key)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "m2" || list[0].Text != "the very same message" {
@@ -78,7 +79,7 @@ func TestB05_NoOverlap(t *testing.T) {
 		for n := range senders {
 			all.Go(func() {
 				for i := range each {
-					_, err := r.client.Submit(r.ctx, fmt.Sprint(r.key, s), session.Message{ID: fmt.Sprintf("%d-%d", n, i), Text: "sleep=5ms x"})
+					_, err := receipt.Input(r.ctx, r.client.Session(fmt.Sprint(r.key, s)), turnstile.Message{ID: fmt.Sprintf("%d-%d", n, i), Text: "sleep=5ms x"})
 					if err != nil {
 						t.Error(err)
 					}
@@ -113,28 +114,28 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	s := newStage()
 	r.worker(s)
 	r.worker(s)
-	m := session.Message{ID: "m1", Text: "hello"}
+	m := turnstile.Message{ID: "m1", Text: "hello"}
 	var all sync.WaitGroup
-	receipts := make([]turnstile.Receipt, 16)
+	receipts := make([]receipt.Receipt, 16)
 	for i := range receipts {
 		all.Go(func() {
 			var err error
-			if receipts[i], err = r.client.Submit(r.ctx, r.key, m); err != nil {
+			if receipts[i], err = receipt.Input(r.ctx, r.client.Session(r.key), m); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	first := 0
-	for _, receipt := range receipts {
-		if receipt.Status != turnstile.Duplicate {
+	for _, told := range receipts {
+		if told.Status != receipt.Duplicate {
 			first++
 		}
 	}
 	expect.Equal(t, "accepted", first, 1)
 	a := s.next(t, "m1")
 	again := r.submit(r.key, m)
-	expect.Equal(t, "status while it runs", again.Status, turnstile.Duplicate)
+	expect.Equal(t, "status while it runs", again.Status, receipt.Duplicate)
 	expect.Equal(t, "state while it runs", again.State, "running")
 	r.say("m2", "behind")
 	expect.Equal(t, "state while it waits", r.say("m2", "behind").State, "pending")
@@ -174,7 +175,7 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 	keys := []string{"a", "A", "a:", "a:b", "a:transcript", "a:transcript:1", "a=b", "a+b", "a~b", "a.b", "a@b", "0", strings.Repeat("a", 256)}
 	for _, key := range keys {
 		for i := range 3 {
-			r.submit(key, session.Message{ID: fmt.Sprint("m", i), Text: "from " + key})
+			r.submit(key, turnstile.Message{ID: fmt.Sprint("m", i), Text: "from " + key})
 		}
 	}
 	seen := map[string]bool{}
@@ -200,9 +201,9 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	r.worker(echo.New(), with(func(o *engine.Options) {
 		o.MaxAttempts, o.AgentTimeout, o.Queue.Line.Cap = 2, 100*time.Millisecond, 5
 	}))
-	kinds := []session.Message{
+	kinds := []turnstile.Message{
 		{Text: "hello"}, {Text: "fail=final x"}, {Text: "fail=retry x"}, {Text: "panic=1 x"}, {Text: "sleep=1h x"},
-		{Text: "x", ExpiresIn: session.Duration(time.Nanosecond)}, {Text: "now", Mode: session.ModeInterrupt}, {Text: "sleep=10ms x", Mode: session.ModeReject},
+		{Text: "x", ExpiresIn: time.Nanosecond}, {Text: "now", Mode: session.ModeInterrupt}, {Text: "sleep=10ms x", Mode: session.ModeReject},
 	}
 	const sessions, each = 6, 16
 	var mu sync.Mutex
@@ -215,20 +216,20 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 			for i := range each {
 				m := kinds[(i*5+s)%len(kinds)]
 				m.ID = fmt.Sprint("m", i)
-				receipt, err := r.client.Submit(r.ctx, key, m)
+				told, err := receipt.Input(r.ctx, r.client.Session(key), m)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				mu.Lock()
-				if receipt.Status == turnstile.Refused {
+				if told.Status == receipt.Refused {
 					refused++
 				} else {
 					taken[key] = append(taken[key], m.ID)
 				}
 				mu.Unlock()
 				if i == each/2 && s%2 == 0 {
-					if _, err := r.client.Stop(r.ctx, key); err != nil {
+					if _, err := r.client.Session(key).Stop(r.ctx); err != nil {
 						t.Error(err)
 					}
 				}

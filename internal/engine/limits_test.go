@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -39,13 +42,13 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 		ran <- turn.Messages[0].ID
 		return agent.Result{}, nil
 	}))
-	_, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "good", Text: "good"})
+	_, err := receipt.Input(r.ctx, r.client.Session(r.key), turnstile.Message{ID: "good", Text: "good"})
 	expect.OK(t, err)
-	o, err := r.client.Wait(r.ctx, r.key, "good")
+	o, err := r.client.Session(r.key).Wait(r.ctx, "good")
 	expect.OK(t, err)
 	expect.Equal(t, "the next", o.Status, session.StatusDone)
 	for id, reason := range reasons {
-		o, err := r.client.Wait(r.ctx, r.key, id)
+		o, err := r.client.Session(r.key).Wait(r.ctx, id)
 		expect.OK(t, err)
 		if o.Status != session.StatusFailed || !strings.Contains(o.Why(), reason) {
 			t.Errorf("%s: %+v", id, o)

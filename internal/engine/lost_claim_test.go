@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -56,7 +57,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	expect.Equal(t, "turns", len(r.started("m1")), 1)
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
-	record, err := r.client.ResumeRecord(r.ctx, r.key)
+	record, err := resume.Read(r.ctx, r.rdb, r.key)
 	expect.OK(t, err)
 	expect.Equal(t, "interruptions", record.Interruptions, 0)
 }

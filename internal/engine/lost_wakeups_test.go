@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
@@ -39,7 +41,7 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 		first := st.next(t, "a1")
 		r.say("a2", "two")
 		other := r.key + ".other"
-		r.submit(other, session.Message{ID: "b1", Text: "other"})
+		r.submit(other, turnstile.Message{ID: "b1", Text: "other"})
 		faults.FailBefore(wakesOf(rediskey.Ready), 3, errFull)
 		first.reply("one")
 		end := o.next(t, 0)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
@@ -246,7 +248,7 @@ func TestSlowRedis(t *testing.T) {
 	}), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	for i := range 4 {
 		for s := range 3 {
-			r.submit(fmt.Sprint(r.key, s), session.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
+			r.submit(fmt.Sprint(r.key, s), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
 		}
 	}
 	for s := range 3 {
@@ -320,7 +322,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
 	var acts []*act
 	for _, name := range []string{"one", "two", "three"} {
-		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
+		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
 		acts = append(acts, s.next(t, name))
 	}
 	for range 2 {

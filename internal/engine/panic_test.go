@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -113,7 +115,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 				o.Logger = slog.New(touchy{slog.DiscardHandler, c.at})
 			}))
 			other := r.key + "-other"
-			r.submit(other, session.Message{ID: "o1", Text: "beside it"})
+			r.submit(other, turnstile.Message{ID: "o1", Text: "beside it"})
 			beside := s.next(t, "o1")
 			r.say("m1", "hello")
 			a := s.next(t, "m1")

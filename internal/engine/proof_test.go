@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -121,8 +124,8 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 		all.Go(func() {
 			for i := range proofMessages {
 				for s := n; s < len(keys); s += senders {
-					m := session.Message{ID: fmt.Sprint(i), Text: proofText(i)}
-					if _, err := r.client.Submit(r.ctx, keys[s], m); err != nil {
+					m := turnstile.Message{ID: fmt.Sprint(i), Text: proofText(i)}
+					if _, err := receipt.Input(r.ctx, r.client.Session(keys[s]), m); err != nil {
 						r.Error(err)
 						return
 					}
@@ -200,7 +203,7 @@ func (r *rig) proved(key string) (again int) {
 	expect.List(r, key+": transcript", r.transcript(key), want...)
 	starts := r.starts(key)
 	expect.List(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
-	s, err := r.client.Session(r.ctx, key)
+	s, err := r.client.Session(key).Info(r.ctx)
 	expect.OK(r, err)
 	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
 		r.Errorf("%s is left as %+v", key, s)

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
+
+	"turnstile"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,7 +43,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
 	other := r.key + "-other"
-	r.submit(other, session.Message{ID: "m2", Text: "hello"})
+	r.submit(other, turnstile.Message{ID: "m2", Text: "hello"})
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
 		expect.Equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
@@ -119,7 +122,7 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 		got := a.ask(a.ctx, r, "run make")
 		expect.Soon(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
 		time.Sleep(rand.N(timeout)) // the race is the test
-		_, err := r.client.Decide(r.ctx, r.key, i, session.Allow)
+		_, err := r.client.Session(r.key).Decide(r.ctx, strconv.Itoa(i), session.Allow)
 		end := expect.Received(t, "the decision", got)
 		expect.OK(t, end.err)
 		if end.Allowed != (err == nil) {
@@ -138,7 +141,7 @@ func TestEverySlotWaitsForADecision(t *testing.T) {
 	r, s, j := newRig(t), newStage(), newJournal("every slot")
 	r.worker(s, slots(2), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
 	say := func(key, id string) *act {
-		r.submit(key, session.Message{ID: id, Text: "hello"})
+		r.submit(key, turnstile.Message{ID: id, Text: "hello"})
 		return s.next(t, id)
 	}
 	full := func(level slog.Level) {

@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -28,7 +29,7 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	}
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
-	entries, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), a.SessionID)
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(entries), 3)
 	expect.Equal(t, "input", string(entries[1].Tool.Input), `"{\"truncated"`)

@@ -30,7 +30,7 @@ func drainFor(w *engine.Worker, reason engine.Reason) <-chan bool {
 
 func (r *rig) resumeRecord(key string) resume.Record {
 	r.Helper()
-	rec, err := r.client.ResumeRecord(context.WithoutCancel(r.ctx), key)
+	rec, err := resume.Read(context.WithoutCancel(r.ctx), r.rdb, key)
 	expect.OK(r, err)
 	return rec
 }

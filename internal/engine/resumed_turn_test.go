@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -58,7 +59,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	b.reply("three, done")
 	r.ends("m1", session.StatusDone)
 	equalAll("transcript", r.transcript(r.key), append(done, "assistant three, done")...)
-	entries, err := r.client.Transcript(r.ctx, r.key, b.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), b.SessionID)
 	expect.OK(t, err)
 	expect.Equal(t, "whose the last entry is", entries[len(entries)-1].Turn, b.ID)
 	for _, line := range r.transcript(r.key) {

@@ -16,6 +16,7 @@ import (
 	"turnstile"
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
@@ -139,20 +140,20 @@ func ended() context.Context {
 }
 
 // say submits a message to the rig's session; its id is id.
-func (r *rig) say(id, text string, mode ...session.Mode) turnstile.Receipt {
+func (r *rig) say(id, text string, mode ...session.Mode) receipt.Receipt {
 	r.Helper()
-	m := session.Message{ID: id, Text: text}
+	m := turnstile.Message{ID: id, Text: text}
 	if len(mode) > 0 {
 		m.Mode = mode[0]
 	}
 	return r.submit(r.key, m)
 }
 
-func (r *rig) submit(key string, m session.Message) turnstile.Receipt {
+func (r *rig) submit(key string, m turnstile.Message) receipt.Receipt {
 	r.Helper()
-	receipt, err := r.client.Submit(r.ctx, key, m)
+	told, err := receipt.Input(r.ctx, r.client.Session(key), m)
 	expect.OK(r, err)
-	return receipt
+	return told
 }
 
 // outcome waits for a message's end.
@@ -162,7 +163,7 @@ func (r *rig) outcomeIn(key, id string) session.Outcome {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	o, err := r.client.Wait(ctx, key, id)
+	o, err := r.client.Session(key).Wait(ctx, id)
 	if err != nil {
 		r.Fatalf("message %s of %s: %v\n%s", id, key, err, r.story(key))
 	}
@@ -181,7 +182,7 @@ func (r *rig) ends(id string, status session.Status) session.Outcome {
 
 func (r *rig) info() session.Info {
 	r.Helper()
-	s, err := r.client.Session(r.ctx, r.key)
+	s, err := r.client.Session(r.key).Info(r.ctx)
 	expect.OK(r, err)
 	return s
 }
@@ -203,7 +204,7 @@ func (r *rig) archivedAs(id string) string {
 	if err := r.rdb.ZScore(r.ctx, r.k.Archived(), task).Err(); err != nil {
 		r.Errorf("message %s is not in the archive: %v", id, err)
 	}
-	o, _, err := r.client.Result(r.ctx, r.key, id)
+	o, _, err := actors.Result(r.ctx, r.client.Session(r.key), id)
 	expect.OK(r, err)
 	return o.Why()
 }
@@ -269,9 +270,9 @@ func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found sess
 // transcript returns the session's present transcript, one line per entry.
 func (r *rig) transcript(key string) (lines []string) {
 	r.Helper()
-	s, err := r.client.Session(r.ctx, key)
+	s, err := r.client.Session(key).Info(r.ctx)
 	expect.OK(r, err)
-	entries, err := r.client.Transcript(r.ctx, key, s.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(key), s.SessionID)
 	expect.OK(r, err)
 	for _, e := range entries {
 		line := string(e.Role) + " " + e.Text

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -61,8 +60,8 @@ func (x *race) ran(id string) {
 // "new" last.
 var workerRivals = map[string]func(x *race){
 	"submits": func(*race) {},
-	"stops":   func(x *race) { _, err := x.client.Stop(x.ctx, x.key); expect.OK(x, err) },
-	"rotates": func(x *race) { _, err := x.client.Rotate(x.ctx, x.key, ""); expect.OK(x, err) },
+	"stops":   func(x *race) { _, err := x.client.Session(x.key).Stop(x.ctx); expect.OK(x, err) },
+	"rotates": func(x *race) { _, err := x.client.Session(x.key).NewTranscript(x.ctx); expect.OK(x, err) },
 	"erases": func(x *race) {
 		err := x.client.Erase(x.ctx, x.key)
 		if x.erased = err == nil; err != nil && !errors.Is(err, session.ErrBusy) {
@@ -169,10 +168,10 @@ func beforeCommand(t *testing.T, n int64, operation string, rival func(*race), n
 	for id, n := range x.runs {
 		expect.Equal(t, "replies to "+id, n, 1)
 	}
-	o, _, err := x.client.Result(x.ctx, x.key, "m1")
+	o, _, err := actors.Result(x.ctx, x.client.Session(x.key), "m1")
 	switch {
 	case x.erased:
-		expect.Equal(t, "erased", errors.Is(err, turnstile.ErrUnknownMessage), true)
+		expect.Equal(t, "erased", errors.Is(err, session.ErrNotFound), true)
 	case name == "stops" && (operation == "drain" || x.runs["m1"] == 0):
 		expect.Equal(t, "status of m1", o.Status, session.StatusStopped)
 	case name != "stops":

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -164,9 +164,9 @@ func TestB07_StartingIsNeverInterrupted(t *testing.T) {
 	r.worker(s, faulty(&f))
 	r.say("m1", "hello")
 	expect.Received(t, "the reading of the history", gate.Arrived())
-	receipt := r.say("m2", "now", session.ModeInterrupt)
-	expect.Equal(t, "status", receipt.Status, turnstile.Queued)
-	expect.Equal(t, "position", receipt.Position, 2)
+	told := r.say("m2", "now", session.ModeInterrupt)
+	expect.Equal(t, "status", told.Status, receipt.Queued)
+	expect.Equal(t, "position", told.Position, 2)
 	gate.Release()
 	a := s.next(t, "m1")
 	if err := a.ctx.Err(); err != nil {
@@ -183,10 +183,10 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	r := newRig(t)
 	command := func(text, want string) {
 		t.Helper()
-		receipt := r.say("", text)
-		expect.Equal(t, text+": status", receipt.Status, turnstile.Answered)
-		if !strings.Contains(receipt.Reply, want) {
-			t.Errorf("%s returned %q, want something with %q", text, receipt.Reply, want)
+		told := r.say("", text)
+		expect.Equal(t, text+": status", told.Status, receipt.Answered)
+		if !strings.Contains(told.Reply, want) {
+			t.Errorf("%s returned %q, want something with %q", text, told.Reply, want)
 		}
 	}
 	command("/help", "/stop")
@@ -222,10 +222,10 @@ func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 			r.say("m1", "hello")
 			r.say("m2", "behind")
 			expect.Received(t, "the start", gate.Arrived())
-			receipt := r.say("", "/stop")
-			expect.Equal(t, "status", receipt.Status, turnstile.Answered)
-			if !strings.Contains(receipt.Reply, "starting up") {
-				t.Errorf("/stop returned %q", receipt.Reply)
+			told := r.say("", "/stop")
+			expect.Equal(t, "status", told.Status, receipt.Answered)
+			if !strings.Contains(told.Reply, "starting up") {
+				t.Errorf("/stop returned %q", told.Reply)
 			}
 			gate.Release()
 			expect.Equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -34,7 +35,7 @@ func TestServersPage(t *testing.T) {
 	want, acts := map[string]string{}, []*act{}
 	for i := range turns {
 		key := fmt.Sprint(r.key, "-", i)
-		r.submit(key, session.Message{ID: "m1", Text: "a secret"})
+		r.submit(key, turnstile.Message{ID: "m1", Text: "a secret"})
 		want[rediskey.TaskID(key, "m1")] = rediskey.Queue(key)
 		acts = append(acts, s.next(t, "m1"))
 	}

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -30,7 +32,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 	for i := range writers {
 		all.Go(func() {
 			var err error
-			if ids[i], err = r.client.Rotate(r.ctx, r.key, ""); err != nil {
+			if ids[i], err = r.client.Session(r.key).NewTranscript(r.ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -74,14 +76,14 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	a := s.next(t, "m1")
 	r.say("m2", "behind")
 	token := r.token()
-	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.SessionID})
 	expect.OK(t, err)
 	if fresh == a.SessionID {
 		t.Error("the session id was not rotated")
 	}
 	expect.Equal(t, "sentinel", r.token(), token)
 	expect.Equal(t, "phase", r.info().Phase, "running")
-	expect.Equal(t, "a third message", r.say("m3", "third").Status, turnstile.Queued)
+	expect.Equal(t, "a third message", r.say("m3", "third").Status, receipt.Queued)
 	a.reply("one")
 	expect.Equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 	b := s.next(t, "m2")
@@ -91,7 +93,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	b.reply("two")
 	s.next(t, "m3").reply("three")
 	r.ends("m3", session.StatusDone)
-	old, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
+	old, err := actors.Transcript(r.ctx, r.client.Session(r.key), a.SessionID)
 	expect.OK(t, err)
 	expect.Equal(t, "entries of the old transcript", len(old), 2)
 	expect.List(t, "the new transcript", r.transcript(r.key), "user behind", "assistant two", "user third", "assistant three")
@@ -105,10 +107,10 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	token := r.token()
-	first, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	first, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.SessionID})
 	expect.OK(t, err)
 	expect.OK(t, r.rdb.Del(r.ctx, r.k.Transcript(a.SessionID)).Err())
-	again, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	again, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.SessionID})
 	expect.OK(t, err)
 	expect.Equal(t, "session id", again, first)
 	expect.Equal(t, "sentinel", r.token(), token)

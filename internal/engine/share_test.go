@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -29,7 +31,7 @@ func TestTurnShare(t *testing.T) {
 	one, two := r.key+"-one", r.key+"-two"
 	for i := range messages {
 		for _, key := range []string{one, two} {
-			r.submit(key, session.Message{ID: fmt.Sprint(i), Text: "x"})
+			r.submit(key, turnstile.Message{ID: fmt.Sprint(i), Text: "x"})
 		}
 	}
 	r.worker(a, slots(1), with(func(o *engine.Options) { o.ShareTurns = share }))

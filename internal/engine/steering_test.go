@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"turnstile"
+
 	"turnstile/internal/engine"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -30,8 +33,8 @@ func TestSteerIsAccepted(t *testing.T) {
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			r.say("m2", "behind")
-			receipt := r.say("m3", "/steer to the left")
-			expect.Equal(t, "receipt", receipt.Status, turnstile.Queued)
+			told := r.say("m3", "/steer to the left")
+			expect.Equal(t, "receipt", told.Status, receipt.Queued)
 			a.text("one")
 			a.steer(t, "m3").Accept()
 			a.text("two")
@@ -180,7 +183,7 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	a.reply("ok")
 	// No event shows that the turn's end waits, so this takes time.
 	<-time.After(100 * time.Millisecond)
-	if o, ended, err := r.client.Result(r.ctx, r.key, "m1"); err != nil || ended {
+	if o, ended, err := actors.Result(r.ctx, r.client.Session(r.key), "m1"); err != nil || ended {
 		t.Errorf("the turn has ended as %s without the steer's result: %v", o.Status, err)
 	}
 	gate.Release()
@@ -223,7 +226,7 @@ func TestSteerWhileStarting(t *testing.T) {
 			if !heard {
 				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
 			}
-			expect.Equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, turnstile.Queued)
+			expect.Equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, receipt.Queued)
 			gate.Release()
 			a := s.next(t, "m1")
 			a.steer(t, "m2").Accept()
@@ -295,12 +298,12 @@ func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	s := newStage()
 	var f redistest.Faults
 	finish, steered := f.Gate(script("finish")), f.GateReply(script("steer"))
-	r.submit(r.key, session.Message{ID: "m1", Text: "too old", ExpiresIn: session.Duration(time.Millisecond)})
+	r.submit(r.key, turnstile.Message{ID: "m1", Text: "too old", ExpiresIn: time.Millisecond})
 	r.say("m2", "next")
 	r.awaitAge("m1", time.Millisecond)
 	r.worker(steerStage{s}, faulty(&f))
 	expect.Received(t, "the early end", finish.Arrived())
-	expect.Equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
+	expect.Equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, receipt.Queued)
 	select {
 	case <-steered.Arrived(): // the worker need not try to steer
 	case <-time.After(100 * time.Millisecond):

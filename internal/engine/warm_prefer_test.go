@@ -3,6 +3,9 @@ package engine_test
 import (
 	"testing"
 
+	"turnstile"
+
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -30,7 +33,7 @@ func TestTheWorkerWithTheWarmAgentClaimsFirst(t *testing.T) {
 	gate := faults.Gate(wakesOf(rediskey.Ready))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := actors.NewClient(rdb).Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "hi"})
+		_, err := receipt.Input(r.ctx, actors.NewClient(rdb).Session(r.key), turnstile.Message{ID: "m2", Text: "hi"})
 		sent <- err
 	}()
 	warm.nextBy(t, "m2", 1).reply("ok")

@@ -41,7 +41,7 @@ func (r *rig) elsewhere(id string) {
 func (r *rig) busy(s *warmStage) (free func()) {
 	r.Helper()
 	key, id := r.key+".busy", turnstile.NewMessageID()
-	r.submit(key, session.Message{ID: id, Text: "busy"})
+	r.submit(key, turnstile.Message{ID: id, Text: "busy"})
 	a := s.next(r, id)
 	return func() {
 		r.Helper()
@@ -65,7 +65,7 @@ func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
 	r.worker(s, slots(1), warmAgents(5))
 	first := r.turn(s, "m1", 1)
 	r.turn(s, "m2", 1)
-	fresh, err := r.client.Rotate(r.ctx, r.key, "")
+	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx)
 	expect.OK(t, err)
 	a := r.turn(s, "m3", 1)
 	if a.SessionID != fresh || a.SessionID == first.SessionID || len(a.History) != 0 {
@@ -106,7 +106,7 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	w := r.worker(s, slots(1))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.SessionID})
 	expect.OK(t, err)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -208,7 +208,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 		"stop":    {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
 		"timeout": {func(*rig, *act) {}, session.StatusFailed, with(func(o *engine.Options) { o.AgentTimeout = time.Second })},
 		"interrupt": {func(r *rig, _ *act) {
-			r.submit(r.key, session.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
+			r.submit(r.key, turnstile.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
 		}, session.StatusInterrupted, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

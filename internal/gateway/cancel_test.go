@@ -29,7 +29,7 @@ func TestCancelMessage(t *testing.T) {
 	var m gateway.Message
 	for range 2 { // it may be repeated
 		boss.call("DELETE", path+"/waits", nil).want(200, &m)
-		expect.Equal(t, "state", m.State+" "+string(m.Outcome.Status), "archived stopped")
+		expect.Equal(t, "state", string(m.State)+" "+string(m.Outcome.Status), "archived stopped")
 	}
 	boss.call("DELETE", path+"/long", nil).problem(409, gateway.Running)
 	boss.call("DELETE", path+"/long?running=false", nil).problem(409, gateway.Running)

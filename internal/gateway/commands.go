@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -23,7 +24,7 @@ func (g *Gateway) postStop(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
-	s, err := g.deps.Client.Stop(r.Work(), r.Session)
+	s, err := g.deps.Client.Session(r.Session).Stop(r.Work())
 	if err != nil {
 		return err
 	}
@@ -50,9 +51,10 @@ func (g *Gateway) postRetry(w http.ResponseWriter, r *Request) error {
 }
 
 func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
-	call, command := g.deps.Client.Undo, "/undo"
+	chat := g.deps.Client.Session(r.Session)
+	call, command := chat.Undo, "/undo"
 	if again {
-		call, command = g.deps.Client.Retry, "/retry"
+		call, command = chat.Retry, "/retry"
 	}
 	if err := refuseKey(r, command); err != nil {
 		return err
@@ -60,7 +62,7 @@ func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
-	u, err := call(r.Work(), r.Session)
+	u, err := call(r.Work())
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	id, err := g.deps.Client.Rotate(r.Work(), r.Session, body.SessionID)
+	id, err := g.deps.Client.Session(r.Session).NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID})
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (g *Gateway) postQueue(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	if err := g.deps.Client.Configure(r.Work(), r.Session, s); err != nil {
+	if err := g.deps.Client.Session(r.Session).SetQueue(r.Work(), s); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, s)
@@ -138,7 +140,7 @@ func (g *Gateway) postTitle(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &t, true); err != nil {
 		return err
 	}
-	if err := g.deps.Client.SetTitle(r.Work(), r.Session, t.Title); err != nil {
+	if err := g.deps.Client.Session(r.Session).SetTitle(r.Work(), t.Title); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, t)

@@ -142,7 +142,7 @@ func TestRerunOfSome(t *testing.T) {
 		var one, two gateway.Message
 		r.call("GET", "/v1/sessions/s/messages/one", nil).want(200, &one)
 		r.call("GET", "/v1/sessions/s/messages/two", nil).want(200, &two)
-		return one.State + " " + two.State
+		return string(one.State + " " + two.State)
 	}
 	expect.Equal(t, "stopped", states(), "archived archived")
 	rerun := func(ids ...string) int {

@@ -3,8 +3,9 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"strings"
 
-	"turnstile/internal/slash"
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -35,14 +36,17 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	case body.Always:
 		d = session.Always
 	}
-	info, err := g.deps.Admin.Session(r.Work(), r.Session)
+	if _, number, ok := strings.Cut(body.Question, "."); !ok || number == "" {
+		return Fail(InvalidRequest, "question is %.100q; it is the id of one, TURN.NUMBER.", body.Question)
+	}
+	info, err := g.deps.Client.Session(r.Session).Info(r.Work())
 	if err != nil {
 		return err
 	}
 	if err := g.MayDecide(r.Work(), r.Token, info, body.As); err != nil {
 		return err
 	}
-	q, err := g.deps.Client.DecideQuestion(For(r.Work(), r.Token, body.As), r.Session, body.Question, d)
+	q, err := g.Chat(r.Token, r.Session, body.As).Decide(r.Work(), body.Question, d)
 	if err != nil {
 		return err
 	}
@@ -53,9 +57,9 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	}{body.Question, q.Name, d})
 }
 
-// For names the user for whom a token's request decides. The decision's event has the name.
-func For(ctx context.Context, t Token, as string) context.Context {
-	return slash.WithUser(ctx, t.Sender(as))
+// Chat is a session in which a user of the token decides; as is the user below the token's name.
+func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
+	return g.deps.Client.Session(sessionKey).As(t.Sender(as))
 }
 
 // MayDecide fails unless the token may control and speaks for itself, or may send or control and

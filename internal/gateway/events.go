@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -27,8 +28,10 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(nil)
-	if err := g.deps.Client.Events(ctx, r.Session, after, nil); errors.Is(err, session.ErrInvalid) {
-		return err // with an ended context Events only checks what it is given
+	for _, err := range g.deps.Client.Session(r.Session).Events(ctx, turnstile.EventsAfter(after)) {
+		if errors.Is(err, session.ErrInvalid) {
+			return err // with an ended context Events only checks what it is given
+		}
 	}
 	return g.serveStream(w, r, func(ctx context.Context, s *stream, to sink) { s.follow(ctx, to, after, moved) })
 }
@@ -97,7 +100,15 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	}
 	e.beat()
 	defer e.stop()
-	s.over(ctx, e, s.gateway.deps.Client.Events(ctx, s.session, after, e.event))
+	for event, err := range s.gateway.deps.Client.Session(s.session).Events(ctx, turnstile.EventsAfter(after)) {
+		if err == nil {
+			err = e.event(event)
+		}
+		if err != nil {
+			s.over(ctx, e, err)
+			return
+		}
+	}
 }
 
 // over says, where it has to, why a stream is over.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"turnstile"
-	"turnstile/pkg/session"
 )
 
 // This file has what packages that add routes need beside Route and Request.
@@ -27,7 +26,7 @@ func (r *Request) See(sessionKey string) error {
 
 // Worded gives a message that has only files a text, their names: agents are told what came, and
 // workers take no message without a text.
-func Worded(m session.Message) session.Message {
+func Worded(m turnstile.Message) turnstile.Message {
 	if strings.TrimSpace(m.Text) != "" || len(m.Attachments) == 0 {
 		return m
 	}
@@ -43,17 +42,6 @@ func Worded(m session.Message) session.Message {
 
 // mostNames is how long the names of files may be as a message's text.
 const mostNames = 1000
-
-// DefaultReplyTo is the destination of a session's messages by the patterns that gateways share.
-func (r *Request) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
-	return r.gateway.DefaultReplyTo(sessionKey)
-}
-
-// DefaultReplyTo is that of a Request, for handlers that have none.
-func (g *Gateway) DefaultReplyTo(sessionKey string) turnstile.SubmitOption {
-	all, _ := g.outcomeRoutes()
-	return turnstile.DefaultReplyTo(all.For(sessionKey))
-}
 
 // NewSession is the key of a session that the token makes.
 func (t Token) NewSession(name string) (string, error) {

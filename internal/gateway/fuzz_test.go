@@ -132,7 +132,7 @@ func FuzzMessageBody(f *testing.F) {
 			expect.Line(t, "the problem", err.Error(), expect.ErrorMost)
 			return
 		}
-		m, _, err := body.message(token)
+		m, err := body.message(token)
 		if err != nil {
 			expect.Line(t, "the problem", err.Error(), expect.ErrorMost)
 			return

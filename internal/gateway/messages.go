@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/slash"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -32,10 +34,10 @@ type messageBody struct {
 
 // Message is where a message is, and how it ended.
 type Message struct {
-	Session string           `json:"session"`
-	ID      string           `json:"id"`
-	State   string           `json:"state"`
-	Outcome *session.Outcome `json:"outcome,omitempty"` // null until the message has ended
+	Session string               `json:"session"`
+	ID      string               `json:"id"`
+	State   session.MessageState `json:"state"`
+	Outcome *session.Outcome     `json:"outcome,omitempty"` // null until the message has ended
 
 	Deliveries []admin.Delivery `json:"deliveries,omitempty"` // of the message, that are not delivered
 }
@@ -77,79 +79,86 @@ func (g *Gateway) post(w http.ResponseWriter, r *Request, sessionKey, id string)
 	if err := r.Decode(w, &body, true); err != nil {
 		return err
 	}
-	m, opts, err := body.message(r.Token)
+	m, err := body.message(r.Token)
 	if err != nil {
 		return err
 	}
-	to, err := r.outcomeTo(sessionKey, body)
-	if err != nil {
+	if err := r.outcomeTo(sessionKey, body, &m); err != nil {
 		return err
 	}
-	opts = append(opts, to...)
 	m.ID, m.TraceParent = id, r.TraceParent()
-	ctx := For(r.Work(), r.Token, body.As)
-	if body.As != "" {
-		ctx = slash.WithCheck(ctx, g.mayDecideAs(r.Token, sessionKey, body.As))
-	}
-	receipt, err := g.deps.Client.Submit(ctx, sessionKey, m, opts...)
-	if err == nil {
-		err = receipt.Err()
-	}
+	told, err := g.store(r, sessionKey, body, m)
 	if err != nil {
 		return err
 	}
-	if receipt.Status == turnstile.Answered {
-		return Respond(w, http.StatusOK, receipt)
+	if told.Status == receipt.Answered {
+		return Respond(w, http.StatusOK, told)
 	}
-	w.Header().Set("Location", "/v1/sessions/"+url.PathEscape(sessionKey)+"/messages/"+url.PathEscape(receipt.ID))
-	outcome, ended, err := g.outcome(w, r, receipt)
+	w.Header().Set("Location", "/v1/sessions/"+url.PathEscape(sessionKey)+"/messages/"+url.PathEscape(told.ID))
+	outcome, ended, err := g.outcome(w, r, told)
 	switch {
-	case errors.Is(err, turnstile.ErrUnknownMessage):
-		return because(err, Fail(ResultExpired, "The message %s was accepted before.", receipt.ID))
+	case errors.Is(err, session.ErrNotFound):
+		return because(err, Fail(ResultExpired, "The message %s was accepted before.", told.ID))
 	case err != nil:
 		return err
 	case ended:
 		return Respond(w, http.StatusOK, r.Token.told(outcome))
 	}
-	return Respond(w, http.StatusAccepted, receipt)
+	return Respond(w, http.StatusAccepted, told)
 }
 
-// message returns what Submit is called with.
-func (b messageBody) message(t Token) (session.Message, []turnstile.SubmitOption, error) {
-	m := Worded(b.Message)
+// store sends a message, or carries out its command if the body allows it.
+func (g *Gateway) store(r *Request, sessionKey string, body messageBody, m turnstile.Message) (receipt.Receipt, error) {
+	chat := g.Chat(r.Token, sessionKey, body.As)
+	if !body.Commands {
+		sent, err := chat.Send(r.Work(), m)
+		return receipt.Of(sent), err
+	}
+	ctx := r.Work()
+	if body.As != "" {
+		ctx = slash.WithCheck(ctx, g.mayDecideAs(r.Token, sessionKey, body.As))
+	}
+	told, err := receipt.Input(ctx, chat, m)
+	return told, cmp.Or(err, told.Err)
+}
+
+// message returns the message to send.
+func (b messageBody) message(t Token) (turnstile.Message, error) {
+	m := Worded(turnstile.Message{
+		Text: b.Text, Mode: b.Mode, Meta: b.Meta, Attachments: b.Attachments, ExpiresIn: time.Duration(b.ExpiresIn), Delay: time.Duration(b.Delay),
+	})
 	if b.V != 0 && b.V != 1 {
-		return m, nil, Fail(InvalidRequest, "v is %d; this gateway knows version 1.", b.V)
+		return m, Fail(InvalidRequest, "v is %d; this gateway knows version 1.", b.V)
 	}
 	if _, ok := m.Meta[senderMeta]; ok {
-		return m, nil, Fail(InvalidRequest, `meta.sender is the gateway's; name the user with "as".`)
+		return m, Fail(InvalidRequest, `meta.sender is the gateway's; name the user with "as".`)
 	}
 	sender, err := sender(t, b.As)
 	if err != nil {
-		return m, nil, err
+		return m, err
 	}
 	meta := map[string]string{senderMeta: sender}
 	for name, value := range m.Meta {
 		meta[name] = value
 	}
 	m.Meta = meta
-	opts := []turnstile.SubmitOption{turnstile.Delay(time.Duration(b.Delay))}
 	if !b.Commands {
-		return m, append(opts, turnstile.Literal()), nil
+		return m, nil
 	}
 	if !t.May(Control) {
-		return m, nil, Fail(Forbidden, `The token %s may not control, which "commands" needs.`, t.Name)
+		return m, Fail(Forbidden, `The token %s may not control, which "commands" needs.`, t.Name)
 	}
 	if cmd, args, ok := slash.Parse(m.Text); ok && cmd.Shows(args) && !t.May(Read) {
-		return m, nil, Fail(Forbidden, "The token %s may not read, which %s needs.", t.Name, cmd.Name)
+		return m, Fail(Forbidden, "The token %s may not read, which %s needs.", t.Name, cmd.Name)
 	}
-	return m, opts, nil
+	return m, nil
 }
 
 // mayDecideAs returns the check of a command that decides a question for a user of the token: the user
 // must be one of the running turn's. A token that may control may everything else for its users.
 func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Context) (turn string, err error) {
 	return func(ctx context.Context) (string, error) {
-		info, err := g.deps.Admin.Session(ctx, sessionKey)
+		info, err := g.deps.Client.Session(sessionKey).Info(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -170,10 +179,13 @@ func sender(t Token, user string) (string, error) {
 
 // outcome returns the outcome of a message that was accepted, if it has ended or ends while the
 // request may wait.
-func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.Receipt) (session.Outcome, bool, error) {
-	if receipt.Status == turnstile.Duplicate {
-		if o, ended, err := g.deps.Client.Result(r.Work(), receipt.Session, receipt.ID); ended || err != nil {
-			return o, ended, err
+func (g *Gateway) outcome(w http.ResponseWriter, r *Request, told receipt.Receipt) (session.Outcome, bool, error) {
+	if told.Status == receipt.Duplicate {
+		switch m, err := g.deps.Client.Session(told.Session).Message(r.Work(), told.ID); {
+		case err != nil:
+			return session.Outcome{}, false, err
+		case m.Outcome != nil:
+			return *m.Outcome, true, nil
 		}
 	}
 	patience := preferredWait(r.Header)
@@ -181,7 +193,7 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, receipt turnstile.R
 		return session.Outcome{}, false, nil
 	}
 	applied(w.Header(), patience)
-	return g.wait(r, receipt.Session, receipt.ID, patience)
+	return g.wait(r, told.Session, told.ID, patience)
 }
 
 // wait waits for a message's end: for patience at most, and while the client is there, its token is
@@ -191,7 +203,7 @@ func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration
 	defer over()
 	ctx, cancel := context.WithTimeout(waiting, patience)
 	defer cancel()
-	o, err = g.deps.Client.Wait(ctx, sessionKey, id)
+	o, err = g.deps.Client.Session(sessionKey).Wait(ctx, id)
 	if cause := context.Cause(waiting); errors.Is(cause, errRevoked) || errors.Is(cause, errNarrowed) {
 		return session.Outcome{}, false, Interrupted(cause)
 	}
@@ -214,18 +226,20 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	if err := session.ValidateID(m.ID); err != nil {
 		return err
 	}
-	state, o, ended, err := g.deps.Client.MessageState(r.Work(), m.Session, m.ID)
-	if err == nil && !ended && patience > 0 {
+	stored, err := g.deps.Client.Session(m.Session).Message(r.Work(), m.ID)
+	if err == nil && stored.Outcome == nil && patience > 0 {
 		applied(w.Header(), patience)
+		var o session.Outcome
+		var ended bool
 		if o, ended, err = g.wait(r, m.Session, m.ID, patience); err == nil {
-			state, o, ended, err = g.stateAfter(r, m, state, o, ended)
+			stored, err = g.storedAfter(r, m, o, ended)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if m.State = state; ended {
-		m.Outcome = r.Token.told(o)
+	if m.State = stored.State; stored.Outcome != nil {
+		m.Outcome = r.Token.told(*stored.Outcome)
 	}
 	if m.Deliveries, err = g.deliveriesOf(r, m.ID); err != nil {
 		return err
@@ -233,27 +247,28 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, m)
 }
 
-// stateAfter returns a message's state after a wait. The wait knows the outcome of a message whose
-// result is not kept, so it counts.
-func (g *Gateway) stateAfter(r *Request, m Message, before string, waited session.Outcome, over bool) (string, session.Outcome, bool, error) {
+// storedAfter returns a message after a wait. The wait knows the outcome of a message whose result is
+// not kept, so it counts.
+func (g *Gateway) storedAfter(r *Request, m Message, waited session.Outcome, over bool) (turnstile.StoredMessage, error) {
 	ctx, cancel := r.More()
 	defer cancel()
-	state, o, ended, err := g.deps.Client.MessageState(ctx, m.Session, m.ID)
-	switch {
-	case !over:
-		return state, o, ended, err
-	case err != nil || !ended:
-		state = stateOf(waited)
+	stored, err := g.deps.Client.Session(m.Session).Message(ctx, m.ID)
+	if !over {
+		return stored, err
 	}
-	return state, waited, true, nil
+	if err != nil || stored.Outcome == nil {
+		stored.State = stateOf(waited)
+	}
+	stored.Outcome = &waited
+	return stored, nil
 }
 
 // stateOf is the state of a message with this outcome.
-func stateOf(o session.Outcome) string {
+func stateOf(o session.Outcome) session.MessageState {
 	if o.Status == session.StatusDone || o.Status == session.StatusInterrupted {
-		return "completed"
+		return session.MessageCompleted
 	}
-	return "archived"
+	return session.MessageArchived
 }
 
 // deleteMessage ends one message: it takes it out of the line, or with ?running=true ends its turn.
@@ -269,13 +284,17 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 	if err := session.ValidateID(m.ID); err != nil {
 		return err
 	}
-	o, ended, err := g.deps.Client.Cancel(r.Work(), m.Session, m.ID, running == "true")
-	switch {
-	case err != nil:
-		return err
-	case !ended:
-		m.State = "running"
+	chat := g.deps.Client.Session(m.Session)
+	o, err := chat.Cancel(r.Work(), m.ID)
+	if errors.Is(err, session.ErrRunning) && running == "true" {
+		if err := chat.CancelTurn(r.Work(), m.ID); err != nil {
+			return err
+		}
+		m.State = session.MessageRunning
 		return Respond(w, http.StatusAccepted, m)
+	}
+	if err != nil {
+		return err
 	}
 	m.State, m.Outcome = stateOf(o), r.Token.ended(o)
 	return Respond(w, http.StatusOK, m)

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -65,11 +64,11 @@ var conditions = []struct {
 	{session.ErrOtherQuestion, OtherQuestion},
 	{session.ErrJustAsked, OtherQuestion},
 	{session.ErrDecided, QuestionDecided},
-	{turnstile.ErrUnknownMessage, UnknownMessage},
-	{turnstile.ErrFollowupsFull, FollowupsFull},
-	{turnstile.ErrLineFull, LineFull},
-	{turnstile.ErrMessagesFull, MessagesFull},
-	{turnstile.ErrOutboxFull, OutboxFull},
+	{session.ErrNotFound, UnknownMessage},
+	{session.ErrFollowupsFull, FollowupsFull},
+	{session.ErrQueueFull, LineFull},
+	{session.ErrAllQueuesFull, MessagesFull},
+	{session.ErrOutboxFull, OutboxFull},
 }
 
 // problemOf returns the problem that an error of a route is.

@@ -8,16 +8,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// outcomeTo returns where the outcome of a message goes, and until when.
-func (r *Request) outcomeTo(sessionKey string, b messageBody) ([]turnstile.SubmitOption, error) {
+// outcomeTo sets where the outcome of a message goes, and until when.
+func (r *Request) outcomeTo(sessionKey string, b messageBody, m *turnstile.Message) error {
 	if err := r.gateway.checkReplyTo(sessionKey, b.ReplyTo); err != nil {
-		return nil, err
+		return err
 	}
-	route, err := session.Route{To: b.ReplyTo, Context: b.Context}.DeliverBy(b.DeliverBy)
-	if err != nil {
-		return nil, err
-	}
-	return []turnstile.SubmitOption{turnstile.ReplyTo(route), r.DefaultReplyTo(sessionKey)}, nil
+	route, err := session.Route{}.DeliverBy(b.DeliverBy)
+	m.ReplyTo, m.ReplyContext, m.ReplyBy, m.ReplyWithin = b.ReplyTo, b.Context, route.By, route.Within
+	return err
 }
 
 // outcomeRoutes returns those that gateways share. known is false if none of them has a file of destinations.
@@ -64,7 +62,7 @@ func (g *Gateway) postReplyTo(w http.ResponseWriter, r *Request) error {
 	if err := g.checkReplyTo(r.Session, body.ReplyTo); err != nil {
 		return err
 	}
-	if err := g.deps.Client.SetReplyTo(r.Work(), r.Session, body.ReplyTo); err != nil {
+	if err := g.deps.Client.Session(r.Session).SetReplyTo(r.Work(), body.ReplyTo); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, body)

@@ -140,7 +140,7 @@ func TestOutboxFull(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	r := rigWith(t, rdb, func(d *gateway.Deps) {
-		d.Client = turnstile.NewClientWith(rdb, turnstile.ClientConfig{OutboxCap: 1})
+		d.Client = turnstile.NewClient(rdb, turnstile.ClientConfig{OutboxCap: 1})
 	})
 	const path = "/v1/sessions/s/messages"
 	body := object{"text": "hi", "reply_to": "bot"}

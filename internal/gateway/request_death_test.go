@@ -134,7 +134,7 @@ func (s story) outlive(t *testing.T, step string, before bool) {
 	}
 	expect.OK(t, first.err)
 	if first.status < 300 {
-		_, err := turnstile.NewClient(server.Client()).Message(t.Context(), "s", "m")
+		_, err := turnstile.NewClient(server.Client()).Session("s").Message(t.Context(), "m")
 		expect.OK(t, err)
 	} else if first.status != 503 {
 		t.Errorf("%d %s", first.status, first.text)
@@ -166,7 +166,7 @@ func (r *rig) prepare(s story) {
 	c := turnstile.NewClient(r.redis)
 	if s.method == "DELETE" {
 		for _, id := range []string{"m", "n"} {
-			_, err := c.Submit(r.Context(), "s", session.Message{ID: id, Text: id})
+			_, err := c.Session("s").Send(r.Context(), turnstile.Message{ID: id, Text: id})
 			expect.OK(r, err)
 		}
 	}
@@ -182,14 +182,14 @@ func (r *rig) finish(s story, status int, text string) {
 		r.worker()
 	}
 	c := turnstile.NewClient(r.redis)
-	o, err := c.Wait(r.Context(), "s", "m")
+	o, err := c.Session("s").Wait(r.Context(), "m")
 	expect.OK(r, err)
 	turns := "m"
 	if s.method == "DELETE" {
 		expect.Equal(r.T, "outcome", string(o.Status), "stopped")
 		expect.Equal(r.T, "status", status, 200)
 		contains(r.T, "response", text, `"status":"stopped"`)
-		_, err := c.Wait(r.Context(), "s", "n")
+		_, err := c.Session("s").Wait(r.Context(), "n")
 		expect.OK(r, err)
 		turns = "n"
 	} else {

@@ -91,19 +91,19 @@ func TestRoutesAndRights(t *testing.T) {
 	openai.New(client, admin.NewClient(rdb), protocol.NewBodies(rdb)).Mount(r.gateway)
 	r.worker()
 	n := 0
-	seed := func(key string, opts ...turnstile.SubmitOption) string {
+	seed := func(key string, opts ...actors.Option) string {
 		t.Helper()
-		submit := func(id string, opts ...turnstile.SubmitOption) {
+		submit := func(id string, opts ...actors.Option) {
 			t.Helper()
-			_, err := client.Submit(t.Context(), key, session.Message{ID: id, Text: seeded, Meta: map[string]string{"openai": "{}"}}, opts...)
+			_, err := client.Session(key).Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: seeded, Meta: map[string]string{"openai": "{}"}}, opts...))
 			expect.OK(t, err)
 		}
-		submit("dead", turnstile.Delay(time.Hour))
-		_, _, err := client.Cancel(t.Context(), key, "dead", true)
+		submit("dead", actors.Delay(time.Hour))
+		_, _, err := actors.Cancel(t.Context(), client.Session(key), "dead", true)
 		expect.OK(t, err)
-		submit("later", turnstile.Delay(time.Hour))
+		submit("later", actors.Delay(time.Hour))
 		submit("m", opts...)
-		_, err = client.Wait(t.Context(), key, "m")
+		_, err = client.Session(key).Wait(t.Context(), "m")
 		expect.OK(t, err)
 		return key
 	}
@@ -112,7 +112,7 @@ func TestRoutesAndRights(t *testing.T) {
 		n++
 		return seed(fmt.Sprintf("mine:%d", n))
 	}
-	theirs := seed("theirs:1", turnstile.ReplyTo(session.Route{To: "hook"}))
+	theirs := seed("theirs:1", actors.ReplyTo(session.Route{To: "hook"}))
 	k := rediskey.For(theirs)
 	record := r.redis.ZRangeWithScores(t.Context(), k.Outbox(), 0, 0).Val()[0]
 	expect.OK(t, r.redis.ZRem(t.Context(), k.Outbox(), record.Member).Err())

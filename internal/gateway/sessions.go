@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"turnstile"
 	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -14,7 +15,7 @@ func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery(); err != nil {
 		return err
 	}
-	view, err := sessionview.Read(r.Work(), g.deps.Admin, r.Session)
+	view, err := sessionview.Read(r.Work(), g.deps.Client.Session(r.Session), g.deps.Admin)
 	switch {
 	case errors.Is(err, sessionview.ErrUnknown):
 		return unknownSession(r.Session)
@@ -52,13 +53,13 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	before, err := r.Number("before", 1, 1<<31-1, -1)
+	before, err := r.Number("before", 1, 1<<31-1, 0)
 	if err != nil {
 		return err
 	}
 	id := r.URL.Query().Get("session_id")
 	if id == "" {
-		info, err := g.deps.Admin.Session(r.Work(), r.Session)
+		info, err := g.deps.Client.Session(r.Session).Info(r.Work())
 		if err != nil {
 			return err
 		}
@@ -69,11 +70,11 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 	} else if err := session.ValidateID(id); err != nil {
 		return err
 	}
-	entries, older, err := g.deps.Admin.TranscriptPage(r.Work(), r.Session, id, int64(before), limit)
+	page, err := g.deps.Client.Session(r.Session).Transcript(r.Work(), turnstile.TranscriptQuery{ID: id, Before: int64(before), Limit: limit})
 	if err != nil {
 		return err
 	}
-	return Respond(w, http.StatusOK, transcriptPage{r.Session, id, append([]session.Entry{}, entries...), older})
+	return Respond(w, http.StatusOK, transcriptPage{r.Session, id, append([]session.Entry{}, page.Entries...), page.Before})
 }
 
 // deleteSession forgets a session.
@@ -89,7 +90,7 @@ func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
 	default:
 		return Fail(InvalidRequest, "undelivered is %.100q; it can be drop.", choice)
 	}
-	info, err := g.deps.Admin.Session(r.Work(), r.Session)
+	info, err := g.deps.Client.Session(r.Session).Info(r.Work())
 	if err != nil {
 		return err
 	}

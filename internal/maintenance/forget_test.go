@@ -41,12 +41,12 @@ func TestForgetLeavesNothing(t *testing.T) {
 			expect.OK(b, err)
 			expect.OK(b, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("a")))
 		},
-		"only /title": func(b *actors.Bench) { expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "a title")) },
+		"only /title": func(b *actors.Bench) { expect.OK(b, b.Client.Session(actors.Key).SetTitle(b.Ctx, "a title")) },
 		"only /queue": func(b *actors.Bench) {
-			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3}))
+			expect.OK(b, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 3}))
 		},
 		"only /new": func(b *actors.Bench) {
-			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+			_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 			expect.OK(b, err)
 		},
 	} {

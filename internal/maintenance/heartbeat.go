@@ -164,3 +164,7 @@ func appendTime(b []byte, num protowire.Number, at time.Time) []byte {
 	stamp = appendNumber(stamp, timestampNanos, int64(at.Nanosecond()))
 	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), stamp)
 }
+
+// EverySecond returns the periodic jobs that some worker does at least once a second. A job's key
+// exists while it is done, and for a tenth of a second afterwards.
+func EverySecond() []string { return []string{"due", "reap"} }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -48,9 +50,9 @@ func TestContract_Heartbeat(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	secret := strings.Repeat("secret ", 1000)
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: secret})
+	_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "a", Text: secret})
 	expect.OK(t, err)
-	_, err = b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
+	_, err = b.Client.Session("other").Send(b.Ctx, turnstile.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
 	claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key, "other"})
 	expect.OK(t, err)
@@ -96,7 +98,9 @@ func TestContract_Heartbeat(t *testing.T) {
 	expect.Equal(t, "workers", len(workers), 1)
 	expect.Equal(t, "worker", workers[0], admin.WorkerInfo{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
 	expect.Equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
-	expect.Equal(t, "no worker", operator.NoWorker(b.Ctx), false)
+	has, err := b.Client.HasWorker(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "a worker runs", has, true)
 	other.Shutdown()
 
 	server.Shutdown()
@@ -116,7 +120,7 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	b := actors.NewBench(t)
 	b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
 	long := b.Claim()
-	_, err := b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
+	_, err := b.Client.Session("other").Send(b.Ctx, turnstile.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
 	claims, err := b.Worker.Claim(b.Ctx, []string{"other"})
 	expect.OK(t, err)

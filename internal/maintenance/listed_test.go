@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -69,7 +70,7 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 		"a dead letter":  {func(b *actors.Bench) { b.Say("a"); fail(b) }, true},
 		"stopped": {func(b *actors.Bench) {
 			b.Say("a")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 		}, true},
 		"paused":        {func(b *actors.Bench) { b.Say("a"); b.Drain(); expect.OK(b, b.Inspector().PauseQueue(actors.Queue)) }, true},
@@ -106,7 +107,7 @@ func TestListedAgain(t *testing.T) {
 		"Submit":          func(b *actors.Bench) { b.Say("b") },
 		"Submit, delayed": func(b *actors.Bench) { b.SayDelayed("b") },
 		"retry of the last message": func(b *actors.Bench) {
-			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/retry"})
+			_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{Text: "/retry"})
 			expect.OK(b, err)
 		},
 		"a plain producer's message, found by the sweep": func(b *actors.Bench) {

@@ -13,16 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
-	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
@@ -80,12 +82,12 @@ func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 
 func (r *rig) say(key, id, text string) {
 	r.Helper()
-	r.submit(key, session.Message{ID: id, Text: text})
+	r.submit(key, turnstile.Message{ID: id, Text: text})
 }
 
-func (r *rig) submit(key string, m session.Message, opts ...turnstile.SubmitOption) {
+func (r *rig) submit(key string, m turnstile.Message, opts ...actors.Option) {
 	r.Helper()
-	_, err := r.client.Submit(r.Context(), key, m, opts...)
+	_, err := receipt.Input(r.Context(), r.client.Session(key), actors.With(m, opts...))
 	expect.OK(r, err)
 }
 
@@ -93,7 +95,7 @@ func (r *rig) ends(key, id string) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	_, err := r.client.Wait(ctx, key, id)
+	_, err := r.client.Session(key).Wait(ctx, id)
 	expect.OK(r, err)
 }
 
@@ -101,7 +103,7 @@ func (r *rig) ends(key, id string) {
 func (r *rig) runs(key string) {
 	r.Helper()
 	expect.Soon(r, "the turn of "+key, func() bool {
-		s, err := r.client.Session(r.Context(), key)
+		s, err := r.client.Session(key).Info(r.Context())
 		expect.OK(r, err)
 		return s.Phase == "running"
 	})
@@ -198,7 +200,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.runs("e")
 	r.say("f", "waits", "hello")
 	r.say("g", "waits", "hello")
-	r.submit("h", session.Message{ID: "later", Text: "hello"}, turnstile.Delay(time.Hour))
+	r.submit("h", turnstile.Message{ID: "later", Text: "hello"}, actors.Delay(time.Hour))
 	expect.Soon(r, "some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
 	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Running() == 2 }) // a turn's end is known before it is counted
 	p := r.scrape()
@@ -212,7 +214,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 
 	r.say("d", "", "/stop")
 	r.ends("d", "long")
-	r.submit("e", session.Message{ID: "newer", Text: "hello", Mode: session.ModeInterrupt})
+	r.submit("e", turnstile.Message{ID: "newer", Text: "hello", Mode: session.ModeInterrupt})
 	r.ends("e", "newer")
 	r.ends("f", "waits")
 	r.ends("g", "waits")
@@ -252,8 +254,8 @@ func TestNumbersOfRealTurns(t *testing.T) {
 func TestSessionsWithDeliveriesWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.SweepInterval = 100 * time.Millisecond })
-	r.submit("a", session.Message{ID: "m", Text: "hello"}, turnstile.ReplyTo(session.Route{To: "bot"}))
-	r.submit("b", session.Message{ID: "m", Text: "hello"})
+	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(session.Route{To: "bot"}))
+	r.submit("b", turnstile.Message{ID: "m", Text: "hello"})
 	r.ends("a", "m")
 	r.ends("b", "m")
 	expect.Soon(r, "the session to wait", func() bool { return r.scrape().values()["turnstile_outbox_late_seconds"] > 0.05 })

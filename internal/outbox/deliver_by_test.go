@@ -6,6 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -26,7 +27,7 @@ func TestDeliverBy(t *testing.T) {
 		route session.Route
 	}{{"first", session.Route{}}, {"late", session.Route{By: soon}}, {"last", session.Route{Within: time.Hour}}} {
 		m.route.To, m.route.Context = "bot", []byte(`{"chat":7}`)
-		_, err := r.Client.Submit(r.ctx, key, session.Message{ID: m.id, Text: "hello"}, turnstile.ReplyTo(m.route))
+		_, err := r.Client.Session(key).Send(r.ctx, actors.With(turnstile.Message{ID: m.id, Text: "hello"}, actors.ReplyTo(m.route)))
 		expect.OK(t, err)
 	}
 	r.answer(key, "bot")
@@ -45,8 +46,7 @@ func TestDeliverByWhileItFails(t *testing.T) {
 	r := newRig(t)
 	key, soon := r.key(1), time.Now().Add(300*time.Millisecond)
 	v := r.receiver(func(got) int { return 503 })
-	_, err := r.Client.Submit(r.ctx, key, session.Message{ID: "m", Text: "hello"},
-		turnstile.ReplyTo(session.Route{To: "bot", Context: []byte(`{"chat":7}`), By: soon}))
+	_, err := r.Client.Session(key).Send(r.ctx, turnstile.Message{ID: "m", Text: "hello", ReplyTo: "bot", ReplyContext: []byte(`{"chat":7}`), ReplyBy: soon})
 	expect.OK(t, err)
 	r.answer(key, "bot")
 	r.due(key)

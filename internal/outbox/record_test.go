@@ -193,8 +193,7 @@ func TestDetails(t *testing.T) {
 			v := r.receiver(func(g got) int { return map[bool]int{true: 503, false: 200}[g.attempt == 1] })
 			all := r.destinations(map[string]string{"bot": v.url}, c.more)
 			v.deliverer(func(o *outbox.Options) { o.Destinations = func() *outbox.Destinations { return all } })
-			_, err := r.Client.Submit(r.ctx, r.key(1), session.Message{ID: "m", Text: "hello"},
-				turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat":7,"detail":"mine"}`)}))
+			_, err := r.Client.Session(r.key(1)).Send(r.ctx, turnstile.Message{ID: "m", Text: "hello", ReplyTo: "bot", ReplyContext: json.RawMessage(`{"chat":7,"detail":"mine"}`)})
 			expect.OK(t, err)
 			claims, err := r.Worker.Claim(r.ctx, []string{r.key(1)})
 			expect.OK(t, err)

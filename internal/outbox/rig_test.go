@@ -21,7 +21,6 @@ import (
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -55,8 +54,7 @@ func (r *rig) key(n int) string {
 func (r *rig) answer(key, to string, ids ...string) {
 	r.Helper()
 	for _, id := range ids {
-		_, err := r.Client.Submit(r.ctx, key, session.Message{ID: id, Text: "hello"},
-			turnstile.ReplyTo(session.Route{To: to, Context: json.RawMessage(`{"chat":7}`)}))
+		_, err := r.Client.Session(key).Send(r.ctx, turnstile.Message{ID: id, Text: "hello", ReplyTo: to, ReplyContext: json.RawMessage(`{"chat":7}`)})
 		expect.OK(r, err)
 	}
 	for {

@@ -62,6 +62,15 @@ func (f *File) Routes() Routes {
 // Known reports whether Routes are those of a file, this one or another gateway's.
 func (f *File) Known() bool { return f.path != "" || f.shared.Load() != nil }
 
+// Default returns the destination of a session's messages by the patterns that gateways share, "" if
+// they have none or no gateway has a file. It may be called on nil, which has no file.
+func (f *File) Default(key string) string {
+	if f == nil || !f.Known() {
+		return ""
+	}
+	return f.Routes().For(key)
+}
+
 // Differs reports whether the shared routes were others than this file's when they were last read.
 func (f *File) Differs() bool { return f.differs.Load() }
 

@@ -7,6 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -76,10 +77,10 @@ func TestLineOfOneCountsDelayedMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	client := actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 1})
-	_, err := client.Submit(b.Ctx, actors.Key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
+	_, err := receipt.Input(b.Ctx, client.Session(actors.Key), turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
 	expect.OK(t, err)
-	r, err := client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+	r, err := receipt.Input(b.Ctx, client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)
-	expect.Equal(t, "status", r.Status, turnstile.Refused)
+	expect.Equal(t, "status", r.Status, receipt.Refused)
 	expect.Equal(t, "reason", r.Reason, "line")
 }

@@ -48,7 +48,7 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 		"a turn that was undone": {func(b *actors.Bench, h *protocol.Claim) {
 			expect.OK(b, h.StoreState(b.Ctx, []byte(data), 2))
 			b.Finish(h)
-			_, err := b.Client.Undo(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 			expect.OK(b, err)
 		}, ""},
 		"a turn of an agent that keeps nothing": {func(b *actors.Bench, h *protocol.Claim) {
@@ -81,7 +81,7 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 		"another conversation": {func(b *actors.Bench, h *protocol.Claim) {
 			expect.OK(b, h.StoreState(b.Ctx, []byte(data), 2))
 			b.Finish(h)
-			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+			_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 			expect.OK(b, err)
 		}, ""},
 		"nothing stored any more": {func(b *actors.Bench, h *protocol.Claim) {

@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -48,7 +49,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Submit, claim, finish, next, release.
 	for _, id := range []string{"a", "b", "c"} {
-		expect.Equal(t, "status", b.Say(id).Status, turnstile.Accepted)
+		expect.Equal(t, "status", b.Say(id).Status, receipt.Accepted)
 	}
 	backlog, err := b.Client.Backlog(b.Ctx)
 	expect.OK(t, err)
@@ -59,8 +60,8 @@ func core(t *testing.T, start func(*testing.T) string) {
 	h := b.Start()
 	sid := h.Turn().SessionID
 	expect.Equal(t, "queued", b.Say("d").Position, 4)
-	expect.Equal(t, "duplicate", b.Say("d").Status, turnstile.Duplicate)
-	expect.Equal(t, "refused", b.Say("no", session.ModeReject).Status, turnstile.Refused)
+	expect.Equal(t, "duplicate", b.Say("d").Status, receipt.Duplicate)
+	expect.Equal(t, "refused", b.Say("no", session.ModeReject).Status, receipt.Refused)
 	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: "hi"}}))
 	expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 	got := b.WaitFor("d")
@@ -109,7 +110,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	b.NothingLeft("drained")
 	b.SayAll("e", "f", "g")
 	h = b.Start()
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, 2)
 	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
@@ -121,7 +122,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	expect.Equal(t, "run again", again, 3)
 	expect.List(t, "run again", b.Drain(), "e", "f", "g")
 	b.Say("h")
-	_, err = b.Client.Stop(b.Ctx, actors.Key)
+	_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	gone, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key)
 	expect.OK(t, err)
@@ -145,7 +146,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	h = b.Claim()
 	expect.Equal(t, "reset", h.Turn().Reset, "suspended")
 	b.Finish(h)
-	_, err = b.Client.Rotate(b.Ctx, actors.Key, "")
+	_, err = b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(t, err)
 	b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})
 	n, err := b.Worker.Purge(b.Ctx)
@@ -161,7 +162,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	var keys []string
 	for i := range 40 {
 		keys = append(keys, fmt.Sprint("s", i))
-		_, err := b.Client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: "x"})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(keys[i]), turnstile.Message{ID: "m", Text: "x"})
 		expect.OK(t, err)
 	}
 	claims, err := b.Worker.Claim(b.Ctx, keys)
@@ -176,7 +177,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	var waits sync.WaitGroup
 	for _, s := range keys {
 		waits.Go(func() {
-			if o, err := b.Client.Wait(b.Ctx, s, "m"); err != nil || o.Reply != "re: x" {
+			if o, err := b.Client.Session(s).Wait(b.Ctx, "m"); err != nil || o.Reply != "re: x" {
 				t.Errorf("the wait for %s: %+v, %v", s, o, err)
 			}
 		})

@@ -8,12 +8,14 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -34,7 +36,7 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 		name := fmt.Sprint("crowd:", i)
 		c.names = append(c.names, name)
 		for j := range 3 {
-			_, err := c.Client.Submit(c.Ctx, name, session.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
+			_, err := receipt.Input(c.Ctx, c.Client.Session(name), turnstile.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
 			expect.OK(t, err)
 		}
 	}
@@ -137,7 +139,7 @@ func TestManyFinishInABatch(t *testing.T) {
 		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
 			t.Errorf("%s continues with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
 		}
-		entries, err := c.Client.Transcript(c.Ctx, h.Session(), h.Turn().SessionID)
+		entries, err := actors.Transcript(c.Ctx, c.Client.Session(h.Session()), h.Turn().SessionID)
 		expect.OK(t, err)
 		if len(entries) != 2 || entries[0].Text != h.Session()+" 0" {
 			t.Errorf("%s: %v in its transcript", h.Session(), entries)
@@ -192,9 +194,9 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 			}
 			expect.List(t, "turns", ran, want...)
 			for _, s := range c.names {
-				info, err := c.Client.Session(c.Ctx, s)
+				info, err := c.Client.Session(s).Info(c.Ctx)
 				expect.OK(t, err)
-				entries, err := c.Client.Transcript(c.Ctx, s, info.SessionID)
+				entries, err := actors.Transcript(c.Ctx, c.Client.Session(s), info.SessionID)
 				expect.OK(t, err)
 				expect.Equal(t, "entries of "+s, len(entries), 6)
 				queue, err := c.Inspector().GetQueueInfo(rediskey.Queue(s))

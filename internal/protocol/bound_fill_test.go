@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -98,7 +101,7 @@ func (f *filler) submit(b *actors.Bench, kind string, mode session.Mode) {
 	if kind < "a" {
 		text = strings.Repeat("x", session.MaxTextLen)
 	}
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: kind + "000000", Text: text, Mode: mode})
+	_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: kind + "000000", Text: text, Mode: mode})
 	expect.OK(b, err)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -44,7 +45,7 @@ func wideSituations() []wide {
 		return func(b *actors.Bench, f *filler, n int) func() error {
 			b.Say("now")
 			b.Start()
-			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
+			expect.OK(b, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
 			move := acceptMove(b, "new", "")
 			f.line(kind, n)
 			return move
@@ -62,7 +63,7 @@ func wideSituations() []wide {
 		{"accept/summarizes a long line", lines, dropping("summarize", lineTask)},
 		{"accept/refuses behind a long line", lines, dropping("new", lineTask)},
 		{"accept/summarizes with a long note", lines, withNote(func(b *actors.Bench) func() error {
-			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
+			expect.OK(b, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: "summarize"}))
 			b.Say("now")
 			b.Start()
 			b.Say("old")
@@ -183,7 +184,7 @@ func wideSituations() []wide {
 			f.line(lineTask, n)
 			b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
 			return func() error {
-				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "new"})
+				_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "new"})
 				return err
 			}
 		}},
@@ -219,7 +220,7 @@ func wideSituations() []wide {
 		{"discard/large texts", texts, discarding("D")},
 		{"stop/large texts", texts, func(b *actors.Bench, f *filler, n int) func() error {
 			f.line("L", n)
-			return func() error { _, err := b.Client.Stop(b.Ctx, actors.Key); return err }
+			return func() error { _, err := b.Client.Session(actors.Key).Stop(b.Ctx); return err }
 		}},
 		{"erase/many", lines, erasing(func(f *filler, n int) {
 			f.line(lineTask, n)

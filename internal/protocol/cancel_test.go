@@ -6,9 +6,12 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -24,11 +27,11 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	sid := b.Info().SessionID
 	for i := range 30 {
 		id := fmt.Sprint("m", i)
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
 		expect.OK(t, err)
 		h := b.Start()
 		expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
-		_, err = b.Client.Stop(b.Ctx, actors.Key)
+		_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		over := make(chan struct{})
 		var reader sync.WaitGroup
@@ -67,7 +70,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 // or with none.
 func wholeOrGone(b *actors.Bench, id string) string {
 	b.Helper()
-	s, err := b.Client.Session(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Info(b.Ctx)
 	expect.OK(b, err)
 	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == session.PhaseIdle) {
 		b.Errorf("half a turn: %+v", s)

@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -87,7 +90,7 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 	h := b.Claim()
 	was := updatedAt(b)
 	submit := func(text string) error {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		return err
 	}
 	for _, step := range []struct {
@@ -99,7 +102,7 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 		{"emit", func() error { return h.Emit(b.Ctx, []session.Event{{Type: "text", Text: "x"}}) }},
 		{"a follow-up", func() error { return submit("b") }},
 		{"/queue default", func() error { return submit("/queue default") }},
-		{"no title", func() error { return b.Client.SetTitle(b.Ctx, actors.Key, "") }},
+		{"no title", func() error { return b.Client.Session(actors.Key).SetTitle(b.Ctx, "") }},
 		{"a mark by hand", func() error { _, err := resume.Mark(b.Ctx, b.Redis, actors.Key, ""); return err }},
 		{"its clear", func() error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err }},
 		{"a drain's mark", func() error { return b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0].Err }},

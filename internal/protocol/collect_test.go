@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -91,7 +91,7 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(quiet)}))
-	expect.Equal(t, "with nothing to wait for", b.Say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "with nothing to wait for", b.Say("a").Status, receipt.Accepted)
 	h := b.Start()
 	expect.List(t, "the turn", actors.MessageIDs(h), "a")
 	b.Say("b")
@@ -99,7 +99,7 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	b.Redis.Del(b.Ctx, rediskey.Ready)
 	b.Finish(h)
 	last := b.Redis.Time(b.Ctx).Val()
-	expect.Equal(t, "status", b.Say("d").Status, turnstile.Accepted)
+	expect.Equal(t, "status", b.Say("d").Status, receipt.Accepted)
 	expect.Soon(t, "the window's end", func() bool {
 		b.Due()
 		if !b.IsIn(rediskey.Ready, actors.Key) {
@@ -157,13 +157,13 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	b.Say("a")
 	b.Start()
 	b.Say("b")
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Mode: session.ModeSteer}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Mode: session.ModeSteer}))
 	b.Say("c")
 	b.Say("d", session.ModeQueue)
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Mode: session.ModeReject}))
-	expect.Equal(t, "by the session's settings", b.Say("e").Status, turnstile.Refused)
-	expect.Equal(t, "the message's own", b.Say("f", session.ModeQueue).Status, turnstile.Queued)
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Mode: session.ModeReject}))
+	expect.Equal(t, "by the session's settings", b.Say("e").Status, receipt.Refused)
+	expect.Equal(t, "the message's own", b.Say("f", session.ModeQueue).Status, receipt.Queued)
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{}))
 	b.Say("g")
 	list, err := b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
-	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -24,17 +26,17 @@ func TestContract_AcceptStoresWhatAsynqStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			m := session.Message{ID: "a", Text: "<ü> \u2028", Meta: map[string]string{"k": "v"}, ExpiresIn: session.Duration(time.Minute)}
-			var opts []turnstile.SubmitOption
+			m := turnstile.Message{ID: "a", Text: "<ü> \u2028", Meta: map[string]string{"k": "v"}, ExpiresIn: time.Minute}
+			var opts []actors.Option
 			if delay > 0 {
-				opts = append(opts, turnstile.Delay(delay))
+				opts = append(opts, actors.Delay(delay))
 			}
-			_, err := b.Client.Submit(b.Ctx, actors.Key, m, opts...)
+			_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), actors.With(m, opts...))
 			expect.OK(t, err)
 			got := storedTask(b, "a")
 			expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
 
-			payload, err := m.EncodePayload()
+			payload, err := session.Message{Text: m.Text, Meta: m.Meta, ExpiresIn: session.Duration(m.ExpiresIn)}.EncodePayload()
 			expect.OK(t, err)
 			nonce := regexp.MustCompile("turnstile-nonce..([A-Z2-7]{26})").FindStringSubmatch(got.fields["msg"])
 			if len(nonce) != 2 {

@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -85,7 +86,7 @@ func TestContract_StatesReadBack(t *testing.T) {
 	info = inspect(b, "drained")
 	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
 	expect.Equal(t, "retried", info.Retried, 0)
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
 	expect.OK(t, err)
 	info = inspect(b, "later")
 	expect.Equal(t, "state", info.State, asynq.TaskStateScheduled)
@@ -169,12 +170,12 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, b.Inspector().RunTask(actors.Queue, b.Task("a")))
 	expect.Equal(t, "state", b.State("a"), "pending")
-	if _, ended, err := b.Client.Result(b.Ctx, actors.Key, "a"); ended || err != nil {
+	if _, ended, err := actors.Result(b.Ctx, b.Client.Session(actors.Key), "a"); ended || err != nil {
 		t.Errorf("the result of a message that waits again: %v, %v", ended, err)
 	}
 	got, followed := b.WaitFor("a"), make(chan session.Status, 1)
 	go func() {
-		o, _ := b.Client.Follow(b.Ctx, actors.Key, "a", func(session.Event) {})
+		o, _ := actors.Follow(b.Ctx, b.Client.Session(actors.Key), "a", func(session.Event) {})
 		followed <- o.Status
 	}()
 	b.Sweep()
@@ -299,7 +300,7 @@ func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	h := b.Start()
 	deleteQueue(b, b.Inspector())
 	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Idem("a")).Err()) // a day later
-	expect.Equal(t, "again", b.Say("a").Status, turnstile.Queued)
+	expect.Equal(t, "again", b.Say("a").Status, receipt.Queued)
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "a")
 	expect.Equal(t, "state", b.State("a"), "active")

@@ -108,7 +108,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 			expect.OK(b, err)
 		},
 		"stopped": func(b *actors.Bench) {
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 		},
 		"archived as stuck": func(b *actors.Bench) {
@@ -121,7 +121,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 		},
 		"stopped, then dead": func(b *actors.Bench) {
 			b.Start()
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			b.Die()
 			b.ClaimNothing("it was stopped")

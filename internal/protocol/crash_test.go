@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -16,7 +16,7 @@ import (
 
 func resumeRecord(b *actors.Bench) resume.Record {
 	b.Helper()
-	r, err := b.Client.ResumeRecord(b.Ctx, actors.Key)
+	r, err := resume.Read(b.Ctx, b.Redis, actors.Key)
 	expect.OK(b, err)
 	return r
 }
@@ -83,7 +83,7 @@ func TestStopRequestedOfADeadTurn(t *testing.T) {
 			if strings.HasPrefix(order, "death") {
 				b.Die()
 			}
-			s, err := b.Client.Stop(b.Ctx, actors.Key)
+			s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "found", s.Phase, "running")
 			expect.Equal(t, "of turn", s.Fence, h.Turn().Fence)
@@ -107,7 +107,7 @@ func TestStopRequestedOfADeadTurnAlone(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	b.Start()
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.Die()
 	b.ClaimNothing("its only message was stopped")
@@ -131,7 +131,7 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 			b.Die()
 			wait := make(chan session.Outcome, 1)
 			go func() {
-				o, _ := b.Client.Wait(b.Ctx, actors.Key, "a")
+				o, _ := b.Client.Session(actors.Key).Wait(b.Ctx, "a")
 				wait <- o
 			}()
 			expect.List(t, "runs", b.Drain(), "urgent", "b")
@@ -169,7 +169,7 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 			b.Say("a")
 			b.Start()
 			b.Say("b")
-			expect.Equal(t, "a further one", b.Say("c").Status, turnstile.Refused)
+			expect.Equal(t, "a further one", b.Say("c").Status, receipt.Refused)
 			expect.Equal(t, "an urgent one", b.Say("d", mode).Position, 2)
 			expect.List(t, "the line", b.Waiting(), "d", "b")
 		})

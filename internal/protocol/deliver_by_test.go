@@ -8,17 +8,18 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // submitBy submits a message whose outcome goes to hook, by a time or within a duration of its own.
-func submitBy(b *actors.Bench, id, by string, opts ...turnstile.SubmitOption) {
+func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 	b.Helper()
 	route, err := session.Route{To: "hook"}.DeliverBy(by)
 	expect.OK(b, err)
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id, Mode: session.ModeCollect}, append(opts, turnstile.ReplyTo(route))...)
+	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), actors.With(turnstile.Message{ID: id, Text: id, Mode: session.ModeCollect}, append(opts, actors.ReplyTo(route))...))
 	expect.OK(b, err)
 }
 
@@ -74,7 +75,7 @@ func TestDeliverWithin(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	before := b.Redis.Time(b.Ctx).Val().UnixMilli()
-	submitBy(b, "a", "5ms", turnstile.Delay(time.Second)) // its turn is later than that
+	submitBy(b, "a", "5ms", actors.Delay(time.Second)) // its turn is later than that
 	at, err := b.Redis.HGet(b.Ctx, b.Keys.Deliveries(), "deliver_by a").Int64()
 	expect.OK(t, err)
 	if now := b.Redis.Time(b.Ctx).Val().UnixMilli(); at < before+5 || at > now+5 {

@@ -7,6 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -21,7 +22,7 @@ func filled(t *testing.T, n int, s session.QueueSettings) *actors.Bench {
 		b.Say(fmt.Sprint("m", i)) // nothing runs, so no cap applies
 	}
 	b.Start()
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, s))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, s))
 	return b
 }
 
@@ -32,7 +33,7 @@ func TestDropsInBatches(t *testing.T) {
 	b := filled(t, 230, session.QueueSettings{Cap: 10, Drop: session.DropOld})
 	for _, c := range []struct{ left, oldest int }{{131, 100}, {32, 200}, {10, 224}} {
 		r := b.Say(fmt.Sprint("new", c.left))
-		expect.Equal(t, "receipt", r.Status, turnstile.Queued)
+		expect.Equal(t, "receipt", r.Status, receipt.Queued)
 		expect.Equal(t, "position", r.Position, c.left+1)
 		waiting := b.Waiting()
 		expect.Equal(t, "wait", len(waiting), c.left)
@@ -54,11 +55,11 @@ func TestDropsInBatchesOfBytes(t *testing.T) {
 	b.Say("now")
 	text := strings.Repeat("x", session.MaxTextLen)
 	for i := range 10 {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: text})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: text})
 		expect.OK(t, err)
 	}
 	b.Start()
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 	b.Say("new")
 	expect.List(t, "the line", b.Waiting(), "m4", "m5", "m6", "m7", "m8", "m9", "new")
 }
@@ -76,17 +77,17 @@ func TestDropsLookNoFurther(t *testing.T) {
 		b.Say(fmt.Sprint("first", i), session.ModeInterrupt)
 	}
 	expect.OK(t, b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task("first8")), "first").Err())
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("new").Position, 1+urgent+3)
 	expect.Equal(t, "dead letters", b.Info().Archived, 0)
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("newer").Position, 1+urgent+4)
 
 	// With fewer of them it reaches one that can be dropped.
 	for i := range 4 {
 		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("first", 101-i))))
 	}
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	b.Say("newest")
 	expect.List(t, "behind them", b.Waiting()[urgent-4:], "newer", "newest")
 	expect.Equal(t, "dead letters", b.Info().Archived, 3)

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -121,7 +124,7 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 	for name, leave := range map[string]func(b *actors.Bench){
 		"/new": func(b *actors.Bench) { b.Replies("/new", "") },
 		"/stop": func(b *actors.Bench) {
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 		},
 		"a suspension": func(b *actors.Bench) {
@@ -208,7 +211,7 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 	b.Say("now")
 	h := b.Start()
 	for i := range 8 {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
 		expect.OK(t, err)
 	}
 	b.Finish(h)

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/demo"
@@ -19,7 +22,7 @@ func ExampleConsumer_Claim() {
 	ctx := context.Background()
 	client := actors.NewClient(rdb)
 	for _, text := range []string{"one", "two"} {
-		_, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+		_, err := receipt.Input(ctx, client.Session("web:42"), turnstile.Message{Text: text})
 		demo.Check(err)
 	}
 	consumer, err := actors.NewConsumer(rdb, protocol.Config{Worker: "example", Retention: time.Hour})

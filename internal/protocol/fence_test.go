@@ -141,7 +141,7 @@ func TestEmit(t *testing.T) {
 	b.Finish(h)
 	var heard []string
 	for _, id := range []string{"a", "b"} {
-		_, err := b.Client.Follow(b.Ctx, actors.Key, id, func(e session.Event) {
+		_, err := actors.Follow(b.Ctx, b.Client.Session(actors.Key), id, func(e session.Event) {
 			if e.Type == session.EventNotice {
 				heard = append(heard, e.Text)
 			}

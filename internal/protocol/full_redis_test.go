@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -69,7 +72,7 @@ func TestFullRedis(t *testing.T) {
 	t.Run("submit", func(t *testing.T) {
 		b := actors.BenchOn(t, server.Client())
 		full(true)
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "hi"})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "hi"})
 		full(false)
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("submit: %v", err)

@@ -144,7 +144,7 @@ func TestHistoryOfRandomTranscripts(t *testing.T) {
 			expect.Equal(t, "entry", name, fmt.Sprint(begin+i))
 		}
 		b.Finish(h)
-		_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 		expect.OK(t, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestHistoryInPages(t *testing.T) {
 	expect.Equal(t, "entries", len(historyOf(b, h).Entries), 200)
 	expect.Equal(t, "round trips", count.n.Load(), 1)
 	b.Finish(h)
-	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(t, err)
 
 	const page, most, size = 2 << 20, 16 << 20, 256 << 10

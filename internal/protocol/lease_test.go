@@ -129,7 +129,7 @@ func TestRepeatedMovesExtendTheLease(t *testing.T) {
 			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], protocol.End{Status: session.StatusExpired, Error: "too old"}))
 		},
 		"promote, refused": func(b *actors.Bench, h *protocol.Claim) {
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short)
 			if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrStopRequested) {

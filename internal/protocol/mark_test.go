@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -262,7 +265,7 @@ func TestB21_NoMarkToGo(t *testing.T) {
 		b := actors.NewBench(t)
 		b.Replies("/new", "new conversation")
 		expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 		expect.OK(t, err)
 		expect.Equal(t, "the first turn's resume reason", b.Claim().Turn().Resume, "")
 	})
@@ -273,7 +276,7 @@ func TestB21_NoMarkToGo(t *testing.T) {
 func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *actors.Bench){
-		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Session(actors.Key).Stop(b.Ctx); expect.OK(b, err) },
 		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
 		"rollback":  func(b *actors.Bench) { b.Say("i", session.ModeRollback) },
 	} {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -91,7 +91,7 @@ func TestTooLongElsewhere(t *testing.T) {
 		b.Say("a")
 		h := b.Start()
 		put(b, "s")
-		expect.Equal(t, "another Submit of it", b.Say("s", session.ModeSteer).Status, turnstile.Duplicate)
+		expect.Equal(t, "another Submit of it", b.Say("s", session.ModeSteer).Status, receipt.Duplicate)
 		steered, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "steered", len(steered), 0)
@@ -105,7 +105,7 @@ func TestTooLongElsewhere(t *testing.T) {
 		t.Parallel()
 		b := actors.NewBench(t)
 		put(b, "p")
-		_, err := b.Client.Stop(b.Ctx, actors.Key)
+		_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		short(b, "p")
 	})

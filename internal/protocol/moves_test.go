@@ -56,7 +56,7 @@ func stopInPart(b *actors.Bench) error {
 
 func cancelMove(b *actors.Bench, id string, running bool) func() error {
 	return func() error {
-		_, _, err := b.Client.Cancel(b.Ctx, actors.Key, id, running)
+		_, _, err := actors.Cancel(b.Ctx, b.Client.Session(actors.Key), id, running)
 		return err
 	}
 }
@@ -69,7 +69,7 @@ func acceptMove(b *actors.Bench, id string, mode session.Mode) func() error {
 func retract(b *actors.Bench, task, msg string) func() error {
 	b.Helper()
 	s := b.Info()
-	entries, err := b.Client.Transcript(b.Ctx, actors.Key, s.SessionID)
+	entries, err := actors.Transcript(b.Ctx, b.Client.Session(actors.Key), s.SessionID)
 	expect.OK(b, err)
 	turn, n := "none", 0
 	var messages []string

@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -66,9 +67,9 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	b := actors.NewBench(t)
 	delayed := []string{"z", "m", "a", "k"}
 	for _, id := range delayed {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Delay: time.Hour})
 		expect.OK(t, err)
-		expect.Equal(t, "status", r.Status, turnstile.Scheduled)
+		expect.Equal(t, "status", r.Status, receipt.Scheduled)
 		if until := time.Until(r.At); until < 59*time.Minute || until > 61*time.Minute {
 			t.Errorf("due in %s", until)
 		}
@@ -77,7 +78,7 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	if !b.IsIn(rediskey.Due, actors.Key) || b.IsIn(rediskey.Ready, actors.Key) {
 		t.Error("a delayed message's session belongs into due, not into ready")
 	}
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "first", Text: "x"}, turnstile.Delay(2*time.Hour))
+	_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "first", Text: "x", Delay: 2 * time.Hour})
 	expect.OK(t, err)
 	at := float64(time.Now().Unix() - 10)
 	for _, id := range append(delayed, "first") {
@@ -134,7 +135,7 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
-	expect.Equal(t, "status", b.Say("b", session.ModeInterrupt).Status, turnstile.Accepted)
+	expect.Equal(t, "status", b.Say("b", session.ModeInterrupt).Status, receipt.Accepted)
 	expect.List(t, "order", b.Drain(), "a", "b")
 }
 
@@ -149,14 +150,14 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 			h := b.Start()
 			r := b.Say("c")
 			if mode == session.ModeReject {
-				expect.Equal(t, "status", r.Status, turnstile.Refused)
+				expect.Equal(t, "status", r.Status, receipt.Refused)
 			} else {
 				expect.Equal(t, "position", r.Position, 2)
 				if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrInterruptRequested) {
 					t.Errorf("requested: %v", r.Requested)
 				}
 			}
-			expect.Equal(t, "a message's own mode", b.Say("d", session.ModeQueue).Status, turnstile.Queued)
+			expect.Equal(t, "a message's own mode", b.Say("d", session.ModeQueue).Status, receipt.Queued)
 		})
 	}
 }

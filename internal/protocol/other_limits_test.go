@@ -7,6 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -18,15 +19,15 @@ func TestProgramMaySetOtherLimits(t *testing.T) {
 	limits := session.Limits{Text: 10, Meta: 10, Attachments: 1, Payload: 100}
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Limits = limits })
 	b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: limits})
-	for _, m := range []session.Message{
+	for _, m := range []turnstile.Message{
 		{Text: "more than ten"}, {Text: "a", Meta: map[string]string{"name": "a value"}}, {Text: "a", Attachments: make([]session.Attachment, 2)},
 		{Text: "a", Attachments: []session.Attachment{{Name: strings.Repeat("x", 100), Path: "p"}}},
 	} {
-		if _, err := b.Client.Submit(b.Ctx, actors.Key, m); !errors.Is(err, session.ErrTooLarge) {
+		if _, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), m); !errors.Is(err, session.ErrTooLarge) {
 			t.Errorf("%.20v: %v", m, err)
 		}
 	}
-	expect.Equal(t, "accepted", b.Say("ten").Status, turnstile.Accepted)
+	expect.Equal(t, "accepted", b.Say("ten").Status, receipt.Accepted)
 	b.EnqueueTask(session.TaskType, `{"v":1,"text":"more than ten"}`, b.Task("plain"))
 	h := b.Start()
 	expect.Equal(t, "has a next turn", b.Finish(h), true)

@@ -19,7 +19,7 @@ import (
 func TestLinesAreInOrder(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
-		expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+		expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 		b.SayAll("a", "b", "c")
 		b.Drain()
 		known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
@@ -74,7 +74,7 @@ func TestLinesAreInOrder(t *testing.T) {
 func TestADeadDeliverersAttemptIsUnsure(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	b.Drain()
 	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
@@ -98,7 +98,7 @@ func TestADeadDeliverersAttemptIsUnsure(t *testing.T) {
 func TestAnAttemptCountsForItsRecord(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	b.Drain()
 	take := func() []protocol.Delivery {
@@ -117,7 +117,7 @@ func TestAnAttemptCountsForItsRecord(t *testing.T) {
 func TestRecordsOfUnknownDestinations(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	b.Drain()
 	take := func() protocol.TakenLines {

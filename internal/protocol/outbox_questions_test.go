@@ -26,7 +26,7 @@ func TestQuestionsAreDelivered(t *testing.T) {
 			t.Run(fmt.Sprint(name, " ", taken), func(t *testing.T) {
 				t.Parallel()
 				b := actors.NewBench(t)
-				expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+				expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 				b.Say("a")
 				h := b.Start()
 				b.Renew(h)
@@ -54,7 +54,7 @@ func TestQuestionsAreDelivered(t *testing.T) {
 func TestAQuestionBehindOthersIsClosed(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	h := b.Start()
 	expect.Equal(t, "has a next turn", b.Finish(h), true)

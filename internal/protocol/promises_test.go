@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -141,10 +142,10 @@ func TestWhereAnAnswerGoes(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
 			if c.session != "" {
-				expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, c.session))
+				expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, c.session))
 			}
-			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "hi"},
-				turnstile.ReplyTo(session.Route{To: c.own, Context: json.RawMessage(`{"chat": 42}`)}), turnstile.DefaultReplyTo(c.fallback))
+			client := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DefaultReplyTo: func(string) string { return c.fallback }})
+			_, err := client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "m", Text: "hi", ReplyTo: c.own, ReplyContext: json.RawMessage(`{"chat": 42}`)})
 			expect.OK(t, err)
 			var want []string
 			if c.want != "" {
@@ -174,8 +175,7 @@ func TestOneRecordForEachRoute(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	say := func(id, context string) {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id, Mode: session.ModeCollect},
-			turnstile.ReplyTo(session.Route{To: "hook", Context: json.RawMessage(context)}))
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Mode: session.ModeCollect, ReplyTo: "hook", ReplyContext: json.RawMessage(context)})
 		expect.OK(t, err)
 	}
 	b.Say("now")
@@ -195,7 +195,7 @@ func TestOneRecordForEachRoute(t *testing.T) {
 func TestLargeOutcomesAreTruncated(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	h := b.Start()
 	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: strings.Repeat(`"x`, 200<<10)})
@@ -210,9 +210,9 @@ func TestLargeOutcomesAreTruncated(t *testing.T) {
 func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	n, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
@@ -233,8 +233,7 @@ func TestWithdrawnAfterThePurge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for i, to := range []string{"hook", "hook", "other"} {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: "hello"},
-			turnstile.ReplyTo(session.Route{To: to, Context: json.RawMessage(`{"chat":7}`)}))
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: "hello", ReplyTo: to, ReplyContext: json.RawMessage(`{"chat":7}`)})
 		expect.OK(t, err)
 		b.Drain()
 		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("m", i))))
@@ -256,8 +255,7 @@ func TestManyWithdrawnAfterThePurge(t *testing.T) {
 	const most = 20
 	for i := range most {
 		text := []byte(fmt.Sprintf("%q", long[:len(long)-2]+fmt.Sprintf("%02d", i)))
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: "hello", Mode: session.ModeSteer},
-			turnstile.ReplyTo(session.Route{To: "hook", Context: text}))
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: "hello", Mode: session.ModeSteer, ReplyTo: "hook", ReplyContext: text})
 		expect.OK(t, err)
 	}
 	_, err := h.Steer(b.Ctx)
@@ -285,7 +283,7 @@ func TestManyWithdrawnAfterThePurge(t *testing.T) {
 func TestPromisesOutlivePeople(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("archived", "deleted", "stays")
 	queue := "session:" + actors.Key
 	expect.OK(t, b.Inspector().ArchiveTask(queue, b.Task("archived")))
@@ -319,9 +317,9 @@ func TestOutboxCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{OutboxCap: 2})
-	expect.OK(t, c.SetReplyTo(b.Ctx, actors.Key, "hook"))
-	submit := func(id string, o ...turnstile.SubmitOption) string {
-		r, err := c.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, o...)
+	expect.OK(t, c.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
+	submit := func(id string, o ...actors.Option) string {
+		r, err := receipt.Input(b.Ctx, c.Session(actors.Key), actors.With(turnstile.Message{ID: id, Text: id}, o...))
 		expect.OK(t, err)
 		return strings.TrimSpace(string(r.Status) + " " + r.Reason)
 	}
@@ -330,8 +328,8 @@ func TestOutboxCap(t *testing.T) {
 	expect.Equal(t, "second", submit("b"), "accepted")
 	before := ownKeys(b)
 	expect.Equal(t, "third", submit("c"), "refused outbox")
-	expect.Equal(t, "third, delayed", submit("c", turnstile.Delay(time.Hour)), "refused outbox")
+	expect.Equal(t, "third, delayed", submit("c", actors.Delay(time.Hour)), "refused outbox")
 	actors.Same(t, "refused", before, ownKeys(b))
 	expect.Equal(t, "the first again", submit("a"), "duplicate")
-	expect.Equal(t, "without a route", submit("d", turnstile.ReplyTo(session.Route{To: session.NoReply})), "accepted")
+	expect.Equal(t, "without a route", submit("d", actors.ReplyTo(session.Route{To: session.NoReply})), "accepted")
 }

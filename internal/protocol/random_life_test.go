@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -90,17 +90,17 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		case n < 5:
 			id := fmt.Sprint("m", i)
 			mode := []session.Mode{"", "", "", session.ModeInterrupt, session.ModeReject}[r.IntN(5)]
-			receipt := b.Say(id, mode)
-			switch receipt.Status {
-			case turnstile.Accepted, turnstile.Queued:
+			told := b.Say(id, mode)
+			switch told.Status {
+			case receipt.Accepted, receipt.Queued:
 				taken = append(taken, id)
 				if mode == "" {
 					plain = append(plain, id)
 				}
-			case turnstile.Refused:
+			case receipt.Refused:
 				expect.Equal(t, "stored though refused", b.State(id), "")
 			default:
-				t.Errorf("receipt %+v", receipt)
+				t.Errorf("told %+v", told)
 			}
 		case h == nil:
 			start()
@@ -125,7 +125,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			b.Die()
 			h = nil
 		case r.IntN(6) == 0:
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(t, err)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -146,7 +147,7 @@ func live(b *actors.Bench, moment string, spoil func()) {
 	at(idle)
 	var sent []string
 	say := func(id string, mode session.Mode) {
-		if b.Say(id, mode).Status != turnstile.Refused { // a readable cap may refuse it
+		if b.Say(id, mode).Status != receipt.Refused { // a readable cap may refuse it
 			sent = append(sent, id)
 		}
 	}
@@ -242,9 +243,9 @@ func looks(b *actors.Bench) {
 	expect.OK(b, err)
 	_, err = b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	_, err = b.Client.ResumeRecord(b.Ctx, actors.Key)
+	_, err = resume.Read(b.Ctx, b.Redis, actors.Key)
 	expect.OK(b, err)
-	_, err = b.Client.Transcript(b.Ctx, actors.Key, info.SessionID)
+	_, err = actors.Transcript(b.Ctx, b.Client.Session(actors.Key), info.SessionID)
 	expect.OK(b, err)
 	for _, command := range []string{"/status", "/history", "/queue", "/title"} {
 		_, err := b.Client.Command(b.Ctx, actors.Key, command, "")
@@ -254,7 +255,7 @@ func looks(b *actors.Bench) {
 
 func ended(b *actors.Bench, ids []string) bool {
 	for _, id := range ids {
-		if _, over, err := b.Client.Result(b.Ctx, actors.Key, id); err != nil || !over {
+		if _, over, err := actors.Result(b.Ctx, b.Client.Session(actors.Key), id); err != nil || !over {
 			return false
 		}
 	}

@@ -3,7 +3,7 @@ package protocol_test
 import (
 	"testing"
 
-	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -28,7 +28,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(past.Entries), 4)
 	expect.Equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
-	expect.Equal(t, "waits", b.Say("c").Status, turnstile.Queued)
+	expect.Equal(t, "waits", b.Say("c").Status, receipt.Queued)
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	b.Finish(h)
 	expect.Equal(t, "status", b.Outcome("c").Status, session.StatusDone)
@@ -45,7 +45,7 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 			b.Say("a")
 			b.Start()
 			b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", text)
-			expect.Equal(t, "status", b.Say("b").Status, turnstile.Queued)
+			expect.Equal(t, "status", b.Say("b").Status, receipt.Queued)
 		})
 	}
 }

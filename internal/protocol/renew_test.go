@@ -99,7 +99,7 @@ func TestRenew(t *testing.T) {
 	if score := b.Redis.ZScore(b.Ctx, b.Keys.Lease(), b.Task("a")).Val(); score < float64(time.Now().Unix()+50) {
 		t.Errorf("asynq's lease ends at %v", score)
 	}
-	_, err = b.Client.Stop(b.Ctx, actors.Key)
+	_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) {
 		t.Errorf("requested after a stop: %v", r.Requested)

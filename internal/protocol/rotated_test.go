@@ -32,7 +32,7 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 			b.Die()
 			h := b.Start() // it has the mark now
 			expect.Equal(t, "mark", h.Turn().Resume, "crash")
-			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+			_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 			expect.OK(t, err)
 			end(b, h)
 			next := b.Start()
@@ -79,7 +79,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 					want = resume.Record{Interruptions: 1, Fence: resumeRecord(b).Fence}
 				}
 				expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
-				_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				expect.OK(t, err)
 				end(b, h)
 				old := h.Turn()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -166,9 +166,9 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	b.Redis.AddHook(faults)
 	faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
 
-	expect.Equal(t, "first receipt", b.Say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "first receipt", b.Say("a").Status, receipt.Accepted)
 	h := b.Start()
-	expect.Equal(t, "second receipt", b.Say("b").Status, turnstile.Queued)
+	expect.Equal(t, "second receipt", b.Say("b").Status, receipt.Queued)
 	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
 	first := h.Turn()
 	if !b.Finish(h) {
@@ -234,7 +234,7 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	old := b.Info().SessionID
 	b.SayAll("b", "c")
 	faults := actors.SendTwice(actors.Script("claim"), func() {
-		_, err := actors.NewClient(b.Redis).Rotate(b.Ctx, actors.Key, "")
+		_, err := actors.NewClient(b.Redis).Session(actors.Key).NewTranscript(b.Ctx)
 		expect.OK(t, err)
 	})
 	b.Redis.AddHook(faults)

@@ -12,6 +12,7 @@ import (
 	"turnstile"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -103,7 +104,7 @@ func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 	h := b.Start()
 	for i, id := range []string{"b", "c"} {
 		r := b.Say(id)
-		expect.Equal(t, "status", r.Status, turnstile.Queued)
+		expect.Equal(t, "status", r.Status, receipt.Queued)
 		expect.Equal(t, "position", r.Position, i+2)
 	}
 	b.ClaimNothing("it is owned")
@@ -147,7 +148,7 @@ func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	b.SayAll("a", "b")
 	h := b.Claim()
 	r := b.Say("c", session.ModeInterrupt)
-	expect.Equal(t, "status", r.Status, turnstile.Queued)
+	expect.Equal(t, "status", r.Status, receipt.Queued)
 	expect.Equal(t, "position", r.Position, 3)
 	expect.OK(t, h.Promote(b.Ctx))
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
@@ -160,26 +161,26 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for _, text := range []string{"/help", "/status", " /status now ", "/stop"} {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		expect.OK(t, err)
-		expect.Equal(t, "status", r.Status, turnstile.Answered)
+		expect.Equal(t, "status", r.Status, receipt.Answered)
 		if r.Reply == "" {
 			t.Errorf("%s has no reply", text)
 		}
 	}
 	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a mistyped command is no message
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		expect.OK(t, err)
-		expect.Equal(t, "status of "+text, r.Status, turnstile.Answered)
+		expect.Equal(t, "status of "+text, r.Status, receipt.Answered)
 		if !r.Invalid || !strings.HasPrefix(r.Reply, "Unknown command ") {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
 	expect.Equal(t, "database", b.Dump(), "")
 	for text, want := range map[string]string{"//status": "/status", "//sotp": "/sotp", "/compact": "/compact", "/sotp now": "/sotp now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		expect.OK(t, err)
-		expect.Equal(t, "status of "+text, r.Status, turnstile.Accepted)
+		expect.Equal(t, "status of "+text, r.Status, receipt.Accepted)
 		h := b.Claim()
 		expect.Equal(t, "text", h.Turn().Message.Text, want)
 		b.Finish(h)
@@ -191,7 +192,7 @@ func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Claim()
-	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/stop"})
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "/stop"})
 	expect.OK(t, err)
 	if !strings.Contains(r.Reply, "starting up") {
 		t.Errorf("reply: %q", r.Reply)
@@ -262,16 +263,16 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 		t.Error("a claim without Redis has no error")
 	}
 	for _, bad := range []string{"", "-x", "a b", "a/b", strings.Repeat("k", 257)} {
-		if _, err := b.Client.Submit(ctx, bad, session.Message{Text: "x"}); !errors.Is(err, session.ErrInvalid) {
+		if _, err := receipt.Input(ctx, b.Client.Session(bad), turnstile.Message{Text: "x"}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("key %q: %v", bad, err)
 		}
 	}
-	for _, m := range []session.Message{{}, {Text: " \n"}, {Text: "x", ID: "a/b"}, {Text: "x", Mode: "loud"}, {Text: "\xff"}} {
-		if _, err := b.Client.Submit(ctx, actors.Key, m); !errors.Is(err, session.ErrInvalid) {
+	for _, m := range []turnstile.Message{{}, {Text: " \n"}, {Text: "x", ID: "a/b"}, {Text: "x", Mode: "loud"}, {Text: "\xff"}} {
+		if _, err := receipt.Input(ctx, b.Client.Session(actors.Key), m); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("message %+v: %v", m, err)
 		}
 	}
-	if _, err := b.Client.Submit(ctx, actors.Key, session.Message{Text: "x"}, turnstile.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
+	if _, err := receipt.Input(ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "x", Delay: -time.Second}); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("negative delay: %v", err)
 	}
 	expect.Equal(t, "database", b.Dump(), "")
@@ -294,7 +295,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	}
 	b := actors.NewBench(t)
 	for _, s := range []string{"x", "x:y"} {
-		_, err := b.Client.Submit(b.Ctx, s, session.Message{ID: "m", Text: s})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(s), turnstile.Message{ID: "m", Text: s})
 		expect.OK(t, err)
 	}
 	claims, err := b.Worker.Claim(b.Ctx, []string{"x", "x:y"})
@@ -304,7 +305,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 		expect.Equal(t, "message", h.Turn().Message.Text, h.Session())
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
 		expect.OK(t, err)
-		entries, err := b.Client.Transcript(b.Ctx, h.Session(), h.Turn().SessionID)
+		entries, err := actors.Transcript(b.Ctx, b.Client.Session(h.Session()), h.Turn().SessionID)
 		expect.OK(t, err)
 		if len(entries) != 1 || entries[0].Text != h.Session() {
 			t.Errorf("transcript of %s: %+v", h.Session(), entries)

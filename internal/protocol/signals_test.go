@@ -39,7 +39,7 @@ func TestSignals(t *testing.T) {
 	if !errors.Is(s.Requested, protocol.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("interrupt: %+v", s)
 	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	s = next("")
 	if !errors.Is(s.Requested, protocol.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {

@@ -106,7 +106,7 @@ func claimSituations() []situation {
 		{"claim", "stopped", func(b *actors.Bench) func() error {
 			b.Say("now")
 			b.Start()
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			b.Die()
 			b.Say("next")
@@ -127,7 +127,7 @@ func claimSituations() []situation {
 		{"unclaim", "after a stop", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			loseClaim(b, "claim_fast")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			return func() error { return b.Worker.Unclaim(b.Ctx) }
 		}},

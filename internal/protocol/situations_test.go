@@ -38,7 +38,7 @@ func routed(plain []situation) (all []situation) {
 		prepare := s.prepare
 		s.name = strings.TrimSpace(s.name + " with a route")
 		s.prepare = func(b *actors.Bench) func() error {
-			expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+			expect.OK(b, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 			return prepare(b)
 		}
 		all = append(all, s)
@@ -50,7 +50,7 @@ func routed(plain []situation) (all []situation) {
 func outboxSituations() []situation {
 	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
 	stored := func(b *actors.Bench) {
-		expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+		expect.OK(b, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 		b.SayAll("one", "two")
 		b.Drain()
 	}
@@ -78,7 +78,7 @@ func outboxSituations() []situation {
 			}
 		}},
 		{"take", "promises of messages that are gone", func(b *actors.Bench) func() error {
-			expect.OK(b, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+			expect.OK(b, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 			b.SayAll("one", "two")
 			expect.OK(b, b.Inspector().ArchiveTask("session:"+actors.Key, b.Task("one")))
 			expect.OK(b, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("two")))
@@ -153,7 +153,7 @@ func sessionSituations() []situation {
 			h := b.Start()
 			b.Asks(h, "run make")
 			return func() error {
-				_, err := b.Client.Decide(b.Ctx, actors.Key, 1, session.Always)
+				_, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", session.Always)
 				return err
 			}
 		}},
@@ -198,7 +198,7 @@ func sessionSituations() []situation {
 			return func() error { return o.Free(b.Ctx) }
 		}},
 		{"title", "a user's", func(b *actors.Bench) func() error {
-			return func() error { return b.Client.SetTitle(b.Ctx, actors.Key, "mine") }
+			return func() error { return b.Client.Session(actors.Key).SetTitle(b.Ctx, "mine") }
 		}},
 		{"title", "an agent's", func(b *actors.Bench) func() error {
 			b.Say("now")
@@ -207,7 +207,7 @@ func sessionSituations() []situation {
 		}},
 		{"configure", "", func(b *actors.Bench) func() error {
 			return func() error {
-				return b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Mode: session.ModeCollect})
+				return b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Mode: session.ModeCollect})
 			}
 		}},
 		{"undo", "", func(b *actors.Bench) func() error {
@@ -222,7 +222,7 @@ func sessionSituations() []situation {
 		}},
 		{"rerun", "", func(b *actors.Bench) func() error {
 			b.SayAll("one", "two")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			var ids, arrived []string
 			for _, id := range []string{"one", "two"} {
@@ -235,7 +235,7 @@ func sessionSituations() []situation {
 		}},
 		{"discard", "", func(b *actors.Bench) func() error {
 			b.SayAll("one", "two")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			return func() error {
 				return protocol.Do(b.Ctx, b.Redis, "discard", protocol.KeysOf(actors.Key, ""), nil, "ids", []string{b.Task("one"), b.Task("two")}).Err()
@@ -257,7 +257,7 @@ func sessionSituations() []situation {
 			b.Start()
 			b.SayAll("next", "later")
 			return func() error {
-				_, err := b.Client.Stop(b.Ctx, actors.Key)
+				_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 				return err
 			}
 		}},
@@ -290,7 +290,7 @@ func sessionSituations() []situation {
 			b.Say("now")
 			b.Start()
 			return func() error {
-				_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				return err
 			}
 		}},

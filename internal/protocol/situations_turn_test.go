@@ -170,7 +170,7 @@ func turnSituations() []situation {
 			b.Say("untaken", session.ModeSteer)
 			_, err := h.Steer(b.Ctx)
 			expect.OK(b, err)
-			_, err = b.Client.Stop(b.Ctx, actors.Key)
+			_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			b.Say("next")
 			return func() error {

@@ -130,7 +130,7 @@ func aside() []situation {
 			b.Start()
 			expect.OK(b, stopInPart(b))
 			return func() error {
-				_, err := b.Client.Stop(b.Ctx, actors.Key)
+				_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 				return err
 			}
 		}},

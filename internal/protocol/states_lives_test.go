@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -19,7 +20,7 @@ import (
 // lives are what the situations leave out.
 func lives() map[string]func(b *actors.Bench) {
 	later := func(b *actors.Bench, id string) { // a delayed message that is not due
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Delay: time.Hour})
 		expect.OK(b, err)
 	}
 	forgetful := func(c *protocol.Config) { c.Retention = 0 }
@@ -33,12 +34,15 @@ func lives() map[string]func(b *actors.Bench) {
 		_, err := h.Finish(b.Ctx, e)
 		expect.OK(b, err)
 	}
-	stop := func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) }
+	stop := func(b *actors.Bench) { _, err := b.Client.Session(actors.Key).Stop(b.Ctx); expect.OK(b, err) }
 	mark := func(b *actors.Bench, h *protocol.Claim) {
 		expect.OK(b, b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")[0].Err)
 	}
 	erase := func(b *actors.Bench) { expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) }
-	rotate := func(b *actors.Bench) { _, err := b.Client.Rotate(b.Ctx, actors.Key, ""); expect.OK(b, err) }
+	rotate := func(b *actors.Bench) {
+		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
+		expect.OK(b, err)
+	}
 	forget := func(b *actors.Bench) {
 		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "forget", protocol.KeysOf(actors.Key, b.Info().SessionID), nil, "age", -1).Err())
 	}

@@ -15,7 +15,7 @@ import (
 func TestSteerAfterStop(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *actors.Bench){
-		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Session(actors.Key).Stop(b.Ctx); expect.OK(b, err) },
 		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestStopOfAnUntakenMessage(t *testing.T) {
 	b.Say("s", session.ModeSteer)
 	_, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
-	_, err = b.Client.Stop(b.Ctx, actors.Key)
+	_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.Say("later")
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Untaken: []string{"s"}})

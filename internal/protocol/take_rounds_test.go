@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -159,7 +160,7 @@ func TestForeignResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook0000"))
+			expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook0000"))
 			b.Say("m")
 			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("m")), "state", c.state, "result", c.result)
 			taken := take(b, hooks(1))
@@ -182,7 +183,7 @@ func TestRecordsNameNobodyElsesMessages(t *testing.T) {
 	b.Say("now")
 	h := b.Start()
 	for id, to := range map[string]string{"a": "one", "b": "two", "c": ""} {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id, Mode: session.ModeCollect}, turnstile.ReplyTo(session.Route{To: to}))
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Mode: session.ModeCollect, ReplyTo: to})
 		expect.OK(t, err)
 		b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(id)), "quiet", "1 100")
 	}
@@ -207,7 +208,7 @@ func TestRecordsNameNobodyElsesMessages(t *testing.T) {
 func TestLargeQuestionsAreTruncated(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	h := b.Start()
 	b.Renew(h)
@@ -239,7 +240,7 @@ func TestRedriveOfAClosedQuestion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook0000"))
+			expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook0000"))
 			b.Say("a")
 			h := b.Start()
 			b.Renew(h)
@@ -268,9 +269,9 @@ func TestRedriveOfAClosedQuestion(t *testing.T) {
 func TestRunInAsynqmonRepeats(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.OK(t, b.Inspector().RunTask("session:"+actors.Key, b.Task("a")))
 	b.Sweep()

@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -69,8 +70,7 @@ func TestManyRoutesAreTruncated(t *testing.T) {
 			b.Say("now")
 			h := b.Start()
 			for i := range routes {
-				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: "hi", Mode: session.ModeCollect},
-					turnstile.ReplyTo(session.Route{To: "hook", Context: json.RawMessage(fmt.Sprint(i))}))
+				_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: "hi", Mode: session.ModeCollect, ReplyTo: "hook", ReplyContext: json.RawMessage(fmt.Sprint(i))})
 				expect.OK(t, err)
 				b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(fmt.Sprint("m", i))), "quiet", "1 100")
 			}
@@ -88,7 +88,7 @@ func TestManyRoutesAreTruncated(t *testing.T) {
 func TestAckOfALostLease(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	b.Drain()
 	take := func(lease time.Duration) protocol.Delivery {
@@ -110,7 +110,7 @@ func TestAckOfALostLease(t *testing.T) {
 func TestAQuestionBehindTheHeadIsClosed(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	h := b.Start()
 	b.Finish(h)
@@ -125,7 +125,7 @@ func TestAQuestionBehindTheHeadIsClosed(t *testing.T) {
 func TestAFailureIsNoRollback(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "rolled back: the disk is full"})
 	expect.OK(t, err)
@@ -139,14 +139,14 @@ func TestAPromiseOutlivesItsID(t *testing.T) {
 		"a plain one": func(b *actors.Bench) { b.Enqueue("a") },
 		"with another route": func(b *actors.Bench) {
 			b.Redis.Del(b.Ctx, b.Keys.Idem("a"))
-			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "b"}, turnstile.ReplyTo(session.Route{To: "other"}))
+			_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "b", ReplyTo: "other"})
 			expect.OK(b, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+			expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 			b.Say("a")
 			expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("a")))
 			again(b)
@@ -162,7 +162,7 @@ func TestAPromiseOutlivesItsID(t *testing.T) {
 func TestAnEarlierResultIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "why"})
 	expect.OK(t, err)

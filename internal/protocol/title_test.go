@@ -42,7 +42,7 @@ func TestB71_TitleRace(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	for i := range 40 {
-		expect.OK(t, b.Client.SetTitle(b.Ctx, actors.Key, ""))
+		expect.OK(t, b.Client.Session(actors.Key).SetTitle(b.Ctx, ""))
 		mine := fmt.Sprint("mine ", i)
 		var both sync.WaitGroup
 		both.Go(func() {
@@ -53,7 +53,7 @@ func TestB71_TitleRace(t *testing.T) {
 			}
 		})
 		both.Go(func() {
-			if err := b.Client.SetTitle(b.Ctx, actors.Key, mine); err != nil {
+			if err := b.Client.Session(actors.Key).SetTitle(b.Ctx, mine); err != nil {
 				t.Error(err)
 			}
 		})

@@ -3,8 +3,11 @@ package protocol_test
 import (
 	"testing"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -19,7 +22,7 @@ func TestTraceParentIsAHeaderOfTheTask(t *testing.T) {
 	b := actors.NewBench(t)
 	send := func(id, trace string) {
 		t.Helper()
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id, TraceParent: trace})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, TraceParent: trace})
 		expect.OK(t, err)
 	}
 	send("a", someTrace)
@@ -53,13 +56,13 @@ func TestTraceParentIsAHeaderOfTheTask(t *testing.T) {
 func TestTraceParentIsNoPartOfTheMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	m := session.Message{ID: "a", Text: "hello", TraceParent: someTrace}
-	_, err := b.Client.Submit(b.Ctx, actors.Key, m)
+	m := turnstile.Message{ID: "a", Text: "hello", TraceParent: someTrace}
+	_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), m)
 	expect.OK(t, err)
 	m.TraceParent = "00-11111111111111111111111111111111-2222222222222222-00"
-	r, err := b.Client.Submit(b.Ctx, actors.Key, m)
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), m)
 	expect.OK(t, err)
 	expect.Equal(t, "state", r.State, "pending")
-	expect.OK(t, r.Err())
+	expect.OK(t, r.Err)
 	expect.Equal(t, "traceparent", b.Claim().Turn().Message.TraceParent, someTrace)
 }

@@ -90,7 +90,7 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "kept", string(past.State), `"kept"`)
 	b.Finish(h)
-	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Entries, " ", u.Text), "2 c")
 	expect.Equal(t, "entries", len(b.Transcript(b.Info().SessionID)), 1)

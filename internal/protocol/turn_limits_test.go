@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -36,7 +39,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 				b.Say("a")
 				h := b.Start()
 				for _, id := range []string{"b", "c", "d", "e", "f"} {
-					_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id + c.text, Mode: session.ModeCollect})
+					_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id + c.text, Mode: session.ModeCollect})
 					expect.OK(t, err)
 				}
 				windowsEnd(b, "b", "c", "d", "e", "f")
@@ -84,7 +87,7 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 				var left []string
 				for i := range 5 {
 					id := fmt.Sprint("s", i)
-					_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: strings.Repeat("x", 1000), Mode: session.ModeSteer})
+					_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: strings.Repeat("x", 1000), Mode: session.ModeSteer})
 					expect.OK(t, err)
 					if i >= c.want {
 						left = append(left, id)
@@ -160,7 +163,7 @@ func TestSteerOfAnEarlierSender(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	for id, n := range map[string]int{"short": 100, "long": 5000} {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
 		expect.OK(t, err)
 		expect.Equal(t, id+" has the field", b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task(id)), "steer").Val(), 1)
 	}

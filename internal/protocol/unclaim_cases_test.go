@@ -16,7 +16,7 @@ func TestStopBeforeAnUnclaim(t *testing.T) {
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
 	loseClaim(b, "claim_fast")
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "phase", s.Phase, "starting")
 	b.Say("c")

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -33,7 +36,7 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 	}
 	for name, wake := range map[string]func(b, broken *actors.Bench) error{
 		"a sender": func(_, broken *actors.Bench) error {
-			_, err := broken.Client.Submit(broken.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
+			_, err := receipt.Input(broken.Ctx, broken.Client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 			return err
 		},
 		"sweep": func(b, broken *actors.Bench) error {

@@ -8,7 +8,6 @@ import (
 
 	"turnstile"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -51,7 +50,7 @@ func TestDueWhenRedisFillsUp(t *testing.T) {
 func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
+	_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "a", Text: "a", Delay: time.Hour})
 	expect.OK(t, err)
 	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: actors.Key}) // of a message that is gone
 	b.Redis.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {

@@ -71,7 +71,7 @@ func TestFind(t *testing.T) {
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SessionTTL = time.Hour })
-	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3}))
+	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 3}))
 	b.MakeOld()
 	b.LoseIndexes()
 	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.For("gone").Processed(), 7, 0).Err())

@@ -46,7 +46,7 @@ func TestSweepRepairsTheLists(t *testing.T) {
 		"a question": {
 			func(b *actors.Bench) { b.Say("asks"); b.Asks(b.Start(), "run make") },
 			func(b *actors.Bench) {
-				_, err := b.Client.Decide(b.Ctx, actors.Key, 1, session.Allow)
+				_, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
 				expect.OK(b, err)
 			},
 		},

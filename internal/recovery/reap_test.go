@@ -12,7 +12,6 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -62,7 +61,7 @@ func TestReadyUnderAClockThatFellBack(t *testing.T) {
 	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Ready, redis.Z{Score: ahead, Member: actors.Key}).Err())
 	b.Reap()
 	for i := range 3 {
-		_, err := b.Client.Submit(b.Ctx, fmt.Sprint("later", i), session.Message{Text: "x"})
+		_, err := b.Client.Session(fmt.Sprint("later", i)).Send(b.Ctx, turnstile.Message{Text: "x"})
 		expect.OK(t, err)
 	}
 	sessions, err := b.Worker.Pop(b.Ctx, 1)
@@ -113,7 +112,7 @@ func TestReapFindsADeadClaimer(t *testing.T) {
 func TestReapPutsWhatHasToWaitIntoDue(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
+	_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "a", Text: "a", Delay: time.Hour})
 	expect.OK(t, err)
 	b.Redis.Del(b.Ctx, rediskey.Due)
 	b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: actors.Key})
@@ -131,7 +130,7 @@ func TestReapIsPaced(t *testing.T) {
 	for i := range n {
 		s := fmt.Sprint("s", i)
 		sessions = append(sessions, s)
-		_, err := b.Client.Submit(b.Ctx, s, session.Message{Text: "x"})
+		_, err := b.Client.Session(s).Send(b.Ctx, turnstile.Message{Text: "x"})
 		expect.OK(t, err)
 	}
 	b.Pop()
@@ -219,7 +218,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	broken := func(s string) { b.Redis.Set(b.Ctx, rediskey.For(s).Pending(), "spoilt", 0) }
-	_, err := b.Client.Submit(b.Ctx, "good", session.Message{Text: "x"})
+	_, err := b.Client.Session("good").Send(b.Ctx, turnstile.Message{Text: "x"})
 	expect.OK(t, err)
 	b.Pop()
 	for _, s := range []string{"bad", "good"} {

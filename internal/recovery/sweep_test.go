@@ -14,7 +14,6 @@ import (
 	"turnstile"
 	"turnstile/internal/recovery"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -82,7 +81,7 @@ func TestSweepOfIdleSessions(t *testing.T) {
 func TestSweepWithoutAnIndexOfOutboxes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Owned)
 	b.Redis.Set(b.Ctx, rediskey.Outbox, "no index", 0)
@@ -278,7 +277,7 @@ func TestSweep(t *testing.T) {
 		},
 		"run in asynqmon": func(b *actors.Bench) {
 			b.Say("a")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 			expect.OK(b, err)
 			b.Pop()
 			b.Redis.Del(b.Ctx, rediskey.Owned)
@@ -318,7 +317,7 @@ func TestSweepHandsOver(t *testing.T) {
 	expect.Equal(t, "woken when dead", b.Sweep(), 0)
 	expect.Equal(t, "recovered", b.Reap(), 1)
 	b.Drain()
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "later"}, turnstile.Delay(time.Hour))
+	_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{Text: "later", Delay: time.Hour})
 	expect.OK(t, err)
 	b.Redis.Del(b.Ctx, rediskey.Due, rediskey.Ready)
 	expect.Equal(t, "woken when delayed", b.Sweep(), 0)

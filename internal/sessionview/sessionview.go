@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
 
@@ -114,8 +114,9 @@ type Resume struct {
 
 // Read reads a session part by part, so one part may be newer than another. The error wraps
 // ErrUnknown, or session.ErrInvalid if the key is wrong.
-func Read(ctx context.Context, client *admin.Client, key string) (View, error) {
-	info, err := client.Session(ctx, key)
+func Read(ctx context.Context, chat *turnstile.Session, client *admin.Client) (View, error) {
+	key := chat.Key()
+	info, err := chat.Info(ctx)
 	if err != nil {
 		return View{}, err
 	}
@@ -126,10 +127,6 @@ func Read(ctx context.Context, client *admin.Client, key string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	record, err := client.ResumeRecord(ctx, key)
-	if err != nil {
-		return View{}, err
-	}
 	states, err := client.States(ctx, []session.Info{info})
 	if err != nil {
 		return View{}, err
@@ -137,7 +134,7 @@ func Read(ctx context.Context, client *admin.Client, key string) (View, error) {
 	v := View{
 		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: states[0].State, Paused: states[0].Paused,
 		Worker: info.Worker, Fence: info.Fence,
-		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(record),
+		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(info.Resume),
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info),
 		Scheduled: info.Scheduled, Archived: info.Archived, Running: info.Since,
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
@@ -193,10 +190,10 @@ func StartOf(info session.Info) *time.Time {
 	return &at
 }
 
-func resumeOf(r resume.Record) Resume {
+func resumeOf(r session.Resume) Resume {
 	s := Resume{Pending: r.Pending, Reason: r.Reason, Interruptions: r.Interruptions, Suspended: r.Suspended}
-	if !r.MarkedAt.IsZero() {
-		at := r.MarkedAt.UTC()
+	if !r.At.IsZero() {
+		at := r.At.UTC()
 		s.MarkedAt = &at
 	}
 	return s

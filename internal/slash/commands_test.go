@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/titles"
 	"turnstile/pkg/resume"
@@ -54,21 +55,21 @@ func TestCommandSteer(t *testing.T) {
 	b := actors.NewBench(t)
 	refuses(b, "/steer", "Write what to hand to the running turn: /steer TEXT.")
 	expect.Equal(t, "database", b.Dump(), "")
-	say := func(text string) turnstile.Receipt {
+	say := func(text string) receipt.Receipt {
 		t.Helper()
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "s", Text: text, Mode: session.ModeReject})
 		expect.OK(t, err)
 		return r
 	}
-	expect.Equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, turnstile.Accepted)
+	expect.Equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, receipt.Accepted)
 	h := b.Start()
 	expect.Equal(t, "text", h.Turn().Message.Text, "to the left")
 	b.Finish(h)
 	b.Say("a")
 	h = b.Start()
-	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "s2", Text: "/steer to the left"})
+	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "s2", Text: "/steer to the left"})
 	expect.OK(t, err)
-	expect.Equal(t, "status", r.Status, turnstile.Queued)
+	expect.Equal(t, "status", r.Status, receipt.Queued)
 	taken, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", taken[0].Message.Text, "to the left")
@@ -82,14 +83,14 @@ func TestCommandEscape(t *testing.T) {
 	for text, want := range map[string]string{
 		"//stop": "/stop", "///stop": "//stop", "/compact": "/compact", "/ stop": "/ stop", "/Weather": "/Weather", "/new\nline": "/new\nline", "say /stop": "say /stop",
 	} {
-		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
+		r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: text})
 		expect.OK(t, err)
-		expect.Equal(t, "status of "+text, r.Status, turnstile.Queued)
+		expect.Equal(t, "status of "+text, r.Status, receipt.Queued)
 		b.Finish(h)
 		expect.Equal(t, "text of "+text, h.Turn().Message.Text, want)
 	}
 	refuses(b, "/help now", "To send it as a message, write //help")
-	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/new"}, turnstile.Delay(time.Hour)); err == nil {
+	if _, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "/new", Delay: time.Hour}); err == nil {
 		t.Error("a delayed command has no error")
 	}
 }
@@ -201,11 +202,11 @@ func TestCommandResume(t *testing.T) {
 		expect.Equal(t, "the turn", h.Turn().Message.ID, "running")
 		expect.OK(t, operator.DeleteTask(rediskey.Queue(actors.Key), b.Task("x")))
 		b.Worker = actors.NewWorker(t, b.Redis, "small", func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
-		expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
+		expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
 		b.Say("third")
 		expect.Equal(t, "dropped", b.Outcome("dropped").Status, session.StatusDropped)
 		expect.OK(t, h.Requeue(b.Ctx, "drain"))
-		_, err := b.Client.Stop(b.Ctx, actors.Key)
+		_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		b.Say("new")
 		b.Redis.Del(b.Ctx, rediskey.Ready)

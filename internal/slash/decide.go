@@ -11,19 +11,19 @@ import (
 )
 
 // approve and deny take [NUMBER]; approve also takes [always].
-func approve(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+func approve(ctx context.Context, c Operations, args string) (string, error) {
 	d, words := session.Allow, strings.Fields(args)
 	if n := len(words); n > 0 && words[n-1] == "always" {
 		d, words = session.Always, words[:n-1]
 	}
-	return decide(ctx, c, sessionKey, "/approve [NUMBER] [always]", words, d)
+	return decide(ctx, c, "/approve [NUMBER] [always]", words, d)
 }
 
-func deny(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
-	return decide(ctx, c, sessionKey, "/deny [NUMBER]", strings.Fields(args), session.Deny)
+func deny(ctx context.Context, c Operations, args string) (string, error) {
+	return decide(ctx, c, "/deny [NUMBER]", strings.Fields(args), session.Deny)
 }
 
-func decide(ctx context.Context, c Operations, sessionKey, usage string, words []string, d session.Decision) (string, error) {
+func decide(ctx context.Context, c Operations, usage string, words []string, d session.Decision) (string, error) {
 	number := 0
 	if len(words) > 0 {
 		number, _ = strconv.Atoi(words[0])
@@ -31,7 +31,7 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 			return "", argsError("Write it as " + usage + ". Nothing was decided.")
 		}
 	}
-	q, err := c.Decide(ctx, sessionKey, number, d)
+	q, err := c.DecideNumber(ctx, number, d)
 	switch {
 	case errors.Is(err, session.ErrNoQuestion):
 		return "There is no open question.", nil

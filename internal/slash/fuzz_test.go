@@ -2,51 +2,48 @@ package slash
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
-	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
 
 // calls counts the calls that change something.
 type calls struct{ n int }
 
-func (*calls) Session(context.Context, string) (session.Info, error) { return session.Info{}, nil }
-func (*calls) ResumeRecord(context.Context, string) (resume.Record, error) {
-	return resume.Record{}, nil
-}
-func (*calls) Tail(_ context.Context, _ string, n int) ([]session.Entry, error) {
+func (*calls) Info(context.Context) (session.Info, error) { return session.Info{}, nil }
+func (*calls) Tail(_ context.Context, n int) ([]session.Entry, error) {
 	if n < 1 || n > historyMost {
 		panic("a number of entries out of bounds")
 	}
 	return nil, nil
 }
-func (c *calls) Stop(context.Context, string) (session.Stopped, error) {
+func (c *calls) Stop(context.Context) (session.Stopped, error) {
 	c.n++
 	return session.Stopped{}, nil
 }
-func (c *calls) Rotate(context.Context, string, string) (string, error) { c.n++; return "", nil }
-func (c *calls) Undo(context.Context, string) (session.Undone, error) {
+func (c *calls) NewConversation(context.Context) error { c.n++; return nil }
+func (c *calls) Undo(context.Context) (session.Undone, error) {
 	c.n++
 	return session.Undone{}, nil
 }
-func (c *calls) Retry(context.Context, string) (session.Undone, error) {
+func (c *calls) Retry(context.Context) (session.Undone, error) {
 	c.n++
 	return session.Undone{}, nil
 }
-func (c *calls) SetTitle(context.Context, string, string) error { c.n++; return nil }
-func (c *calls) Rerun(context.Context, string) (int, error)     { c.n++; return 0, nil }
-func (*calls) NoWorker(context.Context) bool                    { return false }
-func (*calls) Paused(context.Context, string) (bool, error)     { return false, nil }
-func (c *calls) Configure(_ context.Context, _ string, s session.QueueSettings) error {
+func (c *calls) SetTitle(context.Context, string) error { c.n++; return nil }
+func (c *calls) Rerun(context.Context) (int, error)     { c.n++; return 0, nil }
+func (*calls) HasWorker(context.Context) (bool, error)  { return true, nil }
+func (*calls) Paused(context.Context) (bool, error)     { return false, nil }
+func (c *calls) SetQueue(_ context.Context, s session.QueueSettings) error {
 	c.n++
 	if s.Cap < 0 || s.Cap > session.MaxQueueCap || s.Debounce < 0 {
 		panic("settings out of bounds")
 	}
 	return nil
 }
-func (c *calls) Decide(_ context.Context, _ string, number int, d session.Decision) (session.Question, error) {
+func (c *calls) DecideNumber(_ context.Context, number int, d session.Decision) (session.Question, error) {
 	c.n++
 	if number < 0 || d == "" {
 		panic("a decision on nothing")
@@ -77,8 +74,8 @@ func FuzzCommand(f *testing.F) {
 			return
 		}
 		var c calls
-		reply, invalid, err := cmd.Run(t.Context(), &c, "s", args)
-		if err != nil || c.n > 1 || invalid && c.n > 0 {
+		reply, err := cmd.Run(t.Context(), &c, args)
+		if err != nil && !errors.Is(err, session.ErrInvalid) || c.n > 1 || err != nil && c.n > 0 {
 			t.Errorf("%q made %d calls: %q, %v", text, c.n, reply, err)
 		}
 		if len(reply) > 6000+len(text) {

@@ -16,7 +16,7 @@ const (
 	historyText    = 2000 // bytes shown of each entry
 )
 
-func history(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+func history(ctx context.Context, c Operations, args string) (string, error) {
 	n := historyEntries
 	if args != "" {
 		n, _ = strconv.Atoi(args)
@@ -24,7 +24,7 @@ func history(ctx context.Context, c Operations, sessionKey, args string) (string
 			return "", argsError(fmt.Sprintf("Write how many entries, from 1 to %d: /history 50.", historyMost))
 		}
 	}
-	entries, err := c.Tail(ctx, sessionKey, n)
+	entries, err := c.Tail(ctx, n)
 	if err != nil {
 		return "", err
 	}

@@ -8,32 +8,30 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
 
-// Operations are the calls that commands make.
+// Operations are the calls that commands make, on one session.
 type Operations interface {
-	Session(ctx context.Context, sessionKey string) (session.Info, error)
-	ResumeRecord(ctx context.Context, sessionKey string) (resume.Record, error)
-	Tail(ctx context.Context, sessionKey string, n int) ([]session.Entry, error)
-	Stop(ctx context.Context, sessionKey string) (session.Stopped, error)
-	Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error)
-	Configure(ctx context.Context, sessionKey string, s session.QueueSettings) error
-	Decide(ctx context.Context, sessionKey string, number int, d session.Decision) (session.Question, error)
-	Undo(ctx context.Context, sessionKey string) (session.Undone, error)
-	Retry(ctx context.Context, sessionKey string) (session.Undone, error)
-	SetTitle(ctx context.Context, sessionKey, title string) error
-	Rerun(ctx context.Context, sessionKey string) (n int, err error)
-	NoWorker(ctx context.Context) bool
-	Paused(ctx context.Context, sessionKey string) (bool, error)
+	Info(ctx context.Context) (session.Info, error)
+	Tail(ctx context.Context, n int) ([]session.Entry, error)
+	Stop(ctx context.Context) (session.Stopped, error)
+	NewConversation(ctx context.Context) error
+	SetQueue(ctx context.Context, s session.QueueSettings) error
+	DecideNumber(ctx context.Context, number int, d session.Decision) (session.Question, error)
+	Undo(ctx context.Context) (session.Undone, error)
+	Retry(ctx context.Context) (session.Undone, error)
+	SetTitle(ctx context.Context, title string) error
+	Rerun(ctx context.Context) (n int, err error)
+	HasWorker(ctx context.Context) (bool, error)
+	Paused(ctx context.Context) (bool, error)
 }
 
 // Command is a slash command. The sender carries it out at once, without owning the session.
 type Command struct {
 	Name       string
 	args, help string
-	run        func(ctx context.Context, c Operations, sessionKey, args string) (string, error) // nil: the command's text is a message
+	run        func(ctx context.Context, c Operations, args string) (string, error) // nil: the command's text is a message
 }
 
 func commands() []Command {
@@ -76,27 +74,32 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
-// argsError tells the user what is wrong with a command's arguments. The command was not carried
-// out. Commands return it as an error, and Run turns it into the reply.
+// argsError tells the user what is wrong with a command or its arguments. The command was not carried
+// out.
 type argsError string
 
 func (e argsError) Error() string { return string(e) }
+func (e argsError) Unwrap() error { return session.ErrInvalid }
 
-// Run carries out the command and returns the reply to the user. If invalid, the reply says what
-// is wrong with args, and nothing was done.
-func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args string) (reply string, invalid bool, err error) {
+// Unknown returns the error of a text that is no command. It wraps session.ErrInvalid, and its text is
+// for the user.
+func Unknown(text string) error {
+	if reply, ok := Suggest(text); ok {
+		return argsError(reply)
+	}
+	return argsError("That is no command; /help lists them.")
+}
+
+// Run carries out the command and returns the reply to the user. If args are wrong, nothing was done:
+// the error wraps session.ErrInvalid, and its text is for the user.
+func (cmd Command) Run(ctx context.Context, c Operations, args string) (reply string, err error) {
 	switch {
 	case args != "" && cmd.args == "":
-		err = argsError(fmt.Sprintf("%s takes no arguments. To send it as a message, write /%[1]s.", cmd.Name))
+		return "", argsError(fmt.Sprintf("%s takes no arguments. To send it as a message, write /%[1]s.", cmd.Name))
 	case cmd.run == nil:
-		err = argsError("Write what to hand to the running turn: " + cmd.Name + " " + cmd.args + ".")
-	default:
-		reply, err = cmd.run(ctx, c, sessionKey, args)
+		return "", argsError("Write what to hand to the running turn: " + cmd.Name + " " + cmd.args + ".")
 	}
-	if bad := argsError(""); errors.As(err, &bad) {
-		return string(bad), true, nil
-	}
-	return reply, false, err
+	return cmd.run(ctx, c, args)
 }
 
 // Reads reports whether the command with args changes nothing.
@@ -125,7 +128,7 @@ func (cmd Command) Shows(args string) bool {
 // turn.
 func (cmd Command) IsMessage(args string) bool { return cmd.run == nil && args != "" }
 
-func help(context.Context, Operations, string, string) (string, error) {
+func help(context.Context, Operations, string) (string, error) {
 	var b strings.Builder
 	for _, cmd := range commands() {
 		if cmd.help != "" {
@@ -139,12 +142,12 @@ func help(context.Context, Operations, string, string) (string, error) {
 	return b.String(), nil
 }
 
-func status(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	s, err := c.Session(ctx, sessionKey)
+func status(ctx context.Context, c Operations, _ string) (string, error) {
+	s, err := c.Info(ctx)
 	if err != nil {
 		return "", err
 	}
-	paused, err := c.Paused(ctx, sessionKey)
+	paused, err := c.Paused(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -152,7 +155,7 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	if paused {
 		lines = append(lines, "An operator has paused the session: no further turn begins until it is unpaused.")
 	}
-	if s.Phase == session.PhaseIdle && c.NoWorker(ctx) {
+	if s.Phase == session.PhaseIdle && noWorker(ctx, c) {
 		lines = append(lines, "No worker is running: messages wait until one is started.")
 	}
 	if q := s.Question; q != nil {
@@ -164,14 +167,10 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	if s.Settings != (session.QueueSettings{}) {
 		lines = append(lines, "Messages while it is busy: "+s.Settings.String())
 	}
-	r, err := c.ResumeRecord(ctx, sessionKey)
-	if err != nil {
-		return "", err
-	}
-	switch {
+	switch r := s.Resume; {
 	case r.Suspended:
 		lines = append(lines, "It was interrupted too often: the next message begins a new conversation.")
-	case r.Pending && s.Phase != session.PhaseIdle && !r.MarkedAt.After(s.StartedAt): // otherwise a drain has just marked it
+	case r.Pending && s.Phase != session.PhaseIdle && !r.At.After(s.StartedAt): // otherwise a drain has just marked it
 		lines = append(lines, "The turn resumes one that was interrupted.")
 	case r.Pending:
 		lines = append(lines, "Its last turn was interrupted; the next one gets a note.")
@@ -180,6 +179,12 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 		lines = append(lines, counted(s.Archived, "dead letter", "dead letters")+"; /resume reruns those that a /stop ended or that failed.")
 	}
 	return strings.Join(lines, "\n"), nil
+}
+
+// noWorker reports whether no worker is running, as far as the user may know.
+func noWorker(ctx context.Context, c Operations) bool {
+	has, err := c.HasWorker(ctx)
+	return err == nil && !has
 }
 
 func statusLine(s session.Info, paused bool) string {
@@ -199,8 +204,8 @@ func statusLine(s session.Info, paused bool) string {
 	return fmt.Sprintf("A turn has been running for %s, %s.", s.Since.Round(time.Second), waiting)
 }
 
-func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	s, err := c.Stop(ctx, sessionKey)
+func stop(ctx context.Context, c Operations, _ string) (string, error) {
+	s, err := c.Stop(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -223,12 +228,12 @@ func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	return "Nothing is running.", nil
 }
 
-func newConversation(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	s, err := c.Session(ctx, sessionKey)
+func newConversation(ctx context.Context, c Operations, _ string) (string, error) {
+	s, err := c.Info(ctx)
 	if err != nil {
 		return "", err
 	}
-	if _, err := c.Rotate(ctx, sessionKey, ""); err != nil {
+	if err := c.NewConversation(ctx); err != nil {
 		return "", err
 	}
 	if s.Phase != session.PhaseIdle {
@@ -237,10 +242,10 @@ func newConversation(ctx context.Context, c Operations, sessionKey, _ string) (s
 	return "The next message begins a new conversation.", nil
 }
 
-func queue(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+func queue(ctx context.Context, c Operations, args string) (string, error) {
 	switch args {
 	case "":
-		s, err := c.Session(ctx, sessionKey)
+		s, err := c.Info(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -249,13 +254,13 @@ func queue(ctx context.Context, c Operations, sessionKey, args string) (string, 
 		}
 		return "Messages while the session is busy: " + s.Settings.String(), nil
 	case "reset":
-		return "Messages while the session is busy: as the worker is configured.", c.Configure(ctx, sessionKey, session.QueueSettings{})
+		return "Messages while the session is busy: as the worker is configured.", c.SetQueue(ctx, session.QueueSettings{})
 	}
 	set, err := session.ParseQueueSettings(args)
 	if err != nil {
 		return "", refusal(err)
 	}
-	if err := c.Configure(ctx, sessionKey, set); err != nil {
+	if err := c.SetQueue(ctx, set); err != nil {
 		return "", err
 	}
 	return "Messages while the session is busy: " + set.String(), nil
@@ -273,30 +278,30 @@ func nothingChanged(err error) string {
 	return "Nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "."
 }
 
-func title(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+func title(ctx context.Context, c Operations, args string) (string, error) {
 	if args == "" {
-		s, err := c.Session(ctx, sessionKey)
+		s, err := c.Info(ctx)
 		if err != nil || s.Title != "" {
 			return s.Title, err
 		}
 		return "The conversation has no title. /title TEXT gives it one.", nil
 	}
-	if err := c.SetTitle(ctx, sessionKey, args); err != nil {
+	if err := c.SetTitle(ctx, args); err != nil {
 		return "", refusal(err)
 	}
 	return "The conversation's title is now: " + args, nil
 }
 
-func undo(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	u, err := c.Undo(ctx, sessionKey)
+func undo(ctx context.Context, c Operations, _ string) (string, error) {
+	u, err := c.Undo(ctx)
 	if err != nil {
 		return undoRefusal(err)
 	}
 	return fmt.Sprintf("Removed from the conversation (%s): %s", counted(u.Entries, "entry", "entries"), firstLine(u.Text)), nil
 }
 
-func again(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	u, err := c.Retry(ctx, sessionKey)
+func again(ctx context.Context, c Operations, _ string) (string, error) {
+	u, err := c.Retry(ctx)
 	if err != nil {
 		return undoRefusal(err)
 	}
@@ -315,8 +320,8 @@ func undoRefusal(err error) (string, error) {
 	return "", err
 }
 
-func rerun(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
-	n, err := c.Rerun(ctx, sessionKey)
+func rerun(ctx context.Context, c Operations, _ string) (string, error) {
+	n, err := c.Rerun(ctx)
 	switch {
 	case err != nil:
 		return "", err

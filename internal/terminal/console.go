@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
@@ -102,17 +103,17 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	if text == "" {
 		return
 	}
-	r, err := c.Client.Submit(ctx, c.Session, session.Message{Text: text})
+	r, err := receipt.Input(ctx, c.Client.Session(c.Session), turnstile.Message{Text: text})
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
 		c.alert(redisconn.Explain(err))
-	case r.Status == turnstile.Answered:
+	case r.Status == receipt.Answered:
 		c.Screen.Line(r.Reply)
-	case r.Status == turnstile.Refused:
+	case r.Status == receipt.Refused:
 		c.alert("refused: " + r.Reason)
 	default:
-		if r.Status == turnstile.Queued {
+		if r.Status == receipt.Queued {
 			c.note(fmt.Sprintf("waits in line, position %d", r.Position))
 		}
 		c.waiting.Add(1)
@@ -126,14 +127,12 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 // follow prints the reply to one message. Messages of a session end one after the other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
 	t := Teller{Story: Story{Message: id, Mine: true, Ephemeral: c.Ephemeral, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
-	end, err := c.Client.Follow(ctx, c.Session, id, func(e session.Event) {
-		switch {
-		case e.Turn != "" && e.Turn == c.shown: // several messages may share a turn, which is shown once
-		case e.Type == session.EventQueued: // the receipt has shown it
-		default:
-			t.See(e)
-		}
-	})
+	chat := c.Client.Session(c.Session)
+	err := c.see(ctx, chat, id, &t)
+	var end session.Outcome
+	if err == nil {
+		end, err = chat.Wait(ctx, id)
+	}
 	shown := end.Turn != "" && end.Turn == c.shown
 	if shown {
 		end.Usage = nil
@@ -155,6 +154,22 @@ func (c *Console) follow(ctx context.Context, id string) {
 	if c.waiting.Add(-1) == 0 {
 		c.Screen.Prompt()
 	}
+}
+
+// see shows the events of a message.
+func (c *Console) see(ctx context.Context, chat *turnstile.Session, id string, t *Teller) error {
+	for e, err := range chat.Events(ctx, turnstile.EventsOf(id)) {
+		switch {
+		case err != nil:
+			return err
+		case e.Turn != "" && e.Turn == c.shown: // several messages may share a turn, which is shown once
+		case e.Type == session.EventQueued: // the receipt has shown it
+		case e.Type == session.EventTurnEnded: // its outcome is shown
+		default:
+			t.See(e)
+		}
+	}
+	return nil
 }
 
 func (c *Console) note(text string)  { c.Screen.Tell(Line{text, Aside}) }

@@ -92,13 +92,13 @@ func TestAllEventsThroughOutages(t *testing.T) {
 	faults := &redistest.Faults{}
 	rdb := b.BareRedis()
 	rdb.AddHook(faults)
-	_, err := b.Client.Submit(b.Ctx, "broken", session.Message{ID: "m", Text: "x"})
+	_, err := b.Client.Session("broken").Send(b.Ctx, turnstile.Message{ID: "m", Text: "x"})
 	expect.OK(t, err)
 	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.For("broken").Events(), "no stream", 0).Err())
-	_, err = b.Client.Submit(b.Ctx, "idle", session.Message{ID: "m", Text: "x"}, turnstile.Delay(time.Hour))
+	_, err = b.Client.Session("idle").Send(b.Ctx, turnstile.Message{ID: "m", Text: "x", Delay: time.Hour})
 	expect.OK(t, err)
 	for i := range 3 {
-		_, err = b.Client.Submit(b.Ctx, "line", session.Message{ID: fmt.Sprint(i), Text: "x"})
+		_, err = b.Client.Session("line").Send(b.Ctx, turnstile.Message{ID: fmt.Sprint(i), Text: "x"})
 		expect.OK(t, err)
 	}
 	after := b.RedisTime().UnixMilli()
@@ -107,7 +107,7 @@ func TestAllEventsThroughOutages(t *testing.T) {
 		faults.FailBefore(redistest.Named(name), 1, loading)
 	}
 	for _, key := range []string{"idle", "line"} {
-		_, err = b.Client.Stop(b.Ctx, key)
+		_, err = b.Client.Session(key).Stop(b.Ctx)
 		expect.OK(t, err)
 	}
 	all, _ := followAll(b, admin.NewClient(rdb), after, 3)

@@ -57,14 +57,14 @@ func browse(b *actors.Bench, pattern string) (found []string) {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {
-		submit := func(key string, opts ...turnstile.SubmitOption) {
-			_, err := b.Client.Submit(b.Ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
+		submit := func(key string, opts ...actors.Option) {
+			_, err := b.Client.Session(key).Send(b.Ctx, actors.With(turnstile.Message{ID: "m", Text: "x"}, opts...))
 			expect.OK(b, err)
 		}
 		for _, key := range []string{"idle", "running", "starting", "asking", "waiting", "paused", "suspended"} {
 			submit(key)
 		}
-		submit("delayed", turnstile.Delay(time.Hour))
+		submit("delayed", actors.Delay(time.Hour))
 		claims, err := b.Worker.Claim(b.Ctx, []string{"idle", "suspended", "running", "starting", "asking"})
 		expect.OK(b, err)
 		for _, h := range claims {
@@ -156,7 +156,7 @@ func TestRunningTurn(t *testing.T) {
 		h := b.Start()
 		expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
 		b.Finish(h)
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "the text"})
+		_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "m", Text: "the text"})
 		expect.OK(b, err)
 		h = b.Start()
 		for range 300 { // more than a page
@@ -219,15 +219,15 @@ func TestLastDeadLetters(t *testing.T) {
 
 // No worker: no heartbeat, and no timer for a second and a half. A worker without maintenance has
 // timers only.
-func TestNoWorker(t *testing.T) {
+func TestHasWorker(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {
-		if !b.Client.NoWorker(b.Ctx) {
+		if has, err := b.Client.HasWorker(b.Ctx); has || err != nil {
 			b.Error("there is one")
 		}
 		ctx, cancel := context.WithCancel(b.Ctx)
 		defer cancel()
-		if cancel(); b.Client.NoWorker(ctx) {
+		if cancel(); hasNone(ctx, b) {
 			b.Error("not known, and said")
 		}
 		ctx, stop := context.WithCancel(b.Ctx)
@@ -247,7 +247,7 @@ func TestNoWorker(t *testing.T) {
 			}
 		}()
 		for range 3 {
-			if b.Client.NoWorker(b.Ctx) {
+			if hasNone(b.Ctx, b) {
 				b.Error("there is none")
 			}
 		}
@@ -259,4 +259,10 @@ func TestNoWorker(t *testing.T) {
 			b.Errorf("%+v", list)
 		}
 	})
+}
+
+// hasNone reports whether it is known that no worker runs.
+func hasNone(ctx context.Context, b *actors.Bench) bool {
+	has, err := b.Client.HasWorker(ctx)
+	return !has && err == nil
 }

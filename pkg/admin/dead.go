@@ -148,7 +148,7 @@ func (a *Client) sessionsWith(ctx context.Context, task string, names ...func(re
 
 // DeleteDeadLetters deletes the dead letters with these message ids, or all of a session's if ids
 // is empty, and returns how many it deleted. It ignores an id that is no dead letter. A sender that
-// reads the outcome of a deleted message gets turnstile.ErrUnknownMessage.
+// reads the outcome of a deleted message gets session.ErrNotFound.
 //
 // The error wraps session.ErrInvalid if the session key is wrong. After another error n dead
 // letters or a few more are deleted.

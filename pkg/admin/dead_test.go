@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -28,7 +30,7 @@ func TestDeadLetters(t *testing.T) {
 			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.Status(id), Error: id + " it is"})
 			expect.OK(b, err)
 		}
-		_, err := b.Client.Stop(b.Ctx, actors.Key)
+		_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(b, err)
 		b.Say("by-hand")
 		expect.OK(b, b.Inspector().ArchiveTask(rediskey.Queue(actors.Key), b.Task("by-hand")))
@@ -45,14 +47,14 @@ func TestDeadLetters(t *testing.T) {
 
 		// More than one batch, of another session that only asynq knows.
 		for i := range 45 {
-			_, err := b.Client.Submit(b.Ctx, "many", session.Message{ID: fmt.Sprintf("m%02d", i), Text: "x"})
+			_, err := b.Client.Session("many").Send(b.Ctx, turnstile.Message{ID: fmt.Sprintf("m%02d", i), Text: "x"})
 			expect.OK(b, err)
 		}
-		_, err = b.Client.Stop(b.Ctx, "many")
+		_, err = b.Client.Session("many").Stop(b.Ctx)
 		expect.OK(b, err)
 		expect.OK(b, b.Redis.ZRem(b.Ctx, rediskey.Sessions, "many").Err())
 		expect.Equal(b, "dead letters of many", len(b.Dead("many")), 45)
-		_, err = b.Client.Submit(b.Ctx, "none", session.Message{Text: "x"})
+		_, err = b.Client.Session("none").Send(b.Ctx, turnstile.Message{Text: "x"})
 		expect.OK(b, err)
 		var sessions []string
 		for s, err := range b.Client.SessionsWithDeadLetters(b.Ctx) {
@@ -101,7 +103,7 @@ func TestDeadLettersInOrder(t *testing.T) {
 		b.Say(id)
 		want = append(want, id)
 	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.Say("later")
 	_, err = b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})

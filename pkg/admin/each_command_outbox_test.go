@@ -27,7 +27,7 @@ type courier struct {
 // owe submits a message whose outcome goes to the destination.
 func (c *courier) owe(id string) {
 	c.Helper()
-	_, err := c.Client.Submit(c.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.ReplyTo(session.Route{To: "hook"}))
+	_, err := c.Client.Session(actors.Key).Send(c.Ctx, turnstile.Message{ID: id, Text: id, ReplyTo: "hook"})
 	expect.OK(c, err)
 }
 
@@ -124,8 +124,8 @@ func (c *courier) check(operation, rival string, failed error) bool {
 	for id, n := range c.got {
 		expect.Equal(c, "deliveries of "+id, n, 1)
 	}
-	_, _, _, err = c.Client.MessageState(c.Ctx, actors.Key, "new")
-	erased := operation == "erase undelivered" && errors.Is(err, turnstile.ErrUnknownMessage)
+	_, _, _, err = actors.MessageState(c.Ctx, c.Client.Session(actors.Key), "new")
+	erased := operation == "erase undelivered" && errors.Is(err, session.ErrNotFound)
 	expect.Equal(c, "new is delivered", c.got["new"] == 1, !erased)
 	all := undelivered + 2
 	if rival == "a turn ends" {

@@ -38,22 +38,22 @@ var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
 		return err
 	},
 	"title": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		return turnstile.NewClient(rdb).SetTitle(b.Ctx, actors.Key, "x")
+		return turnstile.NewClient(rdb).Session(actors.Key).SetTitle(b.Ctx, "x")
 	},
 	"stop": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := turnstile.NewClient(rdb).Stop(b.Ctx, actors.Key)
+		_, err := turnstile.NewClient(rdb).Session(actors.Key).Stop(b.Ctx)
 		return err
 	},
 	"rotate": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := turnstile.NewClient(rdb).Rotate(b.Ctx, actors.Key, "")
+		_, err := turnstile.NewClient(rdb).Session(actors.Key).NewTranscript(b.Ctx)
 		return err
 	},
 	"retry": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := turnstile.NewClient(rdb).Retry(b.Ctx, actors.Key)
+		_, err := turnstile.NewClient(rdb).Session(actors.Key).Retry(b.Ctx)
 		return err
 	},
 	"submit": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := turnstile.NewClient(rdb).Submit(b.Ctx, actors.Key, session.Message{ID: "own", Text: "own"})
+		_, err := turnstile.NewClient(rdb).Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "own", Text: "own"})
 		return err
 	},
 }
@@ -64,9 +64,9 @@ var rivals = map[string]func(b *actors.Bench){
 	"submits":       func(*actors.Bench) {},
 	"reruns":        func(b *actors.Bench) { _, _ = b.Client.Rerun(b.Ctx, actors.Key) },
 	"erases":        func(b *actors.Bench) { _ = b.Client.Erase(b.Ctx, actors.Key) },
-	"rotates":       func(b *actors.Bench) { _, _ = b.Client.Rotate(b.Ctx, actors.Key, "") },
-	"undoes":        func(b *actors.Bench) { _, _ = b.Client.Undo(b.Ctx, actors.Key) },
-	"stops":         func(b *actors.Bench) { _, _ = b.Client.Stop(b.Ctx, actors.Key) },
+	"rotates":       func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).NewTranscript(b.Ctx) },
+	"undoes":        func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).Undo(b.Ctx) },
+	"stops":         func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).Stop(b.Ctx) },
 	"runs all":      func(b *actors.Bench) { _, _ = b.Client.Rerun(b.Ctx, actors.Key) },
 	"a turn ends":   func(*actors.Bench) {},
 	"a turn begins": func(b *actors.Bench) { b.Say("runs") },
@@ -117,7 +117,7 @@ func rivalBefore(b *actors.Bench, n int, operation, rival string) bool {
 	b.Say("first")
 	b.Drain()
 	b.SayAll("a", "b")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(b, err)
 	_, _, err = b.Client.EraseTemporary(b.Ctx, 0) // the first look
 	expect.OK(b, err)
@@ -166,11 +166,11 @@ func rivalBefore(b *actors.Bench, n int, operation, rival string) bool {
 	default:
 		expect.Equal(b, "kept", b.State("a") != "" && b.State("b") != "", true)
 	}
-	state, _, _, err := b.Client.MessageState(b.Ctx, actors.Key, "new")
+	state, _, _, err := actors.MessageState(b.Ctx, b.Client.Session(actors.Key), "new")
 	switch {
 	case operation == "stop" && state == "archived":
 		return true
-	case operation == "erase" && errors.Is(err, turnstile.ErrUnknownMessage):
+	case operation == "erase" && errors.Is(err, session.ErrNotFound):
 		expect.List(b, "left", slices.DeleteFunc(traces(b), func(name string) bool {
 			return strings.Contains(name, ":call:") // a rival's, without text: it expires in five minutes
 		}))

@@ -23,7 +23,7 @@ func TestEraseInBatches(t *testing.T) {
 		for i := range 700 {
 			b.Say(fmt.Sprint("stopped", i))
 		}
-		_, err := b.Client.Stop(b.Ctx, actors.Key)
+		_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		for i := range 700 {
 			b.Enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
@@ -30,7 +32,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 	b.Redis.AddHook(actors.Before(actors.Script("erase"), func() {
 		once.Do(func() {
 			other := actors.BenchOn(t, bare)
-			_, err := other.Client.Rotate(b.Ctx, actors.Key, "")
+			_, err := other.Client.Session(actors.Key).NewTranscript(b.Ctx)
 			expect.OK(t, err)
 			other.Drain()
 		})
@@ -59,7 +61,7 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 				var once sync.Once
 				b.Redis.AddHook(actors.Before(c.match, func() {
 					once.Do(func() {
-						_, err := sender.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
+						_, err := sender.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "new", Text: "new"})
 						expect.OK(b, err)
 					})
 				}))
@@ -81,7 +83,7 @@ func TestEraseBesideSenders(t *testing.T) {
 		b.Pop()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
+			_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "new", Text: "new"})
 			expect.OK(b, err)
 		})
 		err := b.Client.Erase(b.Ctx, actors.Key)
@@ -114,7 +116,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 			return
 		}
 		done = true
-		_, err := other.Submit(b.Ctx, actors.Key, session.Message{ID: "late", Text: "late"})
+		_, err := other.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "late", Text: "late"})
 		expect.OK(t, err)
 		b.Claim()
 	}))

@@ -69,16 +69,16 @@ func useAll(b *actors.Bench) {
 	b.Helper()
 	b.SayAll("first")
 	b.Drain()
-	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(b, err)
 	b.SayAll("second", "stopped")
 	b.Finish(b.Start())
 	b.Die()
-	_, err = b.Client.Stop(b.Ctx, actors.Key)
+	_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(b, err)
 	b.Drain()
-	expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "A title"))
-	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
+	expect.OK(b, b.Client.Session(actors.Key).SetTitle(b.Ctx, "A title"))
+	_, err = b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "delayed", Text: "x", Delay: 1e12})
 	expect.OK(b, err)
 	b.SayAll("waits")
 	for _, counter := range []string{b.Keys.Processed(), b.Keys.Failed()} {
@@ -99,7 +99,7 @@ func TestErase(t *testing.T) {
 			}
 		}
 		expect.Equal(b, "transcripts", transcripts, 2)
-		other, err := b.Client.Submit(b.Ctx, actors.Key+"2", session.Message{Text: "another session"})
+		other, err := b.Client.Session(actors.Key+"2").Send(b.Ctx, turnstile.Message{Text: "another session"})
 		expect.OK(b, err)
 
 		h := b.Start()
@@ -112,7 +112,7 @@ func TestErase(t *testing.T) {
 
 		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
 		expect.List(b, "left", traces(b))
-		if s, err := b.Client.Session(b.Ctx, actors.Key+"2"); err != nil || s.Pending != 1 {
+		if s, err := b.Client.Session(actors.Key + "2").Info(b.Ctx); err != nil || s.Pending != 1 {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
 

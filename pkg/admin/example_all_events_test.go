@@ -20,7 +20,7 @@ func ExampleClient_AllEvents() {
 	_ = operator.AllEvents(ctx, 0, ofTheWeb, func(e admin.AnyEvent) error {
 		switch e.Type {
 		case session.EventPlace: // it follows from here on
-			_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "hello"})
+			_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
 			return err
 		case session.EventTurnEnded:
 			fmt.Println(e.Session, e.Reply)

@@ -6,7 +6,6 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -15,7 +14,7 @@ func waiting(sessions ...string) (operator *admin.Client, stop func()) {
 	rdb, stop := demo.Redis()
 	client := turnstile.NewClient(rdb)
 	for _, s := range sessions {
-		_, err := client.Submit(context.Background(), s, session.Message{ID: "one", Text: "hello"})
+		_, err := client.Session(s).Send(context.Background(), turnstile.Message{ID: "one", Text: "hello"})
 		demo.Check(err)
 	}
 	return admin.NewClient(rdb), stop
@@ -78,13 +77,6 @@ func ExampleClient_NextMessage() {
 	// Output: one <nil>
 }
 
-func ExampleClient_NoWorker() {
-	operator, stop := waiting("web:42")
-	defer stop()
-	fmt.Println(operator.NoWorker(context.Background()))
-	// Output: true
-}
-
 func ExampleClient_Workers() {
 	operator, stop := waiting()
 	defer stop()
@@ -98,10 +90,10 @@ func ExampleClient_RunningTurn() {
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
-	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", session.Message{ID: "one", Text: "count to infinity"})
+	_, err := turnstile.NewClient(rdb).Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "count to infinity"})
 	demo.Check(err)
 	<-started
-	info, err := operator.Session(ctx, "web:42")
+	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
 	turn, err := operator.RunningTurn(ctx, info)
 	demo.Check(err)

@@ -8,7 +8,6 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -16,10 +15,10 @@ import (
 func stopped(ctx context.Context, rdb redis.UniversalClient) {
 	client := turnstile.NewClient(rdb)
 	for _, id := range []string{"one", "two"} {
-		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "hello " + id})
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: id, Text: "hello " + id})
 		demo.Check(err)
 	}
-	_, err := client.Stop(ctx, "web:42")
+	_, err := client.Session("web:42").Stop(ctx)
 	demo.Check(err)
 }
 
@@ -56,7 +55,7 @@ func ExampleClient_Rerun() {
 	stopped(ctx, rdb)
 	n, err := operator.Rerun(ctx, "web:42")
 	demo.Check(err)
-	info, err := operator.Session(ctx, "web:42")
+	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
 	fmt.Println(n, info.Pending, info.Archived)
 	// Output: 2 2 0

@@ -10,6 +10,7 @@ import (
 	"turnstile"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/demo"
 )
 
@@ -21,7 +22,7 @@ func ExampleClient_Line() {
 		text  string
 		delay time.Duration
 	}{{"tomorrow", 24 * time.Hour}, {"first", 0}, {"in an hour", time.Hour}, {"second", 0}, {"third", 0}} {
-		_, err := client.Submit(ctx, "web:42", session.Message{Text: m.text}, turnstile.Delay(m.delay))
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: m.text, Delay: m.delay})
 		demo.Check(err)
 	}
 	waiting, err := admin.NewClient(rdb).Line(ctx, "web:42", 2)
@@ -45,7 +46,7 @@ func ExampleClient_LastEventID() {
 	demo.Check(err)
 	say(ctx, client, "bye")
 	enough, end := context.WithCancel(ctx)
-	_ = client.Events(enough, "web:42", last, func(e session.Event) error { // only what came later
+	_ = actors.Events(enough, client.Session("web:42"), last, func(e session.Event) error { // only what came later
 		if e.Type == session.EventTurnEnded {
 			fmt.Println(e.Reply)
 			end()
@@ -61,14 +62,14 @@ func ExampleClient_LastEventIDAt() {
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	say(ctx, client, "hello")
-	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "bye"})
+	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "bye"})
 	demo.Check(err)
 	ms, err := strconv.ParseInt(receipt.EventsAfter, 10, 64)
 	demo.Check(err)
 	place, err := admin.NewClient(rdb).LastEventIDAt(ctx, "web:42", ms)
 	demo.Check(err)
 	enough, end := context.WithCancel(ctx)
-	_ = client.Events(enough, "web:42", place, func(e session.Event) error {
+	_ = actors.Events(enough, client.Session("web:42"), place, func(e session.Event) error {
 		if e.Type == session.EventTurnEnded && slices.Contains(e.Messages, receipt.ID) {
 			fmt.Println(e.Reply)
 			end()

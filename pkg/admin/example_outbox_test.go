@@ -18,10 +18,10 @@ import (
 // routed returns a client of a session with an outcome that is to be delivered.
 func routed(ctx context.Context, rdb redis.UniversalClient) *admin.Client {
 	client := turnstile.NewClient(rdb)
-	demo.Check(client.SetReplyTo(ctx, "web:42", "web-bot"))
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "hello"})
+	demo.Check(client.Session("web:42").SetReplyTo(ctx, "web-bot"))
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
 	demo.Check(err)
-	_, err = client.Stop(ctx, "web:42")
+	_, err = client.Session("web:42").Stop(ctx)
 	demo.Check(err)
 	return admin.NewClient(rdb)
 }
@@ -101,8 +101,8 @@ func ExampleClient_Owing() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client, operator := context.Background(), turnstile.NewClient(rdb), admin.NewClient(rdb)
-	demo.Check(client.SetReplyTo(ctx, "web:42", "web-bot"))
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "later", Text: "hello"}, turnstile.Delay(time.Hour))
+	demo.Check(client.Session("web:42").SetReplyTo(ctx, "web-bot"))
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "later", Text: "hello", Delay: time.Hour})
 	demo.Check(err)
 	o, err := operator.Owing(ctx, "web:42")
 	demo.Check(err)

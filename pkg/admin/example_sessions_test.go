@@ -6,7 +6,6 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -14,23 +13,9 @@ func ExampleNewClient() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	operator := admin.NewClient(rdb)
-	info, err := operator.Session(context.Background(), "web:42")
-	fmt.Println(info.Phase, err)
-	// Output: idle <nil>
-}
-
-func ExampleClient_Session() {
-	started := make(chan struct{})
-	rdb, stop := demo.Worker(demo.Endless(started))
-	defer stop()
-	ctx := context.Background()
-	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", session.Message{ID: "one", Text: "count to infinity"})
-	demo.Check(err)
-	<-started
-	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
-	demo.Check(err)
-	fmt.Println(info.Phase, info.Messages, info.Pending)
-	// Output: running [one] 0
+	workers, err := operator.Workers(context.Background())
+	fmt.Println(len(workers), err)
+	// Output: 0 <nil>
 }
 
 func ExampleClient_TurnMessages() {
@@ -38,11 +23,11 @@ func ExampleClient_TurnMessages() {
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
-	m := session.Message{Text: "count to infinity", Meta: map[string]string{"sender": "alice"}}
-	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", m)
+	m := turnstile.Message{Text: "count to infinity", Meta: map[string]string{"sender": "alice"}}
+	_, err := turnstile.NewClient(rdb).Session("web:42").Send(ctx, m)
 	demo.Check(err)
 	<-started
-	info, err := operator.Session(ctx, "web:42")
+	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
 	messages, err := operator.TurnMessages(ctx, info)
 	demo.Check(err)
@@ -56,7 +41,7 @@ func ExampleClient_BusySessions() {
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for range 2 {
-		_, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
+		_, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "hello"})
 		demo.Check(err)
 	}
 	busy, err := admin.NewClient(rdb).BusySessions(ctx)
@@ -72,10 +57,10 @@ func ExampleClient_Followups() {
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{Text: "count to infinity"})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "count to infinity"})
 	demo.Check(err)
 	<-started
-	_, err = client.Submit(ctx, "web:42", session.Message{ID: "two", Text: "by twos"})
+	_, err = client.Session("web:42").Send(ctx, turnstile.Message{ID: "two", Text: "by twos"})
 	demo.Check(err)
 	followups, err := admin.NewClient(rdb).Followups(ctx, "web:42")
 	demo.Check(err)
@@ -91,7 +76,7 @@ func ExampleClient_Backlog() {
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for _, key := range []string{"web:1", "web:2"} {
-		_, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+		_, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"})
 		demo.Check(err)
 	}
 	backlog, err := admin.NewClient(rdb).Backlog(ctx)
@@ -105,7 +90,7 @@ func ExampleClient_CountSessions() {
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	for _, key := range []string{"web:1", "web:2"} {
-		_, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+		_, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"})
 		demo.Check(err)
 	}
 	all, attention, err := admin.NewClient(rdb).CountSessions(ctx)

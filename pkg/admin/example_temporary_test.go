@@ -6,7 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/demo"
 )
 
@@ -17,7 +17,7 @@ func ExampleClient_MakeTemporary() {
 	ctx, operator := context.Background(), admin.NewClient(rdb)
 	demo.Check(operator.MakeTemporary(ctx, "question:1"))
 	client := turnstile.NewClient(rdb)
-	receipt, err := client.Submit(ctx, "question:1", session.Message{Text: "hello"})
+	receipt, err := client.Session("question:1").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
 	erase := func() {
 		n, _, err := operator.EraseTemporary(ctx, 0)
@@ -25,7 +25,7 @@ func ExampleClient_MakeTemporary() {
 	}
 	erase() // the first call only sets the time from which the next one may erase it
 	erase() // a message waits
-	_, _, err = client.Cancel(ctx, "question:1", receipt.ID, false)
+	_, _, err = actors.Cancel(ctx, client.Session("question:1"), receipt.ID, false)
 	demo.Check(err)
 	erase()
 	// Output:
@@ -42,7 +42,7 @@ func ExampleClient_EraseTemporary() {
 	for _, key := range []string{"question:1", "question:2"} { // the second one never gets a message
 		demo.Check(operator.MakeTemporary(ctx, key))
 	}
-	_, err := turnstile.NewClient(rdb).Submit(ctx, "question:1", session.Message{Text: "hello"})
+	_, err := turnstile.NewClient(rdb).Session("question:1").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
 	for range 2 {
 		n, more, err := operator.EraseTemporary(ctx, 0)

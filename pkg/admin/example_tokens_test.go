@@ -15,9 +15,9 @@ func ExampleClient_TokensToday() {
 	rdb, stop := demo.Worker(echo.New())
 	defer stop()
 	ctx, client, operator := context.Background(), turnstile.NewClient(rdb), admin.NewClient(rdb)
-	_, err := client.Submit(ctx, "web:42", session.Message{ID: "one", Text: "usage=1200:350 hello"})
+	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "usage=1200:350 hello"})
 	demo.Check(err)
-	_, err = client.Wait(ctx, "web:42", "one")
+	_, err = client.Session("web:42").Wait(ctx, "one")
 	demo.Check(err)
 	var used *session.Usage
 	for used == nil { // a worker writes them within a second

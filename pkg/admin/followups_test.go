@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -65,16 +65,16 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode session.Mode
-		want func(t *testing.T, b *actors.Bench, r turnstile.Receipt)
+		want func(t *testing.T, b *actors.Bench, r receipt.Receipt)
 	}{
-		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
+		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *actors.Bench, r receipt.Receipt) {
 			expect.Equal(t, "position", r.Position, 2)
 			expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val())
 		}},
-		"is refused": {session.ModeReject, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
+		"is refused": {session.ModeReject, func(t *testing.T, b *actors.Bench, r receipt.Receipt) {
 			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
 		}},
-		"finds the line full": {session.ModeQueue, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
+		"finds the line full": {session.ModeQueue, func(t *testing.T, b *actors.Bench, r receipt.Receipt) {
 			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
 		}},
 	} {

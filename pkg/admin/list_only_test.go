@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -18,15 +19,15 @@ func TestListOnly(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for i := range 1500 {
-		expect.OK(t, b.Client.SetTitle(b.Ctx, fmt.Sprintf("others:%04d", i), "x"))
+		expect.OK(t, b.Client.Session(fmt.Sprintf("others:%04d", i)).SetTitle(b.Ctx, "x"))
 	}
 	var mine []string
 	for i := range 5 {
 		key := fmt.Sprintf("others:%04d:mine", i*300)
-		expect.OK(t, b.Client.SetTitle(b.Ctx, key, "x"))
+		expect.OK(t, b.Client.Session(key).SetTitle(b.Ctx, "x"))
 		mine = append(mine, key)
 	}
-	_, err := b.Client.Submit(b.Ctx, mine[4], session.Message{Text: "x"})
+	_, err := b.Client.Session(mine[4]).Send(b.Ctx, turnstile.Message{Text: "x"})
 	expect.OK(t, err)
 	only := func(key string) bool { return strings.HasSuffix(key, ":mine") }
 	for _, q := range []admin.ListQuery{{}, {Limit: 2}, {Limit: 1, Prefix: "others:"}, {State: admin.StateIdle, Limit: 3}, {State: admin.StateWaiting}, {Prefix: "none"}} {

@@ -48,9 +48,9 @@ func wantList(b *actors.Bench, state admin.State, want ...string) {
 func TestListByState(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	say := func(key string, opts ...turnstile.SubmitOption) {
+	say := func(key string, opts ...actors.Option) {
 		t.Helper()
-		_, err := b.Client.Submit(b.Ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
+		_, err := b.Client.Session(key).Send(b.Ctx, actors.With(turnstile.Message{ID: "m", Text: "x"}, opts...))
 		expect.OK(t, err)
 	}
 	for _, key := range []string{"starting", "running", "asking", "idle", "dead", "paused"} {
@@ -78,13 +78,13 @@ func TestListByState(t *testing.T) {
 		}
 	}
 	say("waiting")
-	say("delayed", turnstile.Delay(time.Hour))
-	say("cancelled", turnstile.Delay(time.Hour))
-	_, _, err = b.Client.Cancel(b.Ctx, "cancelled", "m", false)
+	say("delayed", actors.Delay(time.Hour))
+	say("cancelled", actors.Delay(time.Hour))
+	_, _, err = actors.Cancel(b.Ctx, b.Client.Session("cancelled"), "m", false)
 	expect.OK(t, err)
 	say("stopped")
 	b.Pop()
-	_, err = b.Client.Stop(b.Ctx, "stopped")
+	_, err = b.Client.Session("stopped").Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.OK(t, b.Inspector().PauseQueue(rediskey.Queue("paused")))
 	wantList(b, admin.StateAttention, "asking", "dead", "cancelled", "stopped")
@@ -103,7 +103,7 @@ func TestListByState(t *testing.T) {
 	expect.List(t, "with a prefix", keys, "dead")
 
 	// What needs nothing any more is not listed, and leaves the index with the next sweep.
-	_, err = b.Client.Decide(b.Ctx, "asking", 1, session.Allow)
+	_, err = b.Client.Session("asking").Decide(b.Ctx, "1", session.Allow)
 	expect.OK(t, err)
 	_, err = b.Client.DeleteDeadLetters(b.Ctx, "dead")
 	expect.OK(t, err)

@@ -40,7 +40,7 @@ func TestOutbox(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	say := func(id, to string) {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.ReplyTo(session.Route{To: to}))
+		_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: id, Text: id, ReplyTo: to})
 		expect.OK(t, err)
 	}
 	for i := range 30 {
@@ -91,10 +91,10 @@ func TestOutbox(t *testing.T) {
 func TestEraseKeepsDeliveries(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	expect.OK(t, b.Client.SetReplyTo(b.Ctx, actors.Key, "hook"))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	b.Finish(b.Start())
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.Die()
 	before := b.Dump()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -20,7 +22,7 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 3)
 	b.SayAll("a", "b", "c")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.SayAll("d", "e")
 	n, err := b.Client.Rerun(b.Ctx, actors.Key)
@@ -41,7 +43,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 		b.Say(id)
 		ids = append(ids, id)
 	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(b, err)
 	expect.Equal(b, "archived", b.Info().Archived, n)
 	return ids
@@ -55,7 +57,7 @@ func TestRerunInBatches(t *testing.T) {
 	for i := range n {
 		b.Say(fmt.Sprintf("m%04d", i))
 	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "archived", b.Info().Archived, n)
 	calls := 0
@@ -141,10 +143,10 @@ func TestRerunOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for i := range 7 {
-		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
+		_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
 		expect.OK(t, err)
 	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() { calls++ }))
@@ -164,7 +166,7 @@ func TestRerunReadsEachTwice(t *testing.T) {
 	const n = 3000
 	archived(b, n)
 	b.Replies("/resume", "Rerunning 3000 messages.") // the scripts are known now
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.OK(t, rdb.ConfigResetStat(b.Ctx).Err())
 	again, err := b.Client.Rerun(b.Ctx, actors.Key)

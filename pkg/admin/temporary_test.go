@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
@@ -38,7 +40,7 @@ func TestEraseTemporaryBesideASender(t *testing.T) {
 				erased, _, err := b.Client.EraseTemporary(b.Ctx, time.Hour)
 				expect.OK(b, err)
 				expect.Equal(b, "erased", erased, 0)
-				state, _, _, err := b.Client.MessageState(b.Ctx, actors.Key, "new")
+				state, _, _, err := actors.MessageState(b.Ctx, b.Client.Session(actors.Key), "new")
 				expect.OK(b, err)
 				expect.Equal(b, "the message is there", state == "pending" || state == "completed", true)
 				if at := b.Redis.ZScore(b.Ctx, rediskey.Temporary, actors.Key).Val(); at < float64(time.Now().UnixMilli()) {
@@ -84,7 +86,7 @@ func TestMakeTemporaryWhatExists(t *testing.T) {
 	}
 	expect.Equal(t, "marked", b.IsIn(rediskey.Temporary, actors.Key), false)
 	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
-	_, err := b.Client.Submit(b.Ctx, "other", session.Message{Text: "x"})
+	_, err := b.Client.Session("other").Send(b.Ctx, turnstile.Message{Text: "x"})
 	expect.OK(t, err)
 	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
 }

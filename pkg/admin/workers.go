@@ -42,7 +42,7 @@ func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	for _, beat := range beats {
 		list = append(list, WorkerInfo(beat))
 	}
-	for _, job := range everySecond {
+	for _, job := range maintenance.EverySecond() {
 		name, err := a.rdb.Get(ctx, rediskey.Timer(job)).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("list workers: %w", err)
@@ -61,46 +61,4 @@ func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // and process id, with which the default name begins.
 func (w WorkerInfo) is(name string) bool {
 	return w.Name == name || w.Name == "" && strings.HasPrefix(name, fmt.Sprintf("%s-%d-", w.Host, w.PID))
-}
-
-// everySecond are the periodic jobs that some worker does at least once a second. A job's key
-// exists while it is done, and for a tenth of a second afterwards.
-var everySecond = []string{"due", "reap"}
-
-const (
-	// signWindow is for how long NoWorker looks for the keys of these jobs: longer than the pause
-	// between two runs, even with a slow Redis.
-	signWindow = 1500 * time.Millisecond
-
-	signEvery = 40 * time.Millisecond
-)
-
-// NoWorker reports whether no worker is running. It looks for heartbeats, and for the periodic jobs
-// that workers without maintenance do as well. It returns false mostly after one command, and true
-// after a second and a half. It also returns false if a read fails, for example because the Redis
-// user may not read these keys, and if ctx ends. Workers of other databases do not count.
-func (a *Client) NoWorker(ctx context.Context) bool {
-	if n, err := maintenance.CountHeartbeats(ctx, a.rdb); n > 0 || err != nil {
-		return false
-	}
-	names := make([]string, len(everySecond))
-	for i, job := range everySecond {
-		names[i] = rediskey.Timer(job)
-	}
-	tick := time.NewTicker(signEvery)
-	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < signWindow; {
-		for _, name := range names { // one by one: on a Cluster they are in two slots
-			if n, err := a.rdb.Exists(ctx, name).Result(); n > 0 || err != nil {
-				return false
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	n, err := maintenance.CountHeartbeats(ctx, a.rdb) // one may have started meanwhile
-	return n == 0 && err == nil
 }

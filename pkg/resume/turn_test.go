@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
@@ -36,7 +38,7 @@ func newQueue(t *testing.T) *queue {
 
 func (q *queue) say(text string) {
 	q.Helper()
-	_, err := q.client.Submit(q.Context(), chat, session.Message{ID: text, Text: text})
+	_, err := q.client.Session(chat).Send(q.Context(), turnstile.Message{ID: text, Text: text})
 	expect.OK(q, err)
 }
 
@@ -66,7 +68,7 @@ func (q *queue) die() {
 
 func (q *queue) sessionID() string {
 	q.Helper()
-	s, err := q.client.Session(q.Context(), chat)
+	s, err := q.client.Session(chat).Info(q.Context())
 	expect.OK(q, err)
 	return s.SessionID
 }

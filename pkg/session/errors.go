@@ -2,45 +2,89 @@ package session
 
 import "errors"
 
-// Errors of turnstile.Client and admin.Client.
+// Every refusal wraps ErrRefused: nothing was changed, and the same call is refused until something
+// else changes. An error that wraps ErrUnchanged and not ErrRefused is a failure before the first
+// write: the same call may succeed. After any other error of a change, the change may have been made,
+// because Redis' reply may have been lost.
 var (
-	// ErrUnchanged is wrapped by the error of a call that changed nothing: Redis refused its first
-	// write, or it failed before that, in every attempt. After any other error the change may have been
-	// made, because Redis' reply may have been lost.
+	// ErrUnchanged: nothing was changed. Every refusal wraps it, too.
 	ErrUnchanged = errors.New("nothing was changed")
 
+	// ErrRefused: the call was decided, and changed nothing. All errors below wrap it.
+	ErrRefused = refusal("refused", ErrUnchanged)
+
+	// ErrInvalid: a value breaks a rule, which the error's text names.
+	ErrInvalid = refusal("invalid", ErrRefused)
+
+	// ErrTooLarge: the message is larger than Limits allow. It wraps ErrInvalid.
+	ErrTooLarge = refusal("invalid", ErrInvalid)
+
+	// ErrNotFound: the message is not stored. It was never sent, its result has expired
+	// (TURNSTILE_RETENTION), or an operator deleted it.
+	ErrNotFound = refusal("unknown message", ErrRefused)
+
 	// ErrBusy: a turn is running in the session.
-	ErrBusy = errors.New("a turn is running")
+	ErrBusy = refusal("a turn is running", ErrRefused)
 
 	// ErrRunning: the message is part of a running turn.
-	ErrRunning = errors.New("the message is part of a running turn")
+	ErrRunning = refusal("the message is part of a running turn", ErrRefused)
 
-	// ErrConflict: the message's id was used with another text, mode or other content.
-	ErrConflict = errors.New("the id belongs to another message")
-
-	// ErrExpired: the message was accepted before under its id, and neither it nor its result is
-	// stored any more. It is not carried out again.
-	ErrExpired = errors.New("the message was accepted before, and its result is no longer kept")
+	// ErrConflict: the message's ID was used with another text, mode or other content.
+	ErrConflict = refusal("the id belongs to another message", ErrRefused)
 
 	// ErrNotLast: the message that a new one must follow is not the last of the conversation.
-	ErrNotLast = errors.New("the conversation's last message is another one")
+	ErrNotLast = refusal("the conversation's last message is another one", ErrRefused)
 
 	// ErrNoTurn: the session's transcript has no turn to undo.
-	ErrNoTurn = errors.New("the conversation has no turn")
+	ErrNoTurn = refusal("the conversation has no turn", ErrRefused)
 )
 
-// Errors of turnstile.Client's Decide and DecideQuestion. After them nothing was changed.
+// ErrExpired: the message or command was accepted before under its ID, and its result is not stored any
+// more. It was carried out, or may have been, so this is no refusal. It is not carried out again.
+var ErrExpired = errors.New("the message was accepted before, and its result is no longer kept")
+
+// Queues that are full. Each of these errors wraps ErrFull: send the message again later.
+var (
+	ErrFull = refusal("full", ErrRefused)
+
+	// ErrFollowupsFull: QueueSettings.Cap messages wait for the running turn, and the session's drop
+	// policy is DropNew.
+	ErrFollowupsFull = refusal("too many messages wait for the running turn", ErrFull)
+
+	// ErrQueueFull: as many messages wait in the session as may.
+	ErrQueueFull = refusal("too many messages wait in the session", ErrFull)
+
+	// ErrAllQueuesFull: as many messages wait in all sessions as may.
+	ErrAllQueuesFull = refusal("too many messages wait in all sessions", ErrFull)
+
+	// ErrOutboxFull: too many outcomes of the session, or for the message's destination, are not
+	// delivered.
+	ErrOutboxFull = refusal("too many outcomes of the session, or for its destination, are not delivered yet", ErrFull)
+)
+
+// Decisions about an agent's question that are refused.
 var (
 	// ErrNoQuestion: no question is open.
-	ErrNoQuestion = errors.New("no question is open")
+	ErrNoQuestion = refusal("no question is open", ErrRefused)
 
 	// ErrOtherQuestion: the open question is another one.
-	ErrOtherQuestion = errors.New("another question is open")
+	ErrOtherQuestion = refusal("another question is open", ErrRefused)
 
 	// ErrDecided: the question was decided before.
-	ErrDecided = errors.New("the question was decided before")
+	ErrDecided = refusal("the question was decided before", ErrRefused)
 
 	// ErrJustAsked: the open question is new, so the decision may be meant for the one before it.
-	// Decide again with the question's number.
-	ErrJustAsked = errors.New("the question was asked just now")
+	// Decide again with the question's ID or number.
+	ErrJustAsked = refusal("the question was asked just now", ErrRefused)
 )
+
+// refused is a sentinel error below another one.
+type refused struct {
+	text  string
+	above error
+}
+
+func refusal(text string, above error) error { return &refused{text, above} }
+
+func (e *refused) Error() string { return e.text }
+func (e *refused) Unwrap() error { return e.above }

@@ -35,5 +35,15 @@ type Info struct {
 	TitleBy  string        // "user" or "agent"
 	Settings QueueSettings // as set by /queue; a zero field means the worker's
 	ReplyTo  string        // the destination of its messages' outcomes; "" if there is none
+	Resume   Resume        // what an interruption left for the next turn
 	Dropped  int           // messages that a full line has dropped and that the next turn's note reports
+}
+
+// Resume is what an interruption left for the next turn.
+type Resume struct {
+	Pending       bool      // the last turn was interrupted: the next one gets a note
+	Reason        string    // why
+	At            time.Time // when, by Redis' clock; zero if unknown
+	Interruptions int       // turns that were interrupted since the last finished one
+	Suspended     bool      // the next message begins another transcript
 }

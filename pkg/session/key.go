@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -11,9 +10,6 @@ const (
 	maxKeyLen = 256 // characters of a session key
 	maxIDLen  = 128 // characters of a message id
 )
-
-// ErrInvalid is wrapped by every error about input that breaks a rule. The text names the rule.
-var ErrInvalid = errors.New("invalid")
 
 // isName reports whether a name has only the allowed characters. asynqmon does not escape queue
 // names and task ids in its URLs: with one of / # % ? the button of one session would act on

@@ -6,9 +6,6 @@ import (
 	"turnstile/internal/boundedjson"
 )
 
-// ErrTooLarge is wrapped by errors about a message that exceeds its Limits. It wraps ErrInvalid.
-var ErrTooLarge = fmt.Errorf("%w", ErrInvalid)
-
 // Limits bound the size of one message. A zero field means its default. A sender checks them before
 // it stores a message. A worker checks them when it takes one: a larger message becomes a dead
 // letter.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
@@ -74,9 +76,9 @@ func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	expect.OK(t, w.Start(t.Context()))
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	for _, key := range []string{"a", "b", "c", "d"} {
-		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
+		_, err := sender.Session(key).Send(t.Context(), turnstile.Message{ID: "m1", Text: "hello"})
 		expect.OK(t, err)
-		o, err := sender.Wait(t.Context(), key, "m1")
+		o, err := sender.Session(key).Wait(t.Context(), "m1")
 		if err != nil || o.Status != session.StatusDone {
 			t.Fatalf("%+v, %v", o, err)
 		}

@@ -81,23 +81,23 @@ func fill(t *testing.T, server *redistest.Server) {
 	expect.OK(t, w.Start(ctx))
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	client := actors.NewClient(as(t, server, acl.Sender))
-	say := func(key, id, text string, opts ...turnstile.SubmitOption) {
+	say := func(key, id, text string, opts ...actors.Option) {
 		t.Helper()
-		_, err := client.Submit(ctx, key, session.Message{ID: id, Text: text}, opts...)
+		_, err := client.Session(key).Send(ctx, actors.With(turnstile.Message{ID: id, Text: text}, opts...))
 		expect.OK(t, err)
 	}
 	for _, id := range []string{"done", "done2"} {
 		say(waits, id, "hello")
-		_, err = client.Wait(ctx, waits, id)
+		_, err = client.Session(waits).Wait(ctx, id)
 		expect.OK(t, err)
 	}
 	for _, id := range []string{"dead", "dead2", "dead3"} {
 		say(waits, id, "fail")
-		_, err = client.Wait(ctx, waits, id)
+		_, err = client.Session(waits).Wait(ctx, id)
 		expect.OK(t, err)
 	}
 	for _, id := range []string{"later", "later2", "later3"} {
-		say(waits, id, "later", turnstile.Delay(time.Hour))
+		say(waits, id, "later", actors.Delay(time.Hour))
 	}
 	expect.OK(t, server.Client().Set(ctx, rediskey.For(waits).Paused(), 1, 0).Err())
 	for _, id := range []string{"next", "next2", "next3"} {
@@ -106,7 +106,7 @@ func fill(t *testing.T, server *redistest.Server) {
 	say(runs, "now", "sleep=1h now")
 	started, stop := context.WithCancel(ctx)
 	defer stop()
-	_, err = client.Follow(started, runs, "now", func(e session.Event) {
+	_, err = actors.Follow(started, client.Session(runs), "now", func(e session.Event) {
 		if e.Type == session.EventTurnStarted {
 			stop()
 		}
@@ -187,7 +187,7 @@ func TestDashboardWrites(t *testing.T) {
 	} {
 		ask(t, b.method, b.url, b.body)
 	}
-	end, err := actors.NewClient(as(t, server, acl.Sender)).Wait(t.Context(), runs, "now")
+	end, err := actors.NewClient(as(t, server, acl.Sender)).Session(runs).Wait(t.Context(), "now")
 	if err != nil || end.Status != session.StatusStopped {
 		t.Errorf("after Cancel: %+v, %v", end, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
@@ -111,7 +113,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	others := actors.NewClient(as(t, server, acl.Sender))
 	run := func(c *actors.Client, key string) {
 		t.Helper()
-		r, err := c.Submit(t.Context(), key, session.Message{ID: "m1", Text: "a secret of " + key})
+		r, err := c.Session(key).Send(t.Context(), turnstile.Message{ID: "m1", Text: "a secret of " + key})
 		expect.OK(t, err)
 		holds, err := worker.Claim(t.Context(), []string{key})
 		if err != nil || len(holds) != 1 {
@@ -119,7 +121,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 		}
 		_, err = holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "secret"})
 		expect.OK(t, err)
-		o, err := c.Wait(t.Context(), key, r.ID)
+		o, err := c.Session(key).Wait(t.Context(), r.ID)
 		if err != nil || o.Reply != "secret" {
 			t.Fatalf("%+v, %v", o, err)
 		}
@@ -136,15 +138,15 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 		}
 	}
 	for _, key := range []string{other, strings.TrimSuffix(acl.Tenant, ":"), "acmetoo:chat:1"} {
-		_, err := tenant.Submit(t.Context(), key, session.Message{Text: "x"})
+		_, err := tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "x"})
 		denied("submit to "+key, err)
-		_, err = tenant.Submit(t.Context(), key, session.Message{Text: "/stop"})
+		_, err = tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "/stop"})
 		denied("/stop in "+key, err)
-		_, err = tenant.Submit(t.Context(), key, session.Message{Text: "/history"})
+		_, err = tenant.Session(key).Send(t.Context(), turnstile.Message{Text: "/history"})
 		denied("/history of "+key, err)
-		_, err = tenant.Wait(t.Context(), key, "m1")
+		_, err = tenant.Session(key).Wait(t.Context(), "m1")
 		denied("wait in "+key, err)
-		_, err = tenant.Follow(t.Context(), key, "m1", func(session.Event) { t.Error("an event of " + key) })
+		_, err = actors.Follow(t.Context(), tenant.Session(key), "m1", func(session.Event) { t.Error("an event of " + key) })
 		denied("follow in "+key, err)
 	}
 	rdb := as(t, server, acl.TenantSender)
@@ -169,7 +171,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	others := actors.NewClient(as(t, server, acl.Sender))
 	tenant := as(t, server, acl.TenantSender)
 	const other = "bravo:chat:1"
-	_, err := others.Submit(t.Context(), other, session.Message{ID: "m1", Text: "hello"})
+	_, err := others.Session(other).Send(t.Context(), turnstile.Message{ID: "m1", Text: "hello"})
 	expect.OK(t, err)
 	popped, err := worker.Await(t.Context(), time.Second)
 	if err != nil || !slices.Contains(popped, other) {
@@ -207,7 +209,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	if _, err := holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "hi"}); err != nil {
 		t.Error(err)
 	}
-	if o, err := others.Wait(t.Context(), other, "m1"); err != nil || o.Reply != "hi" {
+	if o, err := others.Session(other).Wait(t.Context(), "m1"); err != nil || o.Reply != "hi" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	acl.NothingRefused(t, server)

@@ -4,7 +4,6 @@ package actors
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +13,6 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 )
 
 // Client sends messages and reads what became of them.
@@ -34,18 +32,17 @@ func NewClient(rdb redis.UniversalClient) *Client {
 // NewClientWith makes a client with other limits.
 func NewClientWith(rdb redis.UniversalClient, cfg turnstile.ClientConfig) *Client {
 	return &Client{
-		turnstile.NewClientWith(rdb, cfg),
+		turnstile.NewClient(rdb, cfg),
 		admin.NewClientWith(rdb, admin.ClientConfig{Limits: cfg.Limits, LineCap: cfg.LineCap}),
 	}
 }
 
+// Session hides the operator's.
+func (c *Client) Session(key string) *turnstile.Session { return c.Client.Session(key) }
+
 // Command carries out a slash command and returns its reply.
 func (c *Client) Command(ctx context.Context, sessionKey, name, args string) (string, error) {
-	r, err := c.Submit(ctx, sessionKey, session.Message{Text: strings.TrimSpace(name + " " + args)})
-	if err == nil && r.Status != turnstile.Answered {
-		err = fmt.Errorf("%s is no command: its receipt is %+v", name, r)
-	}
-	return r.Reply, err
+	return c.Session(sessionKey).Command(ctx, strings.TrimSpace(name+" "+args))
 }
 
 // Consumer takes messages, recovers sessions and keeps Redis tidy.

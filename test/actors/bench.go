@@ -96,6 +96,9 @@ func OnceAndTwice(t *testing.T, story func(t *testing.T, b *Bench), changes ...S
 	})
 }
 
+// Chat returns the session of most tests.
+func (b *Bench) Chat() *turnstile.Session { return b.Client.Session(Key) }
+
 // BareRedis is a client of the same database whose commands no hook sees.
 func (b *Bench) BareRedis() *redis.Client {
 	b.Helper()

@@ -5,6 +5,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -24,11 +25,11 @@ func (b *Bench) Command(text string) string {
 }
 
 // Receipt returns a command's receipt; invalid says whether its arguments must be wrong.
-func (b *Bench) Receipt(text string, invalid bool) turnstile.Receipt {
+func (b *Bench) Receipt(text string, invalid bool) receipt.Receipt {
 	b.Helper()
-	r, err := b.Client.Submit(b.Ctx, Key, session.Message{Text: text})
+	r, err := receipt.Input(b.Ctx, b.Chat(), turnstile.Message{Text: text})
 	expect.OK(b, err)
-	expect.Equal(b, "status of "+text, r.Status, turnstile.Answered)
+	expect.Equal(b, "status of "+text, r.Status, receipt.Answered)
 	expect.Equal(b, "invalid: "+text, r.Invalid, invalid)
 	return r
 }

@@ -92,7 +92,7 @@ func (b *Bench) Backdate(id string) {
 // SayDelayed submits a delayed message whose time has come.
 func (b *Bench) SayDelayed(id string) {
 	b.Helper()
-	_, err := b.Client.Submit(b.Ctx, Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+	_, err := b.Client.Session(Key).Send(b.Ctx, turnstile.Message{ID: id, Text: id, Delay: time.Hour})
 	expect.OK(b, err)
 	b.Backdate(id)
 }

@@ -99,7 +99,7 @@ func (b *Bench) StopAndDie(match redistest.Match) {
 	defer cancel()
 	dying := b.BareRedis()
 	dying.AddHook(Behind(match, cancel))
-	if _, err := NewClient(dying).Stop(ctx, Key); !errors.Is(err, context.Canceled) {
+	if _, err := NewClient(dying).Session(Key).Stop(ctx); !errors.Is(err, context.Canceled) {
 		b.Fatalf("the stop of a sender who dies: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/rediskey"
@@ -39,7 +41,7 @@ func (b *Bench) State(id string) string {
 // Info returns what the operator sees of the session.
 func (b *Bench) Info() session.Info {
 	b.Helper()
-	s, err := b.Client.Session(b.Ctx, Key)
+	s, err := b.Client.Session(Key).Info(b.Ctx)
 	expect.OK(b, err)
 	return s
 }
@@ -47,12 +49,13 @@ func (b *Bench) Info() session.Info {
 // Outcome returns the outcome of a message, which must have ended.
 func (b *Bench) Outcome(id string) session.Outcome {
 	b.Helper()
-	o, ok, err := b.Client.Result(b.Ctx, Key, id)
+	m, err := b.Chat().Message(b.Ctx, id)
 	expect.OK(b, err)
-	if !ok {
+	if m.Outcome == nil {
 		b.Errorf("message %s has not ended, it is %q", id, b.State(id))
+		return session.Outcome{}
 	}
-	return o
+	return *m.Outcome
 }
 
 // WaitFor waits for a message's end in the background, from now on.
@@ -60,7 +63,7 @@ func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 	got := make(chan session.Outcome, 1)
 	go func() {
 		defer close(got)
-		o, err := b.Client.Wait(b.Ctx, Key, id)
+		o, err := b.Client.Session(Key).Wait(b.Ctx, id)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			b.Errorf("wait for %s: %v", id, err)
 		}
@@ -72,9 +75,12 @@ func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 // Transcript returns the texts of the session id's entries.
 func (b *Bench) Transcript(sessionID string) (texts []string) {
 	b.Helper()
-	entries, err := b.Client.Transcript(b.Ctx, Key, sessionID)
+	if sessionID == "" {
+		return nil // the session has no transcript
+	}
+	page, err := b.Chat().Transcript(b.Ctx, turnstile.TranscriptQuery{ID: sessionID, Limit: session.NoLimit})
 	expect.OK(b, err)
-	for _, e := range entries {
+	for _, e := range page.Entries {
 		texts = append(texts, e.Text)
 	}
 	return texts

@@ -6,22 +6,23 @@ import (
 
 	"turnstile"
 	"turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
 // Say submits a message whose id is its text, or a command, which has none.
-func (b *Bench) Say(text string, mode ...session.Mode) turnstile.Receipt {
+func (b *Bench) Say(text string, mode ...session.Mode) receipt.Receipt {
 	b.Helper()
-	m := session.Message{ID: text, Text: text}
+	m := turnstile.Message{ID: text, Text: text}
 	if strings.HasPrefix(text, "/") {
 		m.ID = ""
 	}
 	if len(mode) > 0 {
 		m.Mode = mode[0]
 	}
-	r, err := b.Client.Submit(b.Ctx, Key, m)
+	r, err := receipt.Input(b.Ctx, b.Chat(), m)
 	expect.OK(b, err)
 	return r
 }

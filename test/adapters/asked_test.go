@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -39,13 +41,13 @@ func TestTheUserIsAsked(t *testing.T) {
 			for said, heard := range says[name] {
 				n++
 				key := fmt.Sprint("asked-", strings.ReplaceAll(name, " ", "-"), n)
-				receipt, err := client.Submit(ctx, key, session.Message{Text: "do it"})
+				receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: "do it"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				command, args, _ := strings.Cut(said, " ")
 				decided := ""
-				outcome, err := client.Follow(ctx, key, receipt.ID, func(e session.Event) {
+				outcome, err := actors.Follow(ctx, client.Session(key), receipt.ID, func(e session.Event) {
 					switch e.Type {
 					case session.EventPermissionAsked:
 						if answer, err := client.Command(ctx, key, command, args); err != nil || !strings.HasSuffix(answer, ": "+e.Name+".") {

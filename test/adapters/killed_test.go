@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -71,14 +73,14 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	settings := a.settings(t, self, dir)
 	first := startWorker(t, settings)
 	const key, id = "s", "m1"
-	if _, err := client.Submit(t.Context(), key, session.Message{ID: id, Text: "do it"}); err != nil {
+	if _, err := client.Session(key).Send(t.Context(), turnstile.Message{ID: id, Text: "do it"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	var resumes []string
 	gone := false
-	outcome, err := client.Follow(ctx, key, id, func(e session.Event) {
+	outcome, err := actors.Follow(ctx, client.Session(key), id, func(e session.Event) {
 		if !gone && e.Type == "text" && strings.Contains(e.Text, begun) {
 			expect.Soon(t, "the first run, which writes down what it has started", func() bool {
 				_, err := os.Stat(filepath.Join(dir, "pids"))
@@ -110,7 +112,7 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 		t.Errorf("two runs with a child each, not %q", pids)
 	}
 	first.Signal(syscall.SIGCONT)
-	entries, err := client.Transcript(ctx, key, outcome.SessionID)
+	entries, err := actors.Transcript(ctx, client.Session(key), outcome.SessionID)
 	if err != nil || len(entries) < 2 || entries[0].Text != "do it" {
 		t.Errorf("%+v, %v", entries, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -41,7 +43,7 @@ func startProgram(t *testing.T, environ ...string) *running {
 // say submits a message.
 func (p *running) say(text string, mode session.Mode) string {
 	p.Helper()
-	receipt, err := p.client.Submit(p.ctx, p.key, session.Message{Text: text, Mode: mode})
+	receipt, err := p.client.Session(p.key).Send(p.ctx, turnstile.Message{Text: text, Mode: mode})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func long() string { return strings.TrimSuffix(strings.Repeat("add sugar\n", 40)
 func (p *running) follow(id string, f func()) session.Outcome {
 	p.Helper()
 	begun := false
-	end, err := p.client.Follow(p.ctx, p.key, id, func(e session.Event) {
+	end, err := actors.Follow(p.ctx, p.client.Session(p.key), id, func(e session.Event) {
 		if !begun && e.Type == "text" {
 			begun = true
 			f()
@@ -87,7 +89,7 @@ func TestCustomAgent(t *testing.T) {
 	if !strings.HasPrefix(end.Reply, "1. [ ] milk\n2. [x] fresh bread\n3. [ ] sugar") || !strings.HasSuffix(end.Reply, "42. [ ] sugar") {
 		t.Errorf("reply %q", end.Reply)
 	}
-	if steered, err := p.client.Wait(p.ctx, p.key, steer); err != nil || steered.Turn != end.Turn {
+	if steered, err := p.client.Session(p.key).Wait(p.ctx, steer); err != nil || steered.Turn != end.Turn {
 		t.Errorf("the steer's turn is %q, not %q: %v", steered.Turn, end.Turn, err)
 	}
 
@@ -171,7 +173,7 @@ func TestCustomAgentIsAWorker(t *testing.T) {
 	id := p.say(long(), "")
 	ctx, stop := context.WithCancel(p.ctx)
 	defer stop()
-	_, _ = p.client.Follow(ctx, p.key, id, func(e session.Event) { // ends with ctx
+	_, _ = actors.Follow(ctx, p.client.Session(p.key), id, func(e session.Event) { // ends with ctx
 		switch e.Type {
 		case "text":
 			p.Signal(syscall.SIGHUP)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"go.uber.org/goleak"
 
 	"turnstile/internal/engine"
@@ -73,11 +75,11 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 // says submits a message, shows its events to see and waits for its end.
 func (c conversation) says(text string, see func(session.Event)) session.Outcome {
 	c.Helper()
-	receipt, err := c.client.Submit(c.ctx, c.key, session.Message{Text: text})
+	receipt, err := c.client.Session(c.key).Send(c.ctx, turnstile.Message{Text: text})
 	if err != nil {
 		c.Fatal(err)
 	}
-	end, err := c.client.Follow(c.ctx, c.key, receipt.ID, see)
+	end, err := actors.Follow(c.ctx, c.client.Session(c.key), receipt.ID, see)
 	if err != nil {
 		c.Fatalf("the session is stuck: %v", err)
 	}

@@ -235,10 +235,10 @@ func TestTelegramBotTakesPictures(t *testing.T) {
 	rig.await(ann, 2, "echo: A picture.")
 	rig.posts(ann, map[string]any{"document": map[string]any{"file_id": "fits.jpg", "file_name": "plan.png", "mime_type": "image/png"}})
 	rig.await(ann, 3, "echo: A picture.")
-	entries, err := admin.NewClient(redistest.New(t)).Tail(t.Context(), "telegram:dm:1001", 10)
+	page, err := turnstile.NewClient(redistest.New(t)).Session("telegram:dm:1001").Transcript(t.Context(), turnstile.TranscriptQuery{})
 	expect.OK(t, err)
 	var got []string
-	for _, e := range entries {
+	for _, e := range page.Entries {
 		for _, a := range e.Attachments {
 			got = append(got, fmt.Sprint(e.Text, " ", a.Name, " ", a.Mime, " ", a.URL))
 		}
@@ -285,7 +285,7 @@ func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
 	rig.deliveries.onResponse.Store(&lost)
 	client, operator := actors.NewClient(redistest.New(t)), admin.NewClient(redistest.New(t))
 	const key = "telegram:dm:1001"
-	_, err := client.Submit(t.Context(), key, session.Message{Text: "once"}, turnstile.ReplyTo(session.Route{To: "telegram", Within: 2 * time.Second}))
+	_, err := client.Session(key).Send(t.Context(), turnstile.Message{Text: "once", ReplyTo: "telegram", ReplyWithin: 2 * time.Second})
 	expect.OK(t, err)
 	expect.Soon(t, "the dead letter", func() bool {
 		owing, err := operator.Owing(t.Context(), key)
@@ -385,17 +385,17 @@ func TestTelegramBotRepliesOnce(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
 	client := actors.NewClient(redistest.New(t))
-	expect.OK(t, client.Configure(t.Context(), "telegram:dm:1001", session.QueueSettings{Mode: session.ModeSteer}))
+	expect.OK(t, client.Session("telegram:dm:1001").SetQueue(t.Context(), session.QueueSettings{Mode: session.ModeSteer}))
 	rig.starts()
 	first := rig.says(ann, "tool=search:3s one")
 	expect.Soon(t, "the turn", func() bool {
-		s, err := client.Session(t.Context(), "telegram:dm:1001")
+		s, err := client.Session("telegram:dm:1001").Info(t.Context())
 		return err == nil && s.Turn != ""
 	})
 	rig.says(ann, "two")
 	reply := rig.await(ann, 1, "echo: one\n\nsteered: two")
 	expect.Equal(t, "the message that it replies to", reply.ReplyTo, first)
-	_, err := client.Submit(t.Context(), "telegram:dm:1001", session.Message{Text: "a reminder"}, turnstile.ReplyTo(session.Route{To: "telegram", Context: json.RawMessage(`{"chat": 1002}`)}))
+	_, err := client.Session("telegram:dm:1001").Send(t.Context(), turnstile.Message{Text: "a reminder", ReplyTo: "telegram", ReplyContext: json.RawMessage(`{"chat": 1002}`)})
 	expect.OK(t, err)
 	rig.await(ann, 2, "echo: a reminder")
 	expect.Equal(t, "deliveries", len(rig.deliveries.headers("", "webhook-id")), 3)

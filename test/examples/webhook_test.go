@@ -18,7 +18,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"turnstile"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/program"
@@ -84,8 +83,7 @@ func TestWebhookBot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	for _, text := range []string{"one", "two", "three"} {
-		_, err := client.Submit(ctx, "room:7", session.Message{Text: text},
-			turnstile.ReplyTo(session.Route{To: "bot", Context: json.RawMessage(`{"chat": 7}`)}))
+		_, err := client.Session("room:7").Send(ctx, turnstile.Message{Text: text, ReplyTo: "bot", ReplyContext: json.RawMessage(`{"chat": 7}`)})
 		expect.OK(t, err)
 	}
 	b.Output.Await(t, "three")

@@ -3,6 +3,8 @@ package explore_test
 import (
 	"slices"
 
+	"turnstile"
+
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -10,7 +12,7 @@ import (
 )
 
 func askedOnes() []configuration {
-	asks := func(name, purpose string, least int, a behaviour, messages ...session.Message) configuration {
+	asks := func(name, purpose string, least int, a behaviour, messages ...turnstile.Message) configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: name, Purpose: purpose, AtLeast: least, Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")),
 			Processes: with(list(sender("sender3", messages...), working("worker1", a)), timers()),

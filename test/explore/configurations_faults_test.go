@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile"
+
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -86,7 +87,7 @@ func faultyOnes() []configuration {
 			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 				c := actors.NewClient(l.Redis)
-				submit(l, c, main, text("m1"), turnstile.Delay(3*time.Second))
+				submit(l, c, main, text("m1"), actors.Delay(3*time.Second))
 				submit(l, c, main, text("m2"))
 			}}, working("worker1", behaviour{}), duer(), reaper()),
 		}},
@@ -194,7 +195,7 @@ func drainer(name string) explore.Process {
 }
 
 // before submits messages before the search begins.
-func before(messages ...session.Message) []func(*explore.Life) {
+func before(messages ...turnstile.Message) []func(*explore.Life) {
 	return []func(*explore.Life){func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
@@ -206,7 +207,7 @@ func before(messages ...session.Message) []func(*explore.Life) {
 // settings configures the session before the search begins.
 func settings(s session.QueueSettings) func(*explore.Life) {
 	return func(l *explore.Life) {
-		if err := actors.NewClient(l.Redis).Configure(l.Context, main, s); err != nil {
+		if err := actors.NewClient(l.Redis).Session(main).SetQueue(l.Context, s); err != nil {
 			panic(err)
 		}
 	}

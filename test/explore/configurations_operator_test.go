@@ -74,7 +74,7 @@ func cleaningOnes() []configuration {
 		clean("forgotten-title", "nor does one that saw a title only", explore.Configuration{
 			AtLeast: 5,
 			Processes: with(list(once("title", func(l *explore.Life) error {
-				return actors.NewClient(l.Redis).SetTitle(l.Context, main, "title")
+				return actors.NewClient(l.Redis).Session(main).SetTitle(l.Context, "title")
 			})), timers(), cleaners()),
 		}),
 		// No index has such a message until Find finds it, which it must.

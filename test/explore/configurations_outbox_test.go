@@ -64,7 +64,7 @@ func outboxOnes() []configuration {
 		delivers("outbox-question", "a question that arrives is closed, whatever ends it", 500, explore.Configuration{
 			Kinds: explore.Crash | explore.LostReply, Faults: 1, Before: routedBefore(text("m1"), text("m2")), Check: openQuestion,
 			Processes: with(list(once("decide", func(l *explore.Life) error {
-				_, err := actors.NewClient(l.Redis).Decide(l.Context, main, 1, "allow")
+				_, err := actors.NewClient(l.Redis).Session(main).Decide(l.Context, "1", "allow")
 				return err
 			}), working("worker1", behaviour{asks: true}), delivering("deliverer")), timers()),
 		}),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -89,7 +90,7 @@ func plainOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "delayed-without-sweep", Purpose: "the mover of the due index alone finds what is due", AtLeast: 15,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-				submit(l, actors.NewClient(l.Redis), main, text("m1"), turnstile.Delay(3*time.Second))
+				submit(l, actors.NewClient(l.Redis), main, text("m1"), actors.Delay(3*time.Second))
 			}}, working("worker1", behaviour{}), duer()),
 		}},
 		{Configuration: explore.Configuration{
@@ -98,7 +99,7 @@ func plainOnes() []configuration {
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 					c := actors.NewClient(l.Redis)
-					submit(l, c, main, text("m2"), turnstile.Delay(3*time.Second))
+					submit(l, c, main, text("m2"), actors.Delay(3*time.Second))
 					submit(l, c, main, text("m1"))
 				}},
 				working("worker1", behaviour{})), timers()),
@@ -123,8 +124,14 @@ func lineOnes() []configuration {
 			Kinds: explore.NetFaults | explore.Crash, Faults: 1, Removed: []string{"m1"},
 			Before: append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
 			Processes: with(list(
-				once("undo", func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Undo(l.Context, main); return err }),
-				once("retry", func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Retry(l.Context, main); return err }),
+				once("undo", func(l *explore.Life) error {
+					_, err := actors.NewClient(l.Redis).Session(main).Undo(l.Context)
+					return err
+				}),
+				once("retry", func(l *explore.Life) error {
+					_, err := actors.NewClient(l.Redis).Session(main).Retry(l.Context)
+					return err
+				}),
 				working("worker1", behaviour{})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
@@ -139,7 +146,7 @@ func lineOnes() []configuration {
 // claimant submits a message with the id that others use too, once.
 func claimant(name, text string) explore.Process {
 	return explore.Process{Name: name, Run: func(l *explore.Life) {
-		r, err := actors.NewClient(l.Redis).Submit(l.Context, main, session.Message{ID: "m1", Text: text})
+		r, err := receipt.Input(l.Context, actors.NewClient(l.Redis).Session(main), turnstile.Message{ID: "m1", Text: text})
 		switch {
 		case err != nil:
 		case r.Reason == "conflict":
@@ -155,9 +162,9 @@ func takenForAnother(v explore.View) string {
 	stored := 0
 	for _, f := range v.Facts() {
 		switch status, name, _ := strings.Cut(f, " "); status {
-		case string(turnstile.Duplicate):
+		case string(receipt.Duplicate):
 			return "same: " + name + " is told that its message was there before"
-		case string(turnstile.Accepted), string(turnstile.Queued):
+		case string(receipt.Accepted), string(receipt.Queued):
 			stored++
 		}
 	}
@@ -168,7 +175,10 @@ func takenForAnother(v explore.View) string {
 }
 
 func undoer(name string) explore.Process {
-	return once(name, func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Undo(l.Context, main); return err })
+	return once(name, func(l *explore.Life) error {
+		_, err := actors.NewClient(l.Redis).Session(main).Undo(l.Context)
+		return err
+	})
 }
 
 // undoneTooMuch finds a conversation from which two calls of /undo have taken three turns.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile"
+
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -42,17 +43,17 @@ return 1`
 const deliveryLease = 20 * time.Second
 
 // routed is a sender whose messages have a route.
-func routed(name string, messages ...session.Message) explore.Process {
+func routed(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
-			submit(l, c, main, m, turnstile.ReplyTo(session.Route{To: hook}))
+			submit(l, c, main, m, actors.ReplyTo(session.Route{To: hook}))
 		}
 	}}
 }
 
 // routedBefore submits routed messages before the search.
-func routedBefore(messages ...session.Message) []func(*explore.Life) {
+func routedBefore(messages ...turnstile.Message) []func(*explore.Life) {
 	return []func(*explore.Life){routed("before", messages...).Run}
 }
 

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"turnstile"
+
 	"github.com/hibiken/asynq"
 
-	"turnstile"
 	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -34,7 +36,7 @@ func named(name string) sq.Config {
 }
 
 // sender submits messages, one after the other, with one client.
-func sender(name string, messages ...session.Message) explore.Process {
+func sender(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
@@ -43,14 +45,14 @@ func sender(name string, messages ...session.Message) explore.Process {
 	}}
 }
 
-func submit(l *explore.Life, c *actors.Client, key string, m session.Message, opts ...turnstile.SubmitOption) {
-	r, err := c.Submit(l.Context, key, m, opts...)
+func submit(l *explore.Life, c *actors.Client, key string, m turnstile.Message, opts ...actors.Option) {
+	r, err := receipt.Input(l.Context, c.Session(key), actors.With(m, opts...))
 	switch {
 	case err != nil:
 		l.Report("failed", key, m.ID)
-	case r.Status == turnstile.Refused:
+	case r.Status == receipt.Refused:
 		l.Report("refused", key, m.ID)
-	case r.Status != turnstile.Duplicate:
+	case r.Status != receipt.Duplicate:
 		l.Report("accepted", key, m.ID)
 	}
 }
@@ -58,7 +60,7 @@ func submit(l *explore.Life, c *actors.Client, key string, m session.Message, op
 // following submits a message that must follow another one.
 func following(name, id, after string) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
-		submit(l, actors.NewClient(l.Redis), main, text(id), turnstile.After(after))
+		submit(l, actors.NewClient(l.Redis), main, text(id), actors.After(after))
 	}}
 }
 
@@ -71,10 +73,10 @@ func forked(v explore.View) string {
 	return ""
 }
 
-func text(id string) session.Message { return session.Message{ID: id, Text: "say " + id} }
+func text(id string) turnstile.Message { return turnstile.Message{ID: id, Text: "say " + id} }
 
-func mode(id string, m session.Mode) session.Message {
-	return session.Message{ID: id, Text: "say " + id, Mode: m}
+func mode(id string, m session.Mode) turnstile.Message {
+	return turnstile.Message{ID: id, Text: "say " + id, Mode: m}
 }
 
 // plainSender is a program with only asynq. An empty id is a pause.
@@ -86,7 +88,7 @@ func plainSender(name string, ids ...string) explore.Process {
 				l.Pause()
 				continue
 			}
-			payload, err := text(id).EncodePayload()
+			payload, err := session.Message{Text: text(id).Text}.EncodePayload()
 			if err != nil {
 				panic(err)
 			}
@@ -356,7 +358,7 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 // turnStopper reports whether its /stop found a turn.
 func turnStopper() explore.Process {
 	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
-		if s, err := actors.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != session.PhaseIdle {
+		if s, err := actors.NewClient(l.Redis).Session(main).Stop(l.Context); err == nil && s.Phase != session.PhaseIdle {
 			l.Report("stopped", "turn")
 		}
 	}}
@@ -365,7 +367,7 @@ func turnStopper() explore.Process {
 // canceller reports whether it has ended the message, or requested the end of its turn.
 func canceller(id string) explore.Process {
 	return explore.Process{Name: "cancel", Crashes: true, Run: func(l *explore.Life) {
-		switch o, ended, err := actors.NewClient(l.Redis).Cancel(l.Context, main, id, true); {
+		switch o, ended, err := actors.Cancel(l.Context, actors.NewClient(l.Redis).Session(main), id, true); {
 		case err != nil:
 		case !ended:
 			l.Report("cancelling", id)
@@ -377,14 +379,14 @@ func canceller(id string) explore.Process {
 
 func stopper(name string) explore.Process {
 	return once(name, func(l *explore.Life) error {
-		_, err := actors.NewClient(l.Redis).Stop(l.Context, main)
+		_, err := actors.NewClient(l.Redis).Session(main).Stop(l.Context)
 		return err
 	})
 }
 
 func rotator() explore.Process {
 	return once("new", func(l *explore.Life) error {
-		_, err := actors.NewClient(l.Redis).Rotate(l.Context, main, "")
+		_, err := actors.NewClient(l.Redis).Session(main).NewTranscript(l.Context)
 		return err
 	})
 }

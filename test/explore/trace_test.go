@@ -11,15 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 	"turnstile/test/redistest"
@@ -120,10 +122,10 @@ func TestTrace(t *testing.T) {
 			sending.AddHook(sent)
 			rdb.AddHook(done)
 			client := actors.NewClient(sending)
-			var messages []session.Message
+			var messages []turnstile.Message
 			for _, id := range ids {
 				messages = append(messages, text(id))
-				if _, err := client.Submit(t.Context(), main, text(id)); err != nil {
+				if _, err := receipt.Input(t.Context(), client.Session(main), text(id)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,7 +141,7 @@ func TestTrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, id := range ids {
-				if _, err := client.Wait(t.Context(), main, id); err != nil {
+				if _, err := client.Session(main).Wait(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
 			}

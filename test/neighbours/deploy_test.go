@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -221,7 +222,7 @@ func (s *stage) ended(key string) (ids []string) {
 // text and reply once each.
 func (s *stage) oneSet(key string, ids []string, reply func(id string) string) {
 	s.Helper()
-	entries, err := s.client.Transcript(s.ctx, key, s.info(key).SessionID)
+	entries, err := actors.Transcript(s.ctx, s.client.Session(key), s.info(key).SessionID)
 	expect.OK(s, err)
 	var got, want []string
 	for _, e := range entries {

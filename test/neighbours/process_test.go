@@ -136,7 +136,7 @@ func (l *lines) Write(p []byte) (int, error) {
 
 func (s *stage) info(key string) session.Info {
 	s.Helper()
-	info, err := s.client.Session(s.ctx, key)
+	info, err := s.client.Session(key).Info(s.ctx)
 	expect.OK(s, err)
 	return info
 }
@@ -144,11 +144,11 @@ func (s *stage) info(key string) session.Info {
 // say submits a message with an id.
 func (s *stage) say(key, id, text string, mode ...session.Mode) turnstile.Receipt {
 	s.Helper()
-	m := session.Message{ID: id, Text: text}
+	m := turnstile.Message{ID: id, Text: text}
 	if len(mode) > 0 {
 		m.Mode = mode[0]
 	}
-	r, err := s.client.Submit(s.ctx, key, m)
+	r, err := s.client.Session(key).Send(s.ctx, m)
 	expect.OK(s, err)
 	return r
 }
@@ -158,7 +158,7 @@ func (s *stage) ends(key, id string) session.Outcome {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, expect.Patience)
 	defer cancel()
-	o, err := s.client.Wait(ctx, key, id)
+	o, err := s.client.Session(key).Wait(ctx, id)
 	if err != nil {
 		s.Fatalf("message %s of %s: %v", id, key, err)
 	}

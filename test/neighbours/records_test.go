@@ -80,8 +80,8 @@ func situations() []situation {
 				c.Line = session.QueueSettings{Mode: session.ModeCollect, Cap: 1, Drop: session.DropSummarize, Debounce: session.Millis(time.Hour)}
 			},
 			prepare: func(r *records) {
-				expect.OK(r, r.client.SetTitle(r.ctx, r.key, "A title"))
-				expect.OK(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Mode: session.ModeSteer, Cap: 1, Drop: session.DropSummarize}))
+				expect.OK(r, r.client.Session(r.key).SetTitle(r.ctx, "A title"))
+				expect.OK(r, r.client.Session(r.key).SetQueue(r.ctx, session.QueueSettings{Mode: session.ModeSteer, Cap: 1, Drop: session.DropSummarize}))
 				r.says("now")
 				r.claim()
 				r.says("lost", "next")
@@ -164,14 +164,14 @@ func situations() []situation {
 				h := r.start()
 				expect.OK(r, h.StoreState(r.ctx, []byte(`{"agent":"x"}`), 2))
 				r.asks(h, "run make")
-				if _, err := r.client.Decide(r.ctx, r.key, 1, session.Allow); err != nil {
+				if _, err := r.client.Session(r.key).Decide(r.ctx, "1", session.Allow); err != nil {
 					r.Fatal(err)
 				}
 				r.asks(h, "run rm")
 			},
 			runs: []string{"one", "two"},
 			after: func(r *records) {
-				if _, err := r.client.Decide(r.ctx, r.key, 0, session.Allow); !errors.Is(err, session.ErrNoQuestion) {
+				if _, err := r.client.Session(r.key).Decide(r.ctx, "", session.Allow); !errors.Is(err, session.ErrNoQuestion) {
 					r.Errorf("the question of a turn that is over: %v", err)
 				}
 				// The old worker has written as many entries as the dead turn would have.
@@ -410,7 +410,7 @@ func (r *records) passes(d time.Duration) {
 func (r *records) done() []string {
 	r.Helper()
 	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {
-		o, over, err := r.client.Result(r.ctx, r.key, id)
+		o, over, err := actors.Result(r.ctx, r.client.Session(r.key), id)
 		expect.OK(r, err)
 		return !over || o.Status != session.StatusDone
 	})

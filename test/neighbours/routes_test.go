@@ -22,7 +22,7 @@ func TestOldWorkerWithRoutes(t *testing.T) {
 	before, this := versions(t)
 	s := newStage(t)
 	client, key := turnstile.NewClient(s.rdb), "agent:routes:1"
-	expect.OK(t, client.SetReplyTo(t.Context(), key, "hook"))
+	expect.OK(t, client.Session(key).SetReplyTo(t.Context(), "hook"))
 	old := s.worker(before)
 	var want []string
 	for i := range 3 {

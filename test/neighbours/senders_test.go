@@ -202,7 +202,7 @@ func (e exchange) rotate(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "new", "--id", "first", "sleep=500ms", "first")
 	e.starts("new", "first")
-	_, err := e.client.Rotate(e.ctx, "new", "") // the old sender has no /new
+	_, err := e.client.Session("new").NewTranscript(e.ctx) // the old sender has no /new
 	expect.OK(e, err)
 	e.wants("the next message", e.enqueue("-s", "new", "--id", "second", "--wait", "second"), said{out: "echo: second\n"})
 	e.oneSet("new", []string{"second"}, func(id string) string { return "echo: " + id })

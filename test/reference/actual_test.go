@@ -15,6 +15,7 @@ import (
 	"turnstile"
 	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -61,6 +62,7 @@ type actual struct {
 	end       context.CancelFunc
 	k         rediskey.Session
 	client    *actors.Client
+	fallback  string // the sender's default destination
 	plain     *asynq.Client
 	inspector *asynq.Inspector
 	workers   [2]*actors.Consumer
@@ -73,8 +75,11 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, lastEvent: "-", names: newNames(),
-		client: actors.NewClientWith(r.rdb, turnstile.ClientConfig{Limits: messageLimits, LineCap: c.LineCap, OutboxCap: c.OutboxCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+		plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
+	b.client = actors.NewClientWith(r.rdb, turnstile.ClientConfig{
+		Limits: messageLimits, LineCap: c.LineCap, OutboxCap: c.OutboxCap, DefaultReplyTo: func(string) string { return b.fallback },
+	})
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
 		var err error
@@ -144,11 +149,11 @@ func word(err error) string {
 // allowed is the result of an operator's button.
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
-func (b *actual) submit(id, mode string, due int64, opts ...turnstile.SubmitOption) string {
+func (b *actual) submit(id, mode string, due int64, opts ...actors.Option) string {
 	if due > 0 {
-		opts = append(opts, turnstile.Delay(time.Duration(due+500-b.clock.now)*time.Millisecond))
+		opts = append(opts, actors.Delay(time.Duration(due+500-b.clock.now)*time.Millisecond))
 	}
-	r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id, Mode: session.Mode(mode)}, opts...)
+	r, err := receipt.Input(b.ctx, b.client.Session(key), actors.With(turnstile.Message{ID: id, Text: id, Mode: session.Mode(mode)}, opts...))
 	if err != nil {
 		return word(err)
 	}
@@ -156,10 +161,10 @@ func (b *actual) submit(id, mode string, due int64, opts ...turnstile.SubmitOpti
 	if !r.At.IsZero() {
 		at = r.At.UnixMilli()
 	}
-	return receipt(string(r.Status), r.State, r.Reason, r.Position, at, b.start)
+	return receiptOf(string(r.Status), string(r.State), r.Reason, r.Position, at, b.start)
 }
 
-func receipt(status, state, reason string, position int, at, start int64) string {
+func receiptOf(status, state, reason string, position int, at, start int64) string {
 	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
 }
 

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/reference"
 )
 
@@ -41,10 +41,8 @@ func (l *life) route(a, b int) (to reference.Route, fallback string) {
 	return to, []string{"", "", "b"}[(a+b/16)%3]
 }
 
-func routeOptions(to reference.Route, fallback string) []turnstile.SubmitOption {
-	return []turnstile.SubmitOption{
-		turnstile.ReplyTo(session.Route{To: to.To, Context: json.RawMessage(to.Context), Within: time.Duration(to.Within) * time.Millisecond}), turnstile.DefaultReplyTo(fallback),
-	}
+func routeOption(to reference.Route) actors.Option {
+	return actors.ReplyTo(session.Route{To: to.To, Context: json.RawMessage(to.Context), Within: time.Duration(to.Within) * time.Millisecond})
 }
 
 func replyTo(l *life, a, _, c int) step {
@@ -52,7 +50,7 @@ func replyTo(l *life, a, _, c int) step {
 	return l.faulty(c, sender, step{
 		fmt.Sprintf("reply to %q", to),
 		ok(func() { l.model.SetReplyTo(to) }),
-		func() string { return word(l.actual.client.SetReplyTo(l.actual.ctx, key, to)) },
+		func() string { return word(l.actual.client.Session(key).SetReplyTo(l.actual.ctx, to)) },
 	})
 }
 

@@ -3,10 +3,12 @@ package reference_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 	"turnstile/test/reference"
 )
@@ -38,12 +40,13 @@ func submit(l *life, a, b, c int) step {
 		if lost {
 			return "reply lost"
 		}
-		return receipt(r.Status, r.State, r.Reason, r.Position, r.At, l.actual.start)
+		return receiptOf(r.Status, r.State, r.Reason, r.Position, r.At, l.actual.start)
 	}
 	send := func() string {
-		options := routeOptions(to, fallback)
+		l.actual.fallback = fallback
+		options := []actors.Option{routeOption(to)}
 		if after != "" {
-			options = append(options, turnstile.After(l.actual.names.id(after)))
+			options = append(options, actors.After(l.actual.names.id(after)))
 		}
 		return l.actual.submit(m, mode, due, options...)
 	}
@@ -103,6 +106,14 @@ func plain(l *life, a, b, c int) step {
 	}
 }
 
+// numbered names a question by its number; 0: the open one.
+func numbered(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
 func decide(l *life, a, b, c int) step {
 	if l.model.Run.Question == 0 && c%4 > 0 {
 		return l.instead(a, b, c)
@@ -112,7 +123,9 @@ func decide(l *life, a, b, c int) step {
 		n = max(l.model.Run.Question+1-a%3, 0)
 	}
 	name, model := fmt.Sprintf("answer %d: %s", n, d), func() string { return l.model.Decide(n, string(d)) }
-	call := func() (session.Question, error) { return l.actual.client.Decide(l.actual.ctx, key, n, d) }
+	call := func() (session.Question, error) {
+		return l.actual.client.Session(key).Decide(l.actual.ctx, numbered(n), d)
+	}
 	if b%2 == 1 && n > 0 { // by its id, or by that of a question of another turn
 		turn := l.model.Run.Fence - a/4%2
 		name += fmt.Sprint(" of T", turn)
@@ -120,7 +133,7 @@ func decide(l *life, a, b, c int) step {
 		call = func() (session.Question, error) {
 			fence, _ := l.actual.rdb.HGet(l.actual.ctx, l.actual.k.Run(), "fence").Int64()
 			q := session.Question{Turn: rediskey.IDPrefix(key) + fmt.Sprint(fence-int64(a/4%2)), Number: n}
-			return l.actual.client.DecideQuestion(l.actual.ctx, key, q.ID(), d)
+			return l.actual.client.Session(key).Decide(l.actual.ctx, q.ID(), d)
 		}
 	}
 	return l.faulty(c, sender, step{
@@ -148,13 +161,13 @@ func configure(l *life, a, b, c int) step {
 	return l.faulty(c, sender, step{
 		"/queue " + set.String(),
 		ok(func() { l.model.Configure(set) }),
-		func() string { return word(l.actual.client.Configure(l.actual.ctx, key, settingsOf(set))) },
+		func() string { return word(l.actual.client.Session(key).SetQueue(l.actual.ctx, settingsOf(set))) },
 	})
 }
 
 func stop(l *life, _, _, c int) step {
 	return l.faulty(c, sender, step{"/stop", l.model.Stop, func() string {
-		s, err := l.actual.client.Stop(l.actual.ctx, key)
+		s, err := l.actual.client.Session(key).Stop(l.actual.ctx)
 		if err != nil {
 			return word(err)
 		}
@@ -172,11 +185,11 @@ func cancel(l *life, a, b, c int) step {
 		fmt.Sprintf("cancel %s, running: %v", m, running),
 		func() string { return l.model.Cancel(m, running) },
 		func() string {
-			o, ended, err := l.actual.client.Cancel(l.actual.ctx, key, l.actual.names.ids([]string{m})[0], running)
+			o, ended, err := actors.Cancel(l.actual.ctx, l.actual.client.Session(key), l.actual.names.ids([]string{m})[0], running)
 			switch {
 			case errors.Is(err, session.ErrRunning):
 				return "running"
-			case errors.Is(err, turnstile.ErrUnknownMessage):
+			case errors.Is(err, session.ErrNotFound):
 				return "unknown"
 			case err != nil:
 				return word(err)
@@ -207,7 +220,7 @@ func rotate(l *life, a, _, c int) step {
 			} else {
 				current = old
 			}
-			sid, err := l.actual.client.Rotate(l.actual.ctx, key, current)
+			sid, err := l.actual.client.Session(key).NewTranscript(l.actual.ctx, turnstile.TranscriptConfig{Replaces: current})
 			if err != nil {
 				return word(err)
 			}
@@ -220,7 +233,7 @@ func title(l *life, a, _, c int) step {
 	text := []string{"", "mine", "ours"}[a%3]
 	return l.faulty(c, sender, step{
 		fmt.Sprintf("/title %q", text), ok(func() { l.model.SetTitle(text) }),
-		func() string { return word(l.actual.client.SetTitle(l.actual.ctx, key, text)) },
+		func() string { return word(l.actual.client.Session(key).SetTitle(l.actual.ctx, text)) },
 	})
 }
 
@@ -232,9 +245,9 @@ func undo(l *life, a, b, c int) step {
 	name := map[bool]string{true: "/retry", false: "/undo"}[again]
 	return l.faulty(c, retrier, step{name, func() string { return l.model.Undo(again) }, func() string {
 		if again {
-			return l.actual.undo(l.actual.client.Retry(l.actual.ctx, key))
+			return l.actual.undo(l.actual.client.Session(key).Retry(l.actual.ctx))
 		}
-		return l.actual.undo(l.actual.client.Undo(l.actual.ctx, key))
+		return l.actual.undo(l.actual.client.Session(key).Undo(l.actual.ctx))
 	}})
 }
 

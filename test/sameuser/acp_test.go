@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/pkg/session"
+	"turnstile/test/actors"
+
+	"turnstile"
 )
 
 type object = map[string]any
@@ -61,11 +63,11 @@ func TestWarmAgentsStdinCannotBeOpened(t *testing.T) {
 	r := newRig(t, "warm", "TURNSTILE_AGENT=acp", "TURNSTILE_CONCURRENCY=2")
 	pid := r.says("hello", ignore).Reply
 	const key = "another"
-	receipt, err := r.client.Submit(r.ctx, key, session.Message{Text: "write to " + pid})
+	receipt, err := r.client.Session(key).Send(r.ctx, turnstile.Message{Text: "write to " + pid})
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := r.client.Follow(r.ctx, key, receipt.ID, ignore)
+	end, err := actors.Follow(r.ctx, r.client.Session(key), receipt.ID, ignore)
 	if err != nil || !strings.HasSuffix(end.Reply, "no such device or address") {
 		t.Errorf("the other session's agent, %s, was opened: %q (%s), %v", pid, end.Reply, end.Why(), err)
 	}

@@ -185,7 +185,7 @@ func (u user) killAll() {
 func (r rig) says(text string, see func(session.Event)) session.Outcome {
 	r.Helper()
 	receipt := r.submit(text)
-	end, err := r.client.Follow(r.ctx, r.key(), receipt.ID, see)
+	end, err := actors.Follow(r.ctx, r.client.Session(r.key()), receipt.ID, see)
 	if err != nil {
 		r.Fatalf("the session is stuck: %v", err)
 	}
@@ -194,7 +194,7 @@ func (r rig) says(text string, see func(session.Event)) session.Outcome {
 
 func (r rig) submit(text string) turnstile.Receipt {
 	r.Helper()
-	receipt, err := r.client.Submit(r.ctx, r.key(), session.Message{Text: text})
+	receipt, err := r.client.Session(r.key()).Send(r.ctx, turnstile.Message{Text: text})
 	if err != nil {
 		r.Fatal(err)
 	}

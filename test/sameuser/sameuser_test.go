@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -33,7 +34,7 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	receipt := r.submit("be bad")
-	_, _ = r.client.Follow(ctx, r.key(), receipt.ID, func(e session.Event) {
+	_, _ = actors.Follow(ctx, r.client.Session(r.key()), receipt.ID, func(e session.Event) {
 		if word, _, found := strings.Cut(e.Text, " "); found && agent == 0 {
 			agent, _ = strconv.Atoi(word)
 			cancel()

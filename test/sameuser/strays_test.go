@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	"turnstile"
+
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -34,12 +35,12 @@ func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 				if i == 0 {
 					text = "be bad"
 				}
-				receipt, err := r.client.Submit(r.ctx, key, session.Message{Text: text})
+				receipt, err := r.client.Session(key).Send(r.ctx, turnstile.Message{Text: text})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				end, err := r.client.Follow(r.ctx, key, receipt.ID, ignore)
+				end, err := actors.Follow(r.ctx, r.client.Session(key), receipt.ID, ignore)
 				if err != nil {
 					t.Errorf("the session is stuck: %v", err)
 					return

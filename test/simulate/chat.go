@@ -41,31 +41,34 @@ func (c *chat) run(ctx context.Context) {
 // message is stored.
 func (c *chat) say(id string) {
 	m := &sent{session: c.key, id: id, routed: c.rng.chance(2)}
-	var options []turnstile.SubmitOption
+	message := turnstile.Message{ID: id, Text: "say " + id}
 	if m.routed {
-		options = append(options, turnstile.ReplyTo(session.Route{To: hook, Context: json.RawMessage(fmt.Sprintf(`{"session":%q}`, c.key))}))
+		message.ReplyTo, message.ReplyContext = hook, json.RawMessage(fmt.Sprintf(`{"session":%q}`, c.key))
 	}
 	if c.wild && !c.tame {
 		m.mode = pick(c.rng, "", "", session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback, session.ModeReject)
 		if c.rng.chance(6) {
-			options = append(options, turnstile.Delay(c.rng.upTo(20*time.Second)))
+			message.Delay = c.rng.upTo(20 * time.Second)
 		}
 	}
+	message.Mode = m.mode
 	for attempt := 0; c.life.ctx.Err() == nil; attempt++ {
 		call, cancel := context.WithTimeout(c.life.ctx, 10*time.Second)
-		r, err := c.client.Submit(call, c.key, session.Message{ID: id, Text: "say " + id, Mode: m.mode}, options...)
+		r, err := c.client.Session(c.key).Send(call, message)
 		cancel()
-		if err == nil {
-			m.accepted = r.Status != turnstile.Refused
-			c.life.history.told(m, r)
-			if m.accepted {
-				c.waits.Go(func() { c.wait(m) })
-			}
+		switch {
+		case err == nil:
+			m.accepted = true
+			c.life.history.told(m, string(r.State))
+			c.waits.Go(func() { c.wait(m) })
+			return
+		case errors.Is(err, session.ErrRefused):
+			c.life.history.told(m, err.Error())
 			return
 		}
 		c.life.history.note("%s cannot send %s: %v", c.key, id, err)
 		if attempt == 0 && errors.Is(err, session.ErrUnchanged) && c.rng.chance(2) {
-			c.life.history.told(m, turnstile.Receipt{Status: turnstile.Refused, Reason: err.Error()}) // the user gives up
+			c.life.history.told(m, err.Error()) // the user gives up
 			return
 		}
 		sleep(c.life.ctx, c.rng.about(time.Second))
@@ -75,12 +78,12 @@ func (c *chat) say(id string) {
 // wait waits for the outcome until the life is over.
 func (c *chat) wait(m *sent) {
 	for c.life.ctx.Err() == nil {
-		o, err := c.client.Wait(c.life.ctx, c.key, m.id)
+		o, err := c.client.Session(c.key).Wait(c.life.ctx, m.id)
 		switch {
 		case err == nil:
 			c.life.history.ended(m, o)
 			return
-		case errors.Is(err, turnstile.ErrUnknownMessage):
+		case errors.Is(err, session.ErrNotFound):
 			c.life.history.lost(m)
 			return
 		}
@@ -96,13 +99,13 @@ func (c *chat) command(ctx context.Context) {
 	what := pick(c.rng, "/stop", "/new", "/undo", "/retry")
 	switch what {
 	case "/stop":
-		_, err = c.client.Stop(call, c.key)
+		_, err = c.client.Session(c.key).Stop(call)
 	case "/new":
-		_, err = c.client.Rotate(call, c.key, "")
+		_, err = c.client.Session(c.key).NewTranscript(call)
 	case "/undo":
-		_, err = c.client.Undo(call, c.key)
+		_, err = c.client.Session(c.key).Undo(call)
 	case "/retry":
-		_, err = c.client.Retry(call, c.key)
+		_, err = c.client.Session(c.key).Retry(call)
 	}
 	c.life.history.note("%s sends %s: %v", c.key, what, err)
 }

@@ -12,7 +12,6 @@ import (
 
 	"turnstile"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -169,7 +168,7 @@ func (h *history) checkOrder(key string, entries []session.Entry) {
 
 // transcripts reads what each session has said, under all its ids.
 func (l *life) transcripts(rdb redis.UniversalClient) map[string][]session.Entry {
-	a, all := admin.NewClient(rdb), map[string][]session.Entry{}
+	a, all := turnstile.NewClient(rdb), map[string][]session.Entry{}
 	ids := map[string][]string{}
 	l.history.mu.Lock()
 	for _, m := range l.history.sent {
@@ -180,11 +179,11 @@ func (l *life) transcripts(rdb redis.UniversalClient) map[string][]session.Entry
 	l.history.mu.Unlock()
 	for _, c := range l.chats {
 		for _, id := range ids[c.key] {
-			entries, err := a.Transcript(context.Background(), c.key, id)
+			page, err := a.Session(c.key).Transcript(context.Background(), turnstile.TranscriptQuery{ID: id, Limit: session.NoLimit})
 			if err != nil {
 				l.history.note("the transcript %s of %s: %v", id, c.key, err)
 			}
-			all[c.key] = append(all[c.key], entries...)
+			all[c.key] = append(all[c.key], page.Entries...)
 		}
 	}
 	return all
@@ -200,9 +199,9 @@ func (l *life) checkNowhere(rdb redis.UniversalClient) {
 		if m.accepted {
 			continue
 		}
-		if state, _, _, err := client.MessageState(context.Background(), m.session, m.id); !errors.Is(err, turnstile.ErrUnknownMessage) {
+		if stored, err := client.Session(m.session).Message(context.Background(), m.id); !errors.Is(err, session.ErrNotFound) {
 			h.mu.Lock()
-			h.found("refused", "%s of %s was refused and is %s: %v", m.id, m.session, state, err)
+			h.found("refused", "%s of %s was refused and is %s: %v", m.id, m.session, stored.State, err)
 			h.mu.Unlock()
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
+
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -14,15 +16,21 @@ func (c *chat) follow() {
 	h, last := c.life.history, ""
 	shown := map[string]bool{}
 	for c.life.ctx.Err() == nil {
-		err := c.client.Events(c.life.ctx, c.key, last, func(e session.Event) error {
+		var failed error
+		for e, err := range c.client.Session(c.key).Events(c.life.ctx, turnstile.EventsAfter(last)) {
+			if failed = err; err != nil {
+				break
+			}
 			h.follows(c.key, last, e, shown)
-			if e.Type != session.EventGap {
+			switch {
+			case e.Type == session.EventReset:
+				last = ""
+			case e.ID != "" && e.Type != session.EventGap:
 				last = e.ID
 			}
-			return nil
-		})
+		}
 		if c.life.ctx.Err() == nil {
-			h.note("%s does not follow any more: %v", c.key, err)
+			h.note("%s does not follow any more: %v", c.key, failed)
 			sleep(c.life.ctx, time.Second)
 		}
 	}
@@ -39,7 +47,7 @@ func (h *history) follows(key, last string, e session.Event, shown map[string]bo
 		h.log("%s has a gap behind %s", key, last)
 	case e.Type == session.EventReset:
 		h.found("reset", "the stream of %s has lost %s", key, last)
-	case last != "" && !later(e.ID, last):
+	case last != "" && e.ID != "" && !later(e.ID, last):
 		h.found("events", "%s of %s comes after %s", e.ID, key, last)
 	}
 	switch e.Type {

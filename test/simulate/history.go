@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -98,10 +97,10 @@ func (h *history) fault(kind, format string, args ...any) {
 }
 
 // told records what a sender was told of its message.
-func (h *history) told(m *sent, r turnstile.Receipt) {
+func (h *history) told(m *sent, what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.log("%s is told of %s: %s %s", m.session, m.id, r.Status, r.Reason)
+	h.log("%s is told of %s: %s", m.session, m.id, what)
 	m.at = time.Now()
 	h.sent = append(h.sent, m)
 }

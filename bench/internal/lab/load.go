@@ -13,7 +13,6 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 const senders = 16
@@ -53,7 +52,7 @@ func (l Load) Messages() int { return l.Sessions * l.Each }
 func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text string) error {
 	client := turnstile.NewClient(rdb)
 	return Parallel(l.Messages(), func(i int) error {
-		_, err := client.Submit(ctx, fmt.Sprintf("%s:%d", prefix, i%l.Sessions), session.Message{Text: text})
+		_, err := client.Session(fmt.Sprintf("%s:%d", prefix, i%l.Sessions)).Send(ctx, turnstile.Message{Text: text})
 		return err
 	})
 }

@@ -20,6 +20,8 @@ import (
 	"turnstile/chaos/internal/traffic"
 	"turnstile/chaos/internal/world"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // Harvest reads a world.
@@ -129,9 +131,9 @@ func (h *Harvest) Messages(ctx context.Context, records []history.Record) error 
 		}
 		done[k] = true
 		f := history.Record{Kind: history.Final, Session: r.Session, ID: r.ID}
-		state, o, ended, err := h.client.MessageState(ctx, r.Session, r.ID)
+		state, o, ended, err := actors.MessageState(ctx, h.client.Session(r.Session), r.ID)
 		switch {
-		case errors.Is(err, turnstile.ErrUnknownMessage):
+		case errors.Is(err, session.ErrNotFound):
 			f.Reason = "unknown"
 		case err != nil:
 			return err
@@ -154,7 +156,7 @@ func (h *Harvest) Transcripts(ctx context.Context) error {
 	}
 	for _, key := range keys {
 		session, sid, _ := strings.Cut(strings.TrimPrefix(key, "turnstile:{session:"), "}:transcript:")
-		entries, err := h.admin.Transcript(ctx, session, sid)
+		entries, err := h.admin.Session(session).Transcript(ctx, sid)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/redisserver"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // serve starts a redis-server for the test and returns its address.
@@ -39,11 +40,11 @@ func TestStored(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: serve(t)})
 	defer rdb.Close()
 	client := turnstile.NewClient(rdb)
-	for id, option := range map[string]turnstile.SubmitOption{
-		"waits": turnstile.ReplyTo(session.Route{To: "hook"}), "delayed": turnstile.Delay(time.Hour),
+	for id, option := range map[string]actors.Option{
+		"waits": actors.ReplyTo(session.Route{To: "hook"}), "delayed": actors.Delay(time.Hour),
 	} {
-		if r, err := client.Submit(t.Context(), "s", session.Message{ID: id, Text: "x"}, option); err != nil || r.Err() != nil {
-			t.Fatal(err, r.Err())
+		if r, err := client.Session("s").Send(t.Context(), turnstile.Message{ID: id, Text: "x"}, option); err != nil || r.Err != nil {
+			t.Fatal(err, r.Err)
 		}
 	}
 	for id, want := range map[string][]string{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+
 	"turnstile/chaos/internal/history"
 	"turnstile/pkg/session"
 )
@@ -26,15 +27,23 @@ func (t *Traffic) await(m message) {
 		o, err = t.awaitHTTP(ctx, m)
 	case 1:
 		rec.Via = "follow"
-		o, err = t.client.Follow(ctx, m.session, m.id, func(session.Event) {})
+		chat := t.client.Session(m.session)
+		for _, err = range chat.Events(ctx, turnstile.EventsOf(m.id)) {
+			if err != nil {
+				break
+			}
+		}
+		if err == nil {
+			o, err = chat.Wait(ctx, m.id)
+		}
 	default:
 		rec.Via = viaClient
-		o, err = t.client.Wait(ctx, m.session, m.id)
+		o, err = t.client.Session(m.session).Wait(ctx, m.id)
 	}
 	rec.Status, rec.Reply, rec.Turn, rec.Reason = string(o.Status), o.Reply, o.Turn, o.Why()
 	if err != nil {
 		rec.Error = err.Error()
-		if errors.Is(err, turnstile.ErrUnknownMessage) {
+		if errors.Is(err, session.ErrNotFound) {
 			rec.Status = "unknown"
 		}
 	}
@@ -57,7 +66,7 @@ func (t *Traffic) awaitHTTP(ctx context.Context, m message) (o session.Outcome, 
 			pause(ctx, 100*time.Millisecond)
 			continue
 		case code == http.StatusNotFound:
-			return o, turnstile.ErrUnknownMessage
+			return o, session.ErrNotFound
 		}
 		var got struct {
 			State   string           `json:"state"`

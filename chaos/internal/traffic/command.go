@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/chaos/internal/history"
-	"turnstile/pkg/session"
 )
 
 // command sends a slash command to a session. It is not repeated: whether one without a response was
@@ -33,8 +32,7 @@ func (t *Traffic) command(rng *rand.Rand, key string) func() {
 			rec.Reply = string(out)
 		} else {
 			rec.Via = viaClient
-			r, failed := t.client.Submit(ctx, key, session.Message{Text: text})
-			rec.Reply, rec.ID, err = r.Reply, r.ID, failed
+			rec.Reply, err = t.client.Session(key).Command(ctx, text)
 		}
 		if err != nil {
 			rec.Error = err.Error()

@@ -131,25 +131,22 @@ func (t *Traffic) attempt(ctx context.Context, m message, text string, try int) 
 }
 
 func (t *Traffic) byClient(ctx context.Context, m message, text string, try int) (told, error) {
-	var opts []turnstile.SubmitOption
-	if m.delay > 0 {
-		opts = append(opts, turnstile.Delay(m.delay))
-	}
+	message := turnstile.Message{ID: m.id, Text: text, Mode: m.mode, Delay: m.delay}
 	if m.route != "" {
-		opts = append(opts, turnstile.ReplyTo(session.Route{To: m.route, Context: m.context()}))
+		message.ReplyTo, message.ReplyContext = m.route, m.context()
 	}
-	r, err := t.client.Submit(ctx, m.session, session.Message{ID: m.id, Text: text, Mode: m.mode}, opts...)
+	r, err := t.client.Session(m.session).Send(ctx, message)
 	switch {
+	case errors.Is(err, session.ErrConflict):
+		return told{status: history.Conflict}, nil
+	case errors.Is(err, session.ErrRefused):
+		return told{status: history.Refused, reason: err.Error()}, nil
 	case try == 0 && errors.Is(err, session.ErrUnchanged) && m.id[len(m.id)-1]%2 == 0:
 		return told{status: history.Refused, reason: "unchanged"}, err // its sender believes it, and gives up
 	case err != nil:
 		return told{status: history.Unknown}, err
-	case errors.Is(r.Err(), session.ErrConflict):
-		return told{status: history.Conflict}, nil
-	case r.Status == turnstile.Refused:
-		return told{status: history.Refused, reason: r.Reason}, nil
 	}
-	return told{status: history.Accepted, reason: string(r.Status)}, nil
+	return told{status: history.Accepted, reason: string(r.State)}, nil
 }
 
 func (t *Traffic) byHTTP(ctx context.Context, m message, text string, try int) (told, error) {

@@ -4,11 +4,13 @@ import (
 	"encoding/base64"
 	"testing"
 
+	"turnstile"
+
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 
-	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -44,14 +46,14 @@ func TestCancelNeedsControl(t *testing.T) {
 func TestMadeUpResponseIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, err := r.client.Submit(t.Context(), "s", session.Message{ID: "m", Text: "hello"})
+	_, err := r.client.Session("s").Send(t.Context(), turnstile.Message{ID: "m", Text: "hello"})
 	expect.OK(t, err)
 	id := "resp_" + base64.RawURLEncoding.EncodeToString([]byte("s\nm"))
 	_, err = r.sdk.Responses.Cancel(t.Context(), id)
 	r.refused(err, 404, "unknown_message", id)
 	_, err = r.sdk.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
 	r.refused(err, 404, "unknown_message", id)
-	state, _, _, err := r.client.MessageState(t.Context(), "s", "m")
+	state, _, _, err := actors.MessageState(t.Context(), r.client.Session("s"), "m")
 	expect.OK(t, err)
 	expect.Equal(t, "the message", state, "pending")
 }

@@ -143,21 +143,20 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	var opts []turnstile.SubmitOption
 	if oneShot { // its session ends with the response
 		to.temporary = true
-		opts = append(opts, turnstile.ReplyTo(session.Route{To: session.NoReply}))
+		m.ReplyTo = turnstile.NoReply
 	}
 	to.streamed = body.Stream
-	receipt, err := a.submit(r, to, m, opts...)
+	receipt, err := a.submit(r, to, m)
 	if err != nil {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
-	repeated := body.Stream && receipt.Status == turnstile.Duplicate
+	repeated := body.Stream && receipt.Duplicate
 	var before session.Info
 	if repeated {
-		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -165,7 +164,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	c := chat{api: a, place: p, model: body.Model, created: stored.Accepted}
+	c := chat{api: a, place: p, model: body.Model, created: stored.AcceptedAt}
 	if c.model == "" {
 		c.model = modelName
 	}
@@ -206,7 +205,7 @@ func usageOf(o session.Outcome) chatUsage {
 func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	ctx, cancel := r.Waiting()
 	defer cancel()
-	o, err := c.api.client.Wait(ctx, c.place.session, c.place.message)
+	o, err := c.api.client.Session(c.place.session).Wait(ctx, c.place.message)
 	if err != nil {
 		return gateway.Interrupted(err)
 	}

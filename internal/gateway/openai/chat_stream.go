@@ -19,7 +19,7 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		s.chunk(object{"role": "assistant", "content": ""}, nil)
-		o, err := c.api.client.FollowEnd(ctx, c.place.session, c.place.message, c.created, func(e session.Event) {
+		o, err := c.api.follow(ctx, c.place, func(e session.Event) {
 			if s.see(e); s.err != nil {
 				cancel(s.err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/gateway"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -153,7 +154,7 @@ func TestChatRepeatedWhileItsTurnRuns(t *testing.T) {
 			b := &before{nth: int64(nth + 1), do: func() {
 				r.worker()
 				expect.Soon(t, "the turn runs", func() bool {
-					state, _, _, err := r.client.MessageState(t.Context(), "s", "m")
+					state, _, _, err := actors.MessageState(t.Context(), r.client.Session("s"), "m")
 					return err == nil && state == "running"
 				})
 			}}

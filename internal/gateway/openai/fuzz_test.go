@@ -79,7 +79,7 @@ func FuzzBody(f *testing.F) {
 			if m.Meta[senderMeta] != "web" {
 				t.Errorf("%q is of %q", data, m.Meta[senderMeta])
 			}
-			if o, rest := originOf(m); o.Model != "m" || len(rest) != len(metadata) {
+			if o, rest := originOf(session.Message{Meta: m.Meta}); o.Model != "m" || len(rest) != len(metadata) {
 				t.Errorf("%q has the origin %+v and the metadata %q", data, o, rest)
 			}
 			for _, file := range files {

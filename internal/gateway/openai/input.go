@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile"
+
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
@@ -108,16 +110,16 @@ type origin struct {
 }
 
 // message makes a message of its text and files.
-func (o origin) message(text string, files []session.Attachment, metadata map[string]string, sender string) (session.Message, error) {
+func (o origin) message(text string, files []session.Attachment, metadata map[string]string, sender string) (turnstile.Message, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
-		return session.Message{}, err
+		return turnstile.Message{}, err
 	}
 	meta := map[string]string{senderMeta: sender, openaiMeta: string(data)}
 	for name, value := range metadata {
 		meta[name] = value
 	}
-	return gateway.Worded(session.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}), nil
+	return gateway.Worded(turnstile.Message{Text: text, Mode: session.ModeQueue, Meta: meta, Attachments: files}), nil
 }
 
 // ours reports whether a message was sent by this API.

@@ -11,7 +11,6 @@ import (
 	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -79,11 +78,11 @@ func TestOneShotThatIsStillUsed(t *testing.T) {
 
 	// Somebody else has sent a message to the session, and its outcome is owed.
 	operator := admin.NewClient(r.redis)
-	receipt, err := r.client.Submit(t.Context(), "s", session.Message{Text: "sleep=200ms hello"}, turnstile.ReplyTo(session.Route{To: "hook"}))
+	receipt, err := r.client.Session("s").Send(t.Context(), turnstile.Message{Text: "sleep=200ms hello", ReplyTo: "hook"})
 	expect.OK(t, err)
 	// As another gateway has marked it: an empty session is erased at once.
 	expect.OK(t, r.redis.ZAdd(t.Context(), rediskey.Temporary, redis.Z{Member: "s"}).Err())
-	_, err = r.client.Wait(t.Context(), "s", receipt.ID)
+	_, err = r.client.Session("s").Wait(t.Context(), receipt.ID)
 	expect.OK(t, err)
 	for range 3 { // three looks at least
 		score := r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile"
+
 	"turnstile/pkg/session"
 )
 
@@ -82,17 +84,17 @@ func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session
 	if o.Turn == "" || o.SessionID == "" {
 		return nil, nil
 	}
-	for before, n := int64(-1), 0; before != 0 && n < transcriptPages; n++ {
-		page, older, err := a.admin.TranscriptPage(ctx, o.Session, o.SessionID, before, transcriptPage)
+	for before, n := int64(0), 0; n == 0 || before != 0 && n < transcriptPages; n++ {
+		page, err := a.client.Session(o.Session).Transcript(ctx, turnstile.TranscriptQuery{ID: o.SessionID, Before: before, Limit: transcriptPage})
 		if err != nil {
 			return nil, err
 		}
-		of := slices.DeleteFunc(slices.Clone(page), func(e session.Entry) bool { return e.Turn != o.Turn })
+		of := slices.DeleteFunc(slices.Clone(page.Entries), func(e session.Entry) bool { return e.Turn != o.Turn })
 		entries = slices.Concat(of, entries)
-		if len(entries) > 0 && page[0].Turn != o.Turn {
+		if len(entries) > 0 && page.Entries[0].Turn != o.Turn {
 			break
 		}
-		before = older
+		before = page.Before
 	}
 	return entries, nil
 }

@@ -53,7 +53,7 @@ func TestPreviousResponse(t *testing.T) {
 
 	// Nothing follows a turn that was undone, until there is another one.
 	expect.Soon(t, "idle", func() bool {
-		_, err := r.client.Undo(t.Context(), "s")
+		_, err := r.client.Session("s").Undo(t.Context())
 		return err == nil
 	})
 	_, err = after("", third.ID, "behind what was undone")
@@ -61,7 +61,7 @@ func TestPreviousResponse(t *testing.T) {
 	again, err := r.sdk.Responses.New(t.Context(), say("s", "again"))
 	expect.OK(t, err)
 	// Begun anew: there is no last response.
-	_, err = r.client.Rotate(t.Context(), "s", "")
+	_, err = r.client.Session("s").NewTranscript(t.Context())
 	expect.OK(t, err)
 	_, err = after("", again.ID, "behind /new")
 	r.refused(err, 400, "invalid_request", "begun anew")

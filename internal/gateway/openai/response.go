@@ -144,7 +144,7 @@ func (r response) ended(o session.Outcome, at time.Time, output []any) response 
 
 // stored is the response of a message as it is stored now.
 func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (response, error) {
-	r := p.begun(m.Message, m.Accepted)
+	r := p.begun(m.Message, m.AcceptedAt)
 	switch {
 	case m.Outcome != nil:
 		output, err := a.output(ctx, *m.Outcome)
@@ -153,7 +153,7 @@ func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (r
 		}
 		at, err := a.endOf(ctx, p, m)
 		return r.ended(*m.Outcome, at, output), err
-	case m.State == "running" || m.State == "retry":
+	case m.State == session.MessageRunning || m.State == session.MessageRetry:
 		r.Status = inProgress
 	}
 	return r, nil
@@ -162,12 +162,12 @@ func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (r
 // endOf returns when a message ended. A wait, or a stream that has lost the end, does not tell. If the
 // result is not kept, the message has ended just now.
 func (a *API) endOf(ctx context.Context, p place, m turnstile.StoredMessage) (time.Time, error) {
-	if !m.Ended.IsZero() {
-		return m.Ended, nil
+	if !m.EndedAt.IsZero() {
+		return m.EndedAt, nil
 	}
-	m, err := a.client.Message(ctx, p.session, p.message)
-	if errors.Is(err, turnstile.ErrUnknownMessage) || err == nil && m.Ended.IsZero() {
+	m, err := a.client.Session(p.session).Message(ctx, p.message)
+	if errors.Is(err, session.ErrNotFound) || err == nil && m.EndedAt.IsZero() {
 		return a.bodies.Now(ctx)
 	}
-	return m.Ended, err
+	return m.EndedAt, err
 }

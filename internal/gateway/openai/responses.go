@@ -31,7 +31,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	to, opts, err := body.target(r, data)
+	to, err := body.target(r, data)
 	if err != nil {
 		return err
 	}
@@ -41,14 +41,14 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	to.streamed = body.Stream
-	receipt, err := a.submit(r, to, m, opts...)
+	receipt, err := a.submit(r, to, m)
 	if err != nil {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
 	var before session.Info
-	if repeated := body.Stream && receipt.Status == turnstile.Duplicate; repeated {
-		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+	if repeated := body.Stream && receipt.Duplicate; repeated {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -67,32 +67,33 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 
 // target is where the message goes: to the conversation that the request names or continues, or to a
 // new one.
-func (b responseBody) target(r *gateway.Request, data []byte) (t target, opts []turnstile.SubmitOption, err error) {
-	key := string(b.Conversation)
+func (b responseBody) target(r *gateway.Request, data []byte) (t target, err error) {
+	key, after := string(b.Conversation), ""
 	if b.Previous != "" {
 		previous, ok := parseResponseID(b.Previous)
 		switch {
 		case !ok:
-			return t, nil, refuse("previous_response_id", "%.100q is no id of a response.", b.Previous)
+			return t, refuse("previous_response_id", "%.100q is no id of a response.", b.Previous)
 		case key != "" && key != previous.session:
-			return t, nil, refuse("conversation", "The previous response is of the conversation %s.", previous.session)
+			return t, refuse("conversation", "The previous response is of the conversation %s.", previous.session)
 		}
 		key = previous.session
-		opts = append(opts, turnstile.After(previous.message))
+		after = previous.message
 	}
 	t, err = identify(r, responseSession, key, data)
-	return t, opts, err
+	t.after = after
+	return t, err
 }
 
 // message reads a message that was accepted just now, without its text and files, which a wait would
 // hold. One that is gone has ended, and its result is not kept.
-func (a *API) message(ctx context.Context, p place, sent session.Message) (turnstile.StoredMessage, error) {
-	m, err := a.client.Message(ctx, p.session, p.message)
-	if errors.Is(err, turnstile.ErrUnknownMessage) {
-		m, err = turnstile.StoredMessage{Message: sent, State: queued}, nil
+func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (turnstile.StoredMessage, error) {
+	m, err := a.client.Session(p.session).Message(ctx, p.message)
+	if errors.Is(err, session.ErrNotFound) {
+		m, err = turnstile.StoredMessage{Message: session.Message{ID: sent.ID, Meta: sent.Meta}, State: session.MessagePending}, nil
 	}
-	if err == nil && m.Accepted.IsZero() {
-		m.Accepted, err = a.bodies.Now(ctx)
+	if err == nil && m.AcceptedAt.IsZero() {
+		m.AcceptedAt, err = a.bodies.Now(ctx)
 	}
 	m.Message.Text, m.Message.Attachments = "", nil
 	return m, err
@@ -113,7 +114,7 @@ func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turn
 func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
 	ctx, cancel := r.Waiting()
 	defer cancel()
-	o, err := a.client.Wait(ctx, p.session, p.message)
+	o, err := a.client.Session(p.session).Wait(ctx, p.message)
 	if err != nil {
 		return gateway.Interrupted(err)
 	}
@@ -129,8 +130,8 @@ func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err 
 	if !ok || r.See(p.session) != nil {
 		return p, m, unknownResponse(id)
 	}
-	m, err = a.client.Message(r.Work(), p.session, p.message)
-	if errors.Is(err, turnstile.ErrUnknownMessage) || err == nil && !ours(m.Message) {
+	m, err = a.client.Session(p.session).Message(r.Work(), p.message)
+	if errors.Is(err, session.ErrNotFound) || err == nil && !ours(m.Message) {
 		err = unknownResponse(id)
 	}
 	return p, m, err
@@ -152,7 +153,7 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	var before session.Info
 	if p, ok := parseResponseID(r.PathValue("id")); ok && streamed && from.after < 0 && r.See(p.session) == nil {
-		if before, err = a.admin.Session(r.Work(), p.session); err != nil {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -162,7 +163,7 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	case !streamed:
 		return a.respond(w, r, p, m)
-	case m.Accepted.IsZero():
+	case m.AcceptedAt.IsZero():
 		return unknownResponse(p.id()) // an asynq.Client stored it a moment ago
 	case from.after < 0:
 		from.turn = firstTurn(m, before.Fence)
@@ -201,13 +202,16 @@ func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	o, ended, err := a.client.Cancel(r.Work(), p.session, p.message, true)
-	if err == nil && !ended {
-		if o, err = a.client.Wait(r.Work(), p.session, p.message); errors.Is(err, context.DeadlineExceeded) {
-			return a.cancelled(w, r, p, m) // the turn ends later
+	chat := a.client.Session(p.session)
+	o, err := chat.Cancel(r.Work(), p.message)
+	if errors.Is(err, session.ErrRunning) {
+		if err = chat.CancelTurn(r.Work(), p.message); err == nil {
+			if o, err = chat.Wait(r.Work(), p.message); errors.Is(err, context.DeadlineExceeded) {
+				return a.cancelled(w, r, p, m) // the turn ends later
+			}
 		}
 	}
-	if errors.Is(err, turnstile.ErrUnknownMessage) {
+	if errors.Is(err, session.ErrNotFound) {
 		return unknownResponse(p.id())
 	}
 	if err != nil {
@@ -222,11 +226,11 @@ func (a *API) cancelled(w http.ResponseWriter, r *gateway.Request, p place, m tu
 	if r.Token.May(gateway.Read) {
 		return a.respond(w, r, p, m)
 	}
-	now := p.begun(session.Message{}, m.Accepted)
+	now := p.begun(session.Message{}, m.AcceptedAt)
 	switch {
 	case m.Outcome != nil:
-		now = now.ended(session.Outcome{Status: m.Outcome.Status}, m.Ended, []any{})
-	case m.State == "running" || m.State == "retry":
+		now = now.ended(session.Outcome{Status: m.Outcome.Status}, m.EndedAt, []any{})
+	case m.State == session.MessageRunning || m.State == session.MessageRetry:
 		now.Status = inProgress
 	}
 	return gateway.Respond(w, http.StatusOK, now)

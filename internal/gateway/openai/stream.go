@@ -21,12 +21,12 @@ type position struct {
 func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage, from position) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
-		begun := p.begun(m.Message, m.Accepted)
-		t := newTranslation(begun, newNumbers(m.Accepted), from.turn, s.event)
+		begun := p.begun(m.Message, m.AcceptedAt)
+		t := newTranslation(begun, newNumbers(m.AcceptedAt), from.turn, s.event)
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		ended := false
-		o, err := a.client.FollowEnd(ctx, p.session, p.message, m.Accepted, func(e session.Event) {
+		o, err := a.follow(ctx, p, func(e session.Event) {
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
@@ -39,10 +39,10 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 			defer done()
 			var output []any
 			if output, err = a.output(work, o); err == nil {
-				m.Ended, err = a.endOf(work, p, m)
+				m.EndedAt, err = a.endOf(work, p, m)
 			}
 			if err == nil {
-				t.end(begun.ended(o, m.Ended, output), ended)
+				t.end(begun.ended(o, m.EndedAt, output), ended)
 			}
 		}
 		switch {
@@ -56,6 +56,20 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 		}
 		return s.failed
 	})
+}
+
+// follow shows a message's events, and returns its outcome. An end that the stream has lost is not shown.
+func (a *API) follow(ctx context.Context, p place, see func(session.Event)) (session.Outcome, error) {
+	chat := a.client.Session(p.session)
+	for e, err := range chat.Events(ctx, turnstile.EventsOf(p.message)) {
+		if err != nil {
+			return session.Outcome{}, err
+		}
+		if e.Type != session.EventTurnEnded || e.ID != "" {
+			see(e)
+		}
+	}
+	return chat.Wait(ctx, p.message)
 }
 
 // sender sends those events that the client does not have.

@@ -47,9 +47,10 @@ func hashed(token, sessionKey string, what []byte) string {
 // target is where a request's message goes.
 type target struct {
 	place
-	byBody    bool // the message's id is made of the body
-	temporary bool // the session is made for the message, and erased after it
-	streamed  bool // the response is
+	after     string // the message must follow this one
+	byBody    bool   // the message's id is made of the body
+	temporary bool   // the session is made for the message, and erased after it
+	streamed  bool   // the response is
 }
 
 // identify returns the session and the message id of a request. A request that names no session gets
@@ -85,7 +86,7 @@ func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t targe
 // submit stores a message. OpenAI's SDKs repeat requests and send no key, but say that they repeat
 // one: then the last message of the same body is meant. Otherwise the same words are another message.
 // The first one of a body has an id that is made of it, so most need nothing stored beside them.
-func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...turnstile.SubmitOption) (turnstile.Receipt, error) {
+func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnstile.Receipt, error) {
 	if err := r.See(to.session); err != nil {
 		return turnstile.Receipt{}, err
 	}
@@ -94,15 +95,14 @@ func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...t
 			return turnstile.Receipt{}, err
 		}
 	}
-	opts = append(opts, turnstile.Literal(), r.DefaultReplyTo(to.session))
-	m.ID, m.TraceParent = to.message, r.TraceParent()
+	m.ID, m.After, m.TraceParent = to.message, to.after, r.TraceParent()
 	if to.temporary {
 		if err := a.admin.MakeTemporary(r.Work(), to.session); err != nil {
 			return turnstile.Receipt{}, err
 		}
 	}
 	if !to.byBody {
-		return a.store(r, to.session, m, opts)
+		return a.store(r, to.session, m)
 	}
 	repeats := saysItRepeats(r)
 	var now time.Time
@@ -115,10 +115,10 @@ func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...t
 			m.ID = last
 		}
 	}
-	receipt, err := a.store(r, to.session, m, opts)
+	receipt, err := a.store(r, to.session, m)
 	switch {
 	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrConflict):
-	case err != nil || receipt.Status != turnstile.Duplicate:
+	case err != nil || !receipt.Duplicate:
 		return receipt, err
 	case repeats && a.recent(r, receipt, now):
 		return receipt, nil
@@ -127,15 +127,12 @@ func (a *API) submit(r *gateway.Request, to target, m session.Message, opts ...t
 	if err := a.bodies.Sent(r.Work(), to.session, to.message, m.ID); err != nil {
 		return turnstile.Receipt{}, err
 	}
-	return a.store(r, to.session, m, opts)
+	return a.store(r, to.session, m)
 }
 
 // store stores a message with its id.
-func (a *API) store(r *gateway.Request, sessionKey string, m session.Message, opts []turnstile.SubmitOption) (turnstile.Receipt, error) {
-	receipt, err := a.client.Submit(r.Work(), sessionKey, m, opts...)
-	if err == nil {
-		err = receipt.Err()
-	}
+func (a *API) store(r *gateway.Request, sessionKey string, m turnstile.Message) (turnstile.Receipt, error) {
+	receipt, err := a.client.Session(sessionKey).Send(r.Work(), m)
 	if errors.Is(err, session.ErrNotLast) {
 		err = refuse("previous_response_id", "The conversation's last response is another one: a response cannot be continued twice, after it was undone, or after the conversation was begun anew.")
 	}
@@ -151,10 +148,10 @@ func saysItRepeats(r *gateway.Request) bool {
 // recent reports whether the message of a duplicate waits, runs or has just ended.
 func (a *API) recent(r *gateway.Request, receipt turnstile.Receipt, now time.Time) bool {
 	switch receipt.State {
-	case "completed", "archived", "gone":
+	case session.MessageCompleted, session.MessageArchived, session.MessageGone:
 	default:
 		return true
 	}
-	m, err := a.client.Message(r.Work(), receipt.Session, receipt.ID)
-	return err == nil && now.Sub(m.Ended) <= retried
+	m, err := a.client.Session(receipt.Session).Message(r.Work(), receipt.ID)
+	return err == nil && now.Sub(m.EndedAt) <= retried
 }

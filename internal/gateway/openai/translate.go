@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -54,7 +56,7 @@ func (t *translation) tell(kind string, fields object) {
 
 // see translates a stored event.
 func (t *translation) see(e session.Event) {
-	t.latest = e.ID
+	t.latest = cmp.Or(e.ID, t.latest) // the end of a reply that was stored with the turn's end has none
 	if e.Turn != "" && e.Turn != t.turn {
 		t.begin(e.Turn)
 	}

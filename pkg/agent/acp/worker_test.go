@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -50,9 +52,9 @@ func say(t *testing.T, c *actors.Client, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	receipt, err := c.Submit(ctx, t.Name(), session.Message{Text: text})
+	receipt, err := c.Session(t.Name()).Send(ctx, turnstile.Message{Text: text})
 	expect.OK(t, err)
-	outcome, err := c.Wait(ctx, t.Name(), receipt.ID)
+	outcome, err := c.Session(t.Name()).Wait(ctx, receipt.ID)
 	expect.OK(t, err)
 	return outcome
 }
@@ -97,13 +99,13 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	client, _ := startWorker(t, acting(t), engine.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	receipt, err := client.Submit(ctx, t.Name(), session.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
+	receipt, err := client.Session(t.Name()).Send(ctx, turnstile.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
 	expect.OK(t, err)
 	said := ""
-	outcome, err := client.Follow(ctx, t.Name(), receipt.ID, func(e session.Event) {
+	outcome, err := actors.Follow(ctx, client.Session(t.Name()), receipt.ID, func(e session.Event) {
 		if e.Type == string(agent.EventText) && said == "" {
 			said = e.Text
-			_, err := client.Stop(ctx, t.Name())
+			_, err := client.Session(t.Name()).Stop(ctx)
 			expect.OK(t, err)
 		}
 	})

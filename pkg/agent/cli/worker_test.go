@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -39,11 +41,11 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	}
 	defer w.Drain(ctx, engine.ReasonShutdown)
 	client := actors.NewClient(rdb)
-	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
+	receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := client.Wait(ctx, key, receipt.ID)
+	outcome, err := client.Session(key).Wait(ctx, receipt.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -49,9 +51,9 @@ func work(r *rig, a agent.Agent) *actors.Client {
 	return actors.NewClient(redistest.New(r.T))
 }
 
-func say(r *rig, c *actors.Client, m session.Message) string {
+func say(r *rig, c *actors.Client, m turnstile.Message) string {
 	r.Helper()
-	receipt, err := c.Submit(r.Context(), r.Name(), m)
+	receipt, err := c.Session(r.Name()).Send(r.Context(), m)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func ends(r *rig, c *actors.Client, id string, status session.Status) session.Ou
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	o, err := c.Wait(ctx, r.Name(), id)
+	o, err := c.Session(r.Name()).Wait(ctx, id)
 	if err != nil || o.Status != status {
 		r.Fatalf("%+v, %v; want %s", o, err, status)
 	}
@@ -72,11 +74,11 @@ func ends(r *rig, c *actors.Client, id string, status session.Status) session.Ou
 // transcript is the session's entries, one a line.
 func transcript(r *rig, c *actors.Client) (text string, entries []session.Entry) {
 	r.Helper()
-	info, err := c.Session(r.Context(), r.Name())
+	info, err := c.Session(r.Name()).Info(r.Context())
 	if err != nil {
 		r.Fatal(err)
 	}
-	entries, err = c.Transcript(r.Context(), r.Name(), info.SessionID)
+	entries, err = actors.Transcript(r.Context(), c.Session(r.Name()), info.SessionID)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestThroughAWorker(t *testing.T) {
 		modelserver.Stream(modelserver.Text("It ", "is 3."), modelserver.UseCached(20, 10, 5)),
 		text("Again 3."))
 	c := work(r, r.agent)
-	if o := ends(r, c, say(r, c, session.Message{Text: "1+2?"}), session.StatusDone); o.Reply != "It is 3." {
+	if o := ends(r, c, say(r, c, turnstile.Message{Text: "1+2?"}), session.StatusDone); o.Reply != "It is 3." {
 		t.Errorf("reply %q", o.Reply)
 	}
 	got, entries := transcript(r, c)
@@ -112,7 +114,7 @@ assistant: It is 3.`; got != want {
 	if u := entries[len(entries)-1].Usage; u == nil || u.InputTokens != 30 || u.CachedTokens != 10 || u.OutputTokens != 10 || u.ContextTokens != 25 || u.Model != "m" {
 		t.Errorf("usage %+v", u)
 	}
-	if o := ends(r, c, say(r, c, session.Message{Text: "sure?"}), session.StatusDone); o.Reply != "Again 3." {
+	if o := ends(r, c, say(r, c, turnstile.Message{Text: "sure?"}), session.StatusDone); o.Reply != "Again 3." {
 		t.Errorf("reply %q", o.Reply)
 	}
 	r.wasAsked(4, `
@@ -154,9 +156,9 @@ func TestSteerThroughAWorker(t *testing.T) {
 	speaks, there := make(chan struct{}), make(chan struct{})
 	r := newRig(t, Config{}, modelserver.Stream(modelserver.Text("first"), modelserver.Do(func() { close(speaks) }), modelserver.Wait(there)), text("second"))
 	c := work(r, early{r.agent, there})
-	m1 := say(r, c, session.Message{Text: "go"})
+	m1 := say(r, c, turnstile.Message{Text: "go"})
 	<-speaks
-	m2 := say(r, c, session.Message{Text: "and this", Mode: session.ModeSteer})
+	m2 := say(r, c, turnstile.Message{Text: "and this", Mode: session.ModeSteer})
 	first, second := ends(r, c, m1, session.StatusDone), ends(r, c, m2, session.StatusDone)
 	if first.Reply != "second" || second.Turn != first.Turn {
 		t.Errorf("%+v, %+v", first, second)
@@ -172,11 +174,11 @@ func TestFailuresThroughAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: -1}, modelserver.Error(503, "", "down"), text("up again"), modelserver.ContextTooLong())
 	c := work(r, r.agent)
-	if o := ends(r, c, say(r, c, session.Message{Text: "go"}), session.StatusDone); o.Reply != "up again" {
+	if o := ends(r, c, say(r, c, turnstile.Message{Text: "go"}), session.StatusDone); o.Reply != "up again" {
 		t.Errorf("%+v", o)
 	}
 	r.requests(2)
-	if o := ends(r, c, say(r, c, session.Message{Text: "and"}), session.StatusFailed); !strings.Contains(o.Error, "/new begins a new one") {
+	if o := ends(r, c, say(r, c, turnstile.Message{Text: "and"}), session.StatusFailed); !strings.Contains(o.Error, "/new begins a new one") {
 		t.Errorf("%+v", o)
 	}
 	r.requests(3)

@@ -1,0 +1,88 @@
+package turnstile_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+func ExampleSession_Info() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, chat := context.Background(), turnstile.NewClient(rdb).Session("web:42")
+	_, err := chat.Send(ctx, turnstile.Message{ID: "one", Text: "count to infinity"})
+	demo.Check(err)
+	<-started
+	info, err := chat.Info(ctx)
+	demo.Check(err)
+	fmt.Println(chat.Key(), info.Phase, info.Messages, info.Pending)
+	// Output: web:42 running [one] 0
+}
+
+// The next turn's agent learns from a note that the last turn was interrupted.
+func ExampleSession_Info_resume() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, chat := context.Background(), turnstile.NewClient(rdb).Session("web:42")
+	_, err := chat.Send(ctx, turnstile.Message{Text: "hello"})
+	demo.Check(err)
+	_, err = resume.Mark(ctx, rdb, chat.Key(), resume.ReasonRestart)
+	demo.Check(err)
+	info, err := chat.Info(ctx)
+	demo.Check(err)
+	fmt.Println(info.Resume.Pending, info.Resume.Reason)
+	// Output: true restart_timeout
+}
+
+func ExampleSession_Transcript() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	page, err := client.Session("web:42").Transcript(ctx, turnstile.TranscriptQuery{})
+	demo.Check(err)
+	for _, e := range page.Entries {
+		fmt.Println(e.Role, e.Text)
+	}
+	// Output:
+	// user hello
+	// assistant HELLO
+}
+
+// A page's Before is where the next older page ends.
+func ExampleTranscriptQuery() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, text := range []string{"hello", "how are you?"} {
+		say(ctx, client, text)
+	}
+	chat, q := client.Session("web:42"), turnstile.TranscriptQuery{Limit: 3}
+	for {
+		page, err := chat.Transcript(ctx, q)
+		demo.Check(err)
+		fmt.Println(len(page.Entries), page.Entries[0].Text)
+		if q.ID, q.Before = page.ID, page.Before; q.Before == 0 {
+			break
+		}
+	}
+	all, err := chat.Transcript(ctx, turnstile.TranscriptQuery{Limit: session.NoLimit})
+	demo.Check(err)
+	fmt.Println(len(all.Entries))
+	// Output:
+	// 3 HELLO
+	// 1 hello
+	// 4
+}
+
+func ExampleClient_HasWorker() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	fmt.Println(turnstile.NewClient(rdb).HasWorker(context.Background()))
+	// Output: false <nil>
+}

@@ -1,0 +1,213 @@
+package turnstile
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// NoReply as Message.ReplyTo means that the outcome goes nowhere, although the session has a
+// destination.
+const NoReply = session.NoReply
+
+// Message is a message to send.
+type Message struct {
+	// ID is unique within its session. It stands for this message for ClientConfig.IdempotencyTTL.
+	// Defaults to a random one.
+	ID string
+
+	// Text is what was said. It is data, whatever it begins with; see ParseInput.
+	Text        string
+	Meta        map[string]string
+	Attachments []session.Attachment
+
+	// Mode is what the message does while a turn runs. Defaults to the session's, then the worker's.
+	Mode session.Mode
+
+	// After has the message refused, with session.ErrNotLast, unless it directly follows the message
+	// with this ID: nothing has run or waits in the conversation since. A message that is part of the
+	// last turn is its last. Delayed messages do not count before they join the queue. After /new or
+	// an undo, every After is refused until the next turn. It cannot be used with Delay.
+	After string
+
+	// Delay is how long the message waits before it joins the session's queue, in whole seconds by
+	// Redis' clock. If it is negative, Send returns an error.
+	Delay time.Duration
+
+	// ExpiresIn is how long the message may wait for its turn, after its arrival or its delay.
+	// Defaults to 0: without limit.
+	ExpiresIn time.Duration
+
+	// ReplyTo is the destination of the outcome, beside whoever waits for it (docs/webhooks.md).
+	// Defaults to the session's (SetReplyTo), then to ClientConfig.DefaultReplyTo. NoReply: none.
+	ReplyTo string
+
+	// ReplyContext is JSON that every delivery repeats, for example the chat in which to reply. It
+	// has at most session.MaxContext bytes.
+	ReplyContext json.RawMessage
+
+	// ReplyBy is when the outcome is too late to be delivered, and ReplyWithin is the same as a time
+	// after the message's acceptance. Use one of them. Defaults to the destination's max_age.
+	ReplyBy     time.Time
+	ReplyWithin time.Duration
+
+	// TraceParent is the traceparent of W3C Trace Context to which the message's turn belongs. The
+	// same message with another one is no conflict. An invalid one is ignored.
+	TraceParent string
+}
+
+// stored is the message as it is stored.
+func (m Message) stored() session.Message {
+	return session.Message{
+		ID: m.ID, TraceParent: m.TraceParent, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments,
+		ExpiresIn: session.Duration(m.ExpiresIn),
+	}
+}
+
+// route is where the outcome goes. Its context has no blanks and line breaks, as it is stored.
+func (m Message) route() session.Route {
+	r := session.Route{To: m.ReplyTo, Context: m.ReplyContext, By: m.ReplyBy, Within: m.ReplyWithin}
+	var line bytes.Buffer
+	if len(r.Context) > 0 && json.Compact(&line, r.Context) == nil {
+		r.Context = line.Bytes()
+	}
+	return r
+}
+
+// check checks what needs no Redis. fallback is the default destination.
+func (m Message) check(limits session.Limits, fallback string) error {
+	if m.Delay < 0 {
+		return fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, m.Delay)
+	}
+	if m.After != "" {
+		if err := session.ValidateID(m.After); err != nil {
+			return err
+		}
+		if m.Delay > 0 {
+			return fmt.Errorf("%w delay: a message that must follow another one cannot be delayed", session.ErrInvalid)
+		}
+	}
+	return errors.Join(m.route().Validate(), session.Route{To: fallback}.Validate(), session.ValidateID(m.ID), limits.Validate(m.stored()))
+}
+
+// Receipt says where a message is that was sent.
+type Receipt struct {
+	Session, ID string
+	State       session.MessageState
+	Duplicate   bool // the message was sent before
+
+	// Position is the message's place in the session's queue. The running turn is 1. Zero: no turn
+	// runs, or the message does not wait.
+	Position int
+
+	// At is when a delayed message joins the queue, by Redis' clock.
+	At time.Time
+
+	// EventsAfter is a place in the session's events shortly before the message was stored, for the
+	// option EventsAfter. It is empty for a duplicate, whose events may be older.
+	EventsAfter string
+}
+
+// NewMessageID returns a random message ID. Send makes one for a message without an ID. A sender
+// that may have to repeat a Send makes it beforehand.
+func NewMessageID() string { return strings.ToLower(rand.Text()) }
+
+// Send stores a message in the session's queue and notifies the workers. A nil error means that the
+// message is stored: it will run, or it did (Receipt.Duplicate).
+//
+// The error wraps session.ErrRefused if the message was refused: session.ErrInvalid, ErrBusy (a turn
+// runs, and the message's mode is session.ModeReject), ErrFull, ErrConflict, ErrNotLast. It wraps
+// session.ErrExpired if the message ran before, and its outcome is not kept any more. It wraps
+// session.ErrUnchanged alone if nothing was stored for another reason. After any other error the
+// message may have been stored: Send it again with the same ID, and it is stored once.
+func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
+	if err := session.ValidateKey(s.key); err != nil {
+		return Receipt{}, err
+	}
+	c, named := s.c, m.ID != ""
+	if !named {
+		m.ID = NewMessageID()
+	}
+	fallback := ""
+	if c.cfg.DefaultReplyTo != nil {
+		fallback = c.cfg.DefaultReplyTo(s.key)
+	}
+	if err := m.check(c.cfg.Limits, fallback); err != nil {
+		return Receipt{}, err
+	}
+	if err := s.admit(ctx, m.ID); err != nil {
+		return Receipt{}, err
+	}
+	accepted, err := c.sender.Accept(ctx, protocol.Accept{
+		Session: s.key, Message: m.stored(), Nonce: rand.Text(), Named: named, Delay: m.Delay,
+		Limits: c.cfg.Limits, LineCap: c.cfg.LineCap, Route: m.route(), Fallback: fallback, OutboxCap: c.cfg.OutboxCap, DestinationCap: c.cfg.DestinationCap, After: m.After, IdempotencyTTL: c.cfg.IdempotencyTTL,
+	})
+	if err != nil {
+		return Receipt{}, fmt.Errorf("enqueue message %s of %s: %w", m.ID, s.key, err)
+	}
+	return s.receipt(m.ID, accepted)
+}
+
+// admit refuses a message if too many wait in all sessions. A message that is stored already may
+// pass, and so may one for a session with an owner: LineCap bounds its queue. It makes a round trip
+// only if there is a cap.
+func (s *Session) admit(ctx context.Context, id string) error {
+	if s.c.cfg.MessagesCap == 0 {
+		return nil
+	}
+	ok, err := protocol.Admit(ctx, s.c.rdb, s.key, rediskey.TaskID(s.key, id), s.c.cfg.MessagesCap)
+	switch {
+	case err != nil:
+		return fmt.Errorf("count the messages that wait before message %s of %s: %w", id, s.key, err)
+	case !ok:
+		return s.refusal(id, session.ErrAllQueuesFull)
+	}
+	return nil
+}
+
+func (s *Session) refusal(id string, why error) error {
+	return fmt.Errorf("message %s of %s was refused: %w", id, s.key, why)
+}
+
+// refusals are the states by which the script refuses a message.
+var refusals = map[string]error{
+	"busy": session.ErrBusy, "full": session.ErrFollowupsFull, "line": session.ErrQueueFull, "outbox": session.ErrOutboxFull,
+	"conflict": session.ErrConflict, "expired": session.ErrExpired, "not_last": session.ErrNotLast,
+}
+
+// eventsBefore is how long before a message was stored Receipt.EventsAfter is, in ms: a script may
+// see an earlier clock than its events.
+const eventsBefore = 10
+
+// receipt returns the receipt of a message.
+func (s *Session) receipt(id string, a protocol.Accepted) (Receipt, error) {
+	if a.Unnotified != nil {
+		return Receipt{}, fmt.Errorf("notify workers of message %s of %s: %w", id, s.key, a.Unnotified)
+	}
+	r := Receipt{Session: s.key, ID: id, State: session.MessagePending, Duplicate: a.Duplicate}
+	if why := refusals[a.State]; why != nil && !a.Duplicate {
+		return Receipt{}, s.refusal(id, why)
+	}
+	switch {
+	case a.State == "queued":
+		r.Position = int(a.N)
+	case a.Duplicate && a.State != "idle":
+		r.State = session.MessageState(a.State)
+	case a.State == "scheduled":
+		r.State, r.At = session.MessageScheduled, time.UnixMilli(a.N)
+	}
+	if !a.Duplicate {
+		r.EventsAfter = strconv.FormatInt(a.Before-eventsBefore, 10)
+	}
+	return r, nil
+}
