@@ -27,7 +27,7 @@ type maker func(*redis.Client) (locker, error)
 type ours struct{ guard *lockguard.Guard }
 
 func newOurs(client *redis.Client) (locker, error) {
-	guard, err := lockguard.New(client, lockguard.WithTTL(ttl))
+	guard, err := lockguard.New(client, lockguard.Config{TTL: ttl})
 	return ours{guard}, err
 }
 
@@ -47,7 +47,7 @@ func (o ours) wait(ctx context.Context, name string) (func() error, error) {
 	return func() error { return lock.Release(ctx) }, nil
 }
 
-func (o ours) close() { _ = o.guard.Close() }
+func (o ours) close() {}
 
 type theirs struct {
 	client  *redislock.Client

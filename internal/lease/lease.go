@@ -42,27 +42,20 @@ type Lease struct {
 
 	mu       sync.Mutex
 	deadline time.Time
-	timer    *time.Timer // nil: the owner calls Held at the Deadline
-	over     error       // why it is over; nil while it is trusted
-	blamed   error       // why the last renewal failed
+	timer    *time.Timer
+	over     error // why it is over; nil while it is trusted
+	blamed   error // why the last renewal failed
 }
 
 // New makes a lease that is trusted until sent + ttl - margin. sent is time.Now() from before the
 // request was sent. Call End when the claim is released.
 func New(parent context.Context, sent time.Time, ttl time.Duration) *Lease {
-	l := &Lease{}
-	l.InitUntimed(parent, sent, ttl)
+	l := &Lease{deadline: sent.Add(Trusted(ttl))}
+	l.ctx, l.cancel = context.WithCancelCause(parent)
 	l.mu.Lock() // the timer may fire before it is stored
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(time.Until(l.deadline), l.expire)
 	return l
-}
-
-// InitUntimed makes l, which must be zero, a lease without a timer: its owner calls Held at the
-// Deadline.
-func (l *Lease) InitUntimed(parent context.Context, sent time.Time, ttl time.Duration) {
-	l.deadline = sent.Add(Trusted(ttl))
-	l.ctx, l.cancel = context.WithCancelCause(parent)
 }
 
 // Context ends when trust ends, with a cause that wraps [ErrLost]; with End, with the cause
@@ -156,8 +149,6 @@ func (l *Lease) end(err error) {
 		return
 	}
 	l.over = err
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.timer.Stop()
 	l.cancel(err)
 }

@@ -96,49 +96,40 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestTryAcquireTellsWhoHolds(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	a := newGuard(t, client, lockguard.WithOwner("worker one"))
+	a := newGuard(t, client, lockguard.Config{Owner: "worker one"})
 	b := newGuard(t, client)
 	mustBeFree(t, a, "n")
 	before := time.Now().Add(-time.Minute) // more than the clocks differ
 	lock := acquire(t, a, "n")
-	_, err := b.TryAcquire(t.Context(), "n")
-	var held *lockguard.HeldError
-	if !errors.Is(err, lockguard.ErrHeld) || !errors.As(err, &held) {
-		t.Fatalf("%v, want a HeldError", err)
-	}
-	h := held.Holder
+	h := holder(t, b, "n")
 	if h.Owner != "worker one" || h.Fence != lock.Fence() ||
 		h.Since.Before(before) || h.Left <= 0 || h.Left > 15*time.Second {
 		t.Errorf("holder %+v", h)
 	}
-	if text := err.Error(); !strings.Contains(text, "held by worker one since 20") {
-		t.Errorf("text %q", text)
+	_, err := b.TryAcquire(t.Context(), "n")
+	if !errors.Is(err, lockguard.ErrHeld) || !strings.Contains(err.Error(), `lock "n": lock held by worker one since 20`) {
+		t.Errorf("%v, want ErrHeld with the holder", err)
 	}
 	release(t, lock)
 	mustBeFree(t, a, "n")
 }
 
-func TestRenew(t *testing.T) {
+func TestRenewalsChangeNothingElse(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, redistest.New(t), lockguard.WithOwner("o"), lockguard.WithTTL(time.Hour))
-	lock := acquire(t, g, "n")
-	before := holder(t, g, "n")
+	client, faults := withFaults(t)
+	lock := acquire(t, newGuard(t, client, lockguard.Config{Owner: "o", TTL: expect.Lease(time.Second)}), "n")
+	others := newGuard(t, redistest.New(t))
+	before := holder(t, others, "n")
 	for range 2 {
-		deadline := lock.Deadline()
-		if err := lock.Renew(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if !lock.Deadline().After(deadline) {
-			t.Error("renewed, and the deadline stays")
-		}
-		h := holder(t, g, "n")
+		awaitCalls(t, faults, 1, lock)
+		h := holder(t, others, "n")
 		if h.Left = before.Left; h != before {
 			t.Errorf("%+v became %+v", before, h)
 		}
 	}
 	release(t, lock)
-	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("renew after release: %v, want ErrLost", err)
+	if err := lock.Held(); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("after release: %v, want ErrLost", err)
 	}
 }
 
@@ -150,12 +141,10 @@ func TestRecordOfAnEarlierVersion(t *testing.T) {
 	k := rediskey.ForLock("n")
 	client.Set(t.Context(), k.Sentinel(), "token", time.Minute)
 	client.Set(t.Context(), k.Run(), "1795227266293000 1795227266293000 running token its owner", time.Minute)
-	_, err := g.TryAcquire(t.Context(), "n")
-	var held *lockguard.HeldError
-	if !errors.As(err, &held) || held.Holder.Owner != "its owner" || held.Holder.Fence != 1795227266293000 {
-		t.Errorf("%v, want a HeldError", err)
+	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) || !strings.Contains(err.Error(), "its owner") {
+		t.Errorf("%v, want ErrHeld with the owner", err)
 	}
-	if h := holder(t, g, "n"); h.Owner != "its owner" || !h.Since.Equal(time.UnixMicro(1795227266293000)) {
+	if h := holder(t, g, "n"); h.Owner != "its owner" || h.Fence != 1795227266293000 || !h.Since.Equal(time.UnixMicro(1795227266293000)) {
 		t.Errorf("holder %+v", h)
 	}
 }
@@ -171,9 +160,6 @@ func TestReleaseTwice(t *testing.T) {
 	if h := holder(t, g, "n"); h.Fence != other.Fence() {
 		t.Errorf("the second release freed another's hold: %+v", h)
 	}
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, context.Canceled) || errors.Is(cause, lockguard.ErrLost) {
-		t.Errorf("cause %v, want context.Canceled", cause)
-	}
 	release(t, other)
 }
 
@@ -186,9 +172,6 @@ func TestReleaseByACancelledCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if lock.Context().Err() == nil {
-		t.Error("the lock's context outlives the acquirer's")
-	}
 	if err := lock.Held(); err != nil {
 		t.Errorf("still held until released: %v", err)
 	}
@@ -201,7 +184,7 @@ func TestReleaseByACancelledCaller(t *testing.T) {
 func TestFenceRises(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	g := newGuard(t, client, lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
+	g := newGuard(t, client)
 	k := rediskey.ForLock("n")
 	var last int64
 	next := func(what string) *lockguard.Lock {
@@ -216,7 +199,7 @@ func TestFenceRises(t *testing.T) {
 	for range 100 {
 		release(t, next("in a loop"))
 	}
-	next("before an expiry") // never released: the next holder waits until it expires
+	last = acquireAndDie(t, secondClient(t), 100*time.Millisecond, "n").Fence() // the next holder waits until it expires
 	release(t, next("after an expiry"))
 	if ttl := client.PTTL(t.Context(), k.Run()).Val(); ttl < 59*time.Minute {
 		t.Errorf("the record lives %v, want an hour", ttl)
@@ -235,64 +218,97 @@ func TestFenceRises(t *testing.T) {
 
 func TestRenewalOutlivesTheTTL(t *testing.T) {
 	t.Parallel()
-	client := redistest.New(t)
-	ttl := expect.Lease(2 * time.Second)
-	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	client, faults := withFaults(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	lock, err := g.Acquire(ctx, "n")
+	lock, err := newGuard(t, client, ofTTL(expect.Lease(time.Second))).Acquire(ctx, "n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel() // does not stop the renewal
-	first := lock.Deadline()
-	for lock.Deadline().Before(first.Add(2 * ttl)) {
-		if err := lock.Held(); err != nil {
-			t.Fatal(err)
-		}
-		if h := holder(t, g, "n"); h.Fence != lock.Fence() {
+	others := newGuard(t, redistest.New(t))
+	for range 7 { // more than two TTLs
+		awaitCalls(t, faults, 1, lock)
+		if h := holder(t, others, "n"); h.Fence != lock.Fence() {
 			t.Fatalf("%+v, want fence %d", h, lock.Fence())
 		}
 	}
 	release(t, lock)
 }
 
-func TestWithoutRenewal(t *testing.T) {
+// A timeout of Acquire's context bounds the wait. It ends neither the lock nor its context.
+func TestTimeoutOfAcquireIsHarmless(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, redistest.New(t), lockguard.WithTTL(500*time.Millisecond), lockguard.WithoutRenewal())
-	lock := acquire(t, g, "n")
-	before := lock.Deadline()
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Fatal(err)
+	g := newGuard(t, redistest.New(t))
+	for _, take := range []func(context.Context, string) (*lockguard.Lock, error){g.Acquire, g.TryAcquire} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		lock, err := take(ctx, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		work := lock.Context(t.Context())
+		if _, limited := work.Deadline(); limited {
+			t.Error("the limit on the wait limits the work")
+		}
+		cancel()
+		if err := errors.Join(work.Err(), lock.Held()); err != nil {
+			t.Errorf("the end of the wait's context ended the lock: %v", err)
+		}
+		release(t, lock)
 	}
-	if !lock.Deadline().After(before) {
-		t.Error("Renew did not extend the hold")
+}
+
+func TestContextOfALock(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	lock := acquire(t, newGuard(t, redistest.New(t)), "n")
+	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+	one, other := lock.Context(parent), lock.Context(t.Context())
+	if one.Value(key{}) != "value" {
+		t.Error("the parent's value is missing")
 	}
-	awaitLost(t, lock, soon)
-	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("renew: %v, want ErrLost", err)
+	ended := errors.New("the caller has ended")
+	cancel(ended)
+	if err := context.Cause(one); !errors.Is(err, ended) {
+		t.Errorf("cause %v, want the parent's", err)
+	}
+	if err := errors.Join(other.Err(), lock.Held()); err != nil {
+		t.Errorf("one context ended the lock: %v", err)
+	}
+	release(t, lock)
+	<-other.Done()
+	for _, ctx := range []context.Context{other, lock.Context(t.Context())} {
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) || errors.Is(cause, lockguard.ErrLost) {
+			t.Errorf("cause %v, want context.Canceled", cause)
+		}
 	}
 }
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
-	for _, options := range [][]lockguard.Option{
-		{lockguard.WithTTL(0)}, {lockguard.WithTTL(-time.Second)}, {lockguard.WithMaxWait(-1)},
-	} {
-		if _, err := lockguard.New(client, options...); err == nil {
-			t.Error("bad options were taken")
+	for _, ttl := range []time.Duration{-time.Second, 49 * time.Millisecond} {
+		if _, err := lockguard.New(client, ofTTL(ttl)); err == nil {
+			t.Errorf("a TTL of %v was taken", ttl)
 		}
 	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("two configs were taken")
+			}
+		}()
+		_, _ = lockguard.New(client, lockguard.Config{}, lockguard.Config{})
+	}()
 	g := newGuard(t, client)
 	for _, name := range []string{"", "{a}", "}", "session:a", strings.Repeat("n", 513)} {
-		if _, err := g.Acquire(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
-			t.Errorf("Acquire %.20q: %v, want ErrName", name, err)
+		if _, err := g.Acquire(t.Context(), name); !errors.Is(err, lockguard.ErrInvalid) {
+			t.Errorf("Acquire %.20q: %v, want ErrInvalid", name, err)
 		}
-		if _, err := g.TryAcquire(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
-			t.Errorf("TryAcquire %.20q: %v, want ErrName", name, err)
+		if _, err := g.TryAcquire(t.Context(), name); !errors.Is(err, lockguard.ErrInvalid) {
+			t.Errorf("TryAcquire %.20q: %v, want ErrInvalid", name, err)
 		}
-		if _, err := g.Holder(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
-			t.Errorf("Holder %.20q: %v, want ErrName", name, err)
+		if _, err := g.Holder(t.Context(), name); !errors.Is(err, lockguard.ErrInvalid) {
+			t.Errorf("Holder %.20q: %v, want ErrInvalid", name, err)
 		}
 	}
 	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {

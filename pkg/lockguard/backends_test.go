@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/pkg/lockguard"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -23,17 +24,17 @@ func TestCluster(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			lock := acquire(t, g, name)
 			next := got(t, releaseTo(t, g, lock), soon)
-			if err := next.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
 			release(t, next)
 			mustBeFree(t, g, name)
 		}
 	})
 	t.Run("holder dies", func(t *testing.T) {
 		ttl := expect.Lease(time.Second)
-		dead := newGuard(t, client, lockguard.WithTTL(ttl), lockguard.WithoutRenewal())
-		acquire(t, dead, "n2")
+		mortal, err := redisconn.Open(cluster.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquireAndDie(t, mortal, ttl, "n2")
 		g := newGuard(t, client)
 		release(t, got(t, acquireSoon(t.Context(), t, g, "n2", 1), ttl+soon))
 	})
@@ -46,11 +47,8 @@ func TestEmbeddedServer(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	contend(t, client, 10)
 
-	g := newGuard(t, client, lockguard.WithTTL(time.Minute), lockguard.WithOwner("o"))
+	g := newGuard(t, client, lockguard.Config{TTL: time.Minute, Owner: "o"})
 	lock := acquire(t, g, "m")
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Error(err)
-	}
 	if h := holder(t, g, "m"); h.Owner != "o" || h.Fence != lock.Fence() {
 		t.Errorf("%+v", h)
 	}
@@ -71,7 +69,7 @@ func TestEmbeddedServer(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	failover := redistest.StartFailover(t)
-	g := newGuard(t, failover.Client(), lockguard.WithTTL(20*time.Second))
+	g := newGuard(t, failover.Client(), ofTTL(20*time.Second))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	if n, err := failover.Client().Wait(t.Context(), 1, soon).Result(); err != nil || n < 1 {

@@ -4,12 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/pkg/lockguard"
 	"turnstile/test/redistest"
 )
 
 func BenchmarkAcquireAndRelease(b *testing.B) {
-	g := newGuard(b, redistest.New(b), lockguard.WithTTL(time.Hour))
+	g := newGuard(b, redistest.New(b), ofTTL(time.Hour))
 	b.ReportAllocs()
 	for b.Loop() {
 		lock, err := g.TryAcquire(b.Context(), "n")

@@ -1,42 +1,34 @@
-// Package lockguard is a lock across processes, on Redis, for any Go program. Waiters get it in
-// order, each holder gets a fencing token, and a holder notices when it loses the lock.
+// Package lockguard is a lock across processes, on Redis, for any Go program. Waiters get it in order,
+// each holder gets a fencing token, and a holder notices when it loses the lock.
 //
-//	guard, err := lockguard.New(client)
-//	...
 //	lock, err := guard.Acquire(ctx, "invoices") // waits in line
 //	if err != nil { ... }
 //	defer lock.Release(ctx)
-//	work(lock.Context(), lock.Fence()) // the context ends when the lock is lost
+//	work(lock.Context(ctx), lock.Fence()) // the context ends when the lock is lost
 //
 // # Guarantees
 //
 //   - One holder at a time, as long as Redis keeps what it has confirmed.
 //   - First come, first served. Release hands the lock to the waiter that has waited longest.
-//     TryAcquire does not overtake waiters. Waiters do not poll: one subscription serves all
-//     waiters of a Guard.
+//     TryAcquire does not overtake waiters. One subscription serves all waiters of a Guard.
 //   - A holder that dies or hangs loses the lock within the TTL, and the first waiter takes it
 //     then. A waiter that died is skipped: at once, on Redis Cluster within a TTL.
-//   - The lock's context ends, with a cause that wraps [ErrLost], before the TTL can end in
-//     Redis, even if Redis cannot be reached. From then on [Lock.Held] returns ErrLost, also in a
-//     process that was stopped and continued. Both count the TTL from before the request that took
-//     or renewed the lock, on the monotonic clock, less a tenth of it.
+//   - A lock is renewed every third of its TTL. [Lock.Context] ends and [Lock.Held] returns [ErrLost]
+//     before the TTL can end in Redis, even if Redis cannot be reached or the process was stopped and
+//     continued. Both count the TTL from before the request that took or renewed the lock, on the
+//     monotonic clock, less a tenth of it.
 //   - The fencing token rises with every holder: max(stored + 1, Redis' clock in microseconds).
 //     It can fall only if the record is lost, or has expired after an hour without use, and Redis'
 //     clock was set back further than that.
-//   - Release may be called twice, after a loss, and with a cancelled context. It never releases
-//     another holder's lock. A cancelled Acquire returns at once; if it gets the lock after that,
-//     it passes the lock on.
-//   - Each call is one script. A repetition, which go-redis sends after a lost reply, changes
-//     nothing and returns the same.
+//   - Each call is one script. A repetition, which go-redis sends after a lost reply, returns the same.
 //   - A full Redis (maxmemory, noeviction) refuses new holders. Renewals, handovers and releases
 //     work.
 //
 // # Not guaranteed
 //
-//   - Mutual exclusion across a failover. Redis replicates asynchronously: a replica may not know
-//     the holder, and then two hold the lock until the first one's next renewal. Only the fencing
-//     token tells them apart: a store that is changed under the lock must remember the highest
-//     token it has seen and reject a lower one.
+//   - Mutual exclusion across a failover. A replica may not know the holder, and then two hold the lock
+//     until the first one's next renewal. Only the fencing token tells them apart: a store that is
+//     changed under the lock must remember the highest token it has seen and reject a lower one.
 //   - That a lost holder stops. Its context ends, and its work must end with that.
 //   - The TTL while the whole machine is suspended: Linux stops the monotonic clock. The next
 //     renewal, or a store that checks the fencing token, detects the loss.
@@ -45,8 +37,7 @@
 //   - The result of a Release that is repeated after a lost reply, if another holder has released
 //     since: it returns ErrLost.
 //
-// The lock is not reentrant and has no read mode. It needs Redis 7.0 or later: a single one, behind
-// Redis Sentinel, or a Cluster. Acquire and Release send one command each. A waiter sends one more
-// every half TTL, a holder every third of a TTL. The keys are turnstile:{NAME}:sentinel, run,
-// released, waiters and waiting.
+// The lock is not reentrant and has no read mode. It needs Redis 7.0 or later: a single one, Redis
+// Sentinel, or a Cluster. Acquire and Release send one command each. A waiter sends one more every half
+// TTL, a holder every third. The keys are turnstile:{NAME}:sentinel, run, released, waiters and waiting.
 package lockguard

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -27,16 +28,13 @@ func redisForExample() (client *redis.Client, stop func()) {
 }
 
 // guardForExample returns a guard on such a Redis.
-func guardForExample(options ...lockguard.Option) (guard *lockguard.Guard, stop func()) {
-	client, stopRedis := redisForExample()
-	guard, err := lockguard.New(client, options...)
+func guardForExample(config ...lockguard.Config) (guard *lockguard.Guard, stop func()) {
+	client, stop := redisForExample()
+	guard, err := lockguard.New(client, config...)
 	if err != nil {
 		log.Fatal(err)
 	}
-	return guard, func() {
-		_ = guard.Close()
-		stopRedis()
-	}
+	return guard, stop
 }
 
 // acquireForExample takes a free lock.
@@ -51,11 +49,10 @@ func acquireForExample(guard *lockguard.Guard, name string) *lockguard.Lock {
 func Example() {
 	client, stop := redisForExample()
 	defer stop()
-	guard, err := lockguard.New(client, lockguard.WithTTL(10*time.Second))
+	guard, err := lockguard.New(client)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer guard.Close()
 
 	ctx := context.Background()
 	lock, err := guard.Acquire(ctx, "invoices")
@@ -64,19 +61,20 @@ func Example() {
 	}
 	defer func() {
 		if err := lock.Release(ctx); err != nil {
-			log.Print(err) // lost meanwhile, or Redis cannot be reached
+			log.Print(err) // lost, or Redis cannot be reached
 		}
 	}()
 
-	// Work under lock.Context(), and send lock.Fence() along with each write.
-	fmt.Println(lock.Context().Err(), lock.Fence() > 0)
+	// Send the fencing token with each write.
+	work := func(ctx context.Context, fence int64) { fmt.Println(ctx.Err(), fence > 0) }
+	work(lock.Context(ctx), lock.Fence())
 	// Output: <nil> true
 }
 
 func ExampleNew() {
 	client, stop := redisForExample()
 	defer stop()
-	_, err := lockguard.New(client, lockguard.WithTTL(time.Millisecond))
+	_, err := lockguard.New(client, lockguard.Config{Owner: "worker-1", TTL: time.Millisecond})
 	fmt.Println(err)
 	// Output: lock guard: TTL 1ms is under 50ms
 }
@@ -102,70 +100,58 @@ func ExampleGuard_Acquire() {
 	// second true
 }
 
+// A timeout bounds the wait, not the lock.
+func ExampleGuard_Acquire_timeout() {
+	guard, stop := guardForExample()
+	defer stop()
+	acquireForExample(guard, "invoices")
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := guard.Acquire(ctx, "invoices")
+	fmt.Println(err)
+	// Output: lock "invoices": context deadline exceeded
+}
+
 func ExampleGuard_TryAcquire() {
-	guard, stop := guardForExample(lockguard.WithOwner("worker-1"))
+	guard, stop := guardForExample(lockguard.Config{Owner: "worker-1"})
 	defer stop()
 	acquireForExample(guard, "invoices")
 
 	_, err := guard.TryAcquire(context.Background(), "invoices")
-	var held *lockguard.HeldError
-	if errors.As(err, &held) {
-		fmt.Println("held by", held.Holder.Owner)
-	}
-	fmt.Println(errors.Is(err, lockguard.ErrHeld))
-	// Output:
-	// held by worker-1
-	// true
+	text, _, _ := strings.Cut(err.Error(), " since ")
+	fmt.Println(errors.Is(err, lockguard.ErrHeld), text)
+	// Output: true lock "invoices": lock held by worker-1
 }
 
 func ExampleGuard_Holder() {
-	guard, stop := guardForExample(lockguard.WithOwner("worker-1"))
+	guard, stop := guardForExample(lockguard.Config{Owner: "worker-1"})
 	defer stop()
 	ctx := context.Background()
-	_, err := guard.Holder(ctx, "invoices")
-	fmt.Println(errors.Is(err, lockguard.ErrFree))
+	holder, err := guard.Holder(ctx, "invoices")
+	fmt.Println(holder == lockguard.Holder{}, err)
 
 	lock := acquireForExample(guard, "invoices")
-	holder, err := guard.Holder(ctx, "invoices")
+	holder, err = guard.Holder(ctx, "invoices")
 	fmt.Println(holder.Owner, holder.Fence == lock.Fence(), holder.Waiting, err)
 	// Output:
-	// true
+	// true <nil>
 	// worker-1 true 0 <nil>
 }
 
-func ExampleGuard_Close() {
-	guard, stop := guardForExample()
-	defer stop()
-	acquireForExample(guard, "invoices")
-	waited := make(chan error)
-	go func() {
-		_, err := guard.Acquire(context.Background(), "invoices")
-		waited <- err
-	}()
-	_ = guard.Close()
-	fmt.Println(errors.Is(<-waited, lockguard.ErrClosed))
-	// Output: true
-}
-
-// An option bounds the wait. A timeout of the context would end the lock too.
-func ExampleWithMaxWait() {
-	guard, stop := guardForExample(lockguard.WithMaxWait(10 * time.Millisecond))
-	defer stop()
-	acquireForExample(guard, "invoices")
-	_, err := guard.Acquire(context.Background(), "invoices")
-	fmt.Println(errors.Is(err, lockguard.ErrHeld))
-	// Output: true
-}
-
-// Work ends with the lock's context, whose cause is the reason.
+// Work ends with the lock's context. Its cause is the reason.
 func ExampleLock_Context() {
-	guard, stop := guardForExample(lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
+	client, stop := redisForExample()
 	defer stop()
+	guard, err := lockguard.New(client, lockguard.Config{TTL: 100 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
 	lock := acquireForExample(guard, "invoices")
-	<-lock.Context().Done() // it is not renewed
-	cause := context.Cause(lock.Context())
-	fmt.Println(errors.Is(cause, lockguard.ErrLost), cause)
-	// Output: true lock lost: not renewed in time
+	_ = client.Close() // it cannot be renewed
+	work := lock.Context(context.Background())
+	<-work.Done()
+	fmt.Println(errors.Is(context.Cause(work), lockguard.ErrLost), context.Cause(work))
+	// Output: true lock lost: not renewed in time: redis: client is closed
 }
 
 // A store that remembers the highest fencing token rejects a holder that has lost the lock but does
@@ -186,16 +172,6 @@ func ExampleLock_Fence() {
 	second := acquireForExample(guard, "invoices")
 	fmt.Println(write(second.Fence()), write(first.Fence()))
 	// Output: written refused
-}
-
-func ExampleLock_Renew() {
-	guard, stop := guardForExample(lockguard.WithTTL(time.Minute), lockguard.WithoutRenewal())
-	defer stop()
-	lock := acquireForExample(guard, "invoices")
-	before := lock.Deadline()
-	err := lock.Renew(context.Background())
-	fmt.Println(err, lock.Deadline().After(before))
-	// Output: <nil> true
 }
 
 // A released lock is no longer held. It may be released again.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,19 +21,19 @@ func TestScriptsRunTwice(t *testing.T) {
 	client := redistest.New(t)
 	faults := &redistest.Faults{}
 	client.AddHook(faults)
-	g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithOwner("o"))
+	g := newGuard(t, client, lockguard.Config{TTL: time.Hour, Owner: "o"})
 	faults.RunTwice(redistest.Named("evalsha", "eval"), -1)
 
 	lock := acquire(t, g, "n")
 	if h := holder(t, g, "n"); h.Fence != lock.Fence() {
 		t.Errorf("after acquire: %+v, want fence %d", h, lock.Fence())
 	}
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Error(err)
+	renewed := acquire(t, newGuard(t, client, lockguard.Config{TTL: expect.Lease(time.Second), Owner: "o"}), "renewed")
+	awaitCalls(t, faults, 1, renewed)
+	if h := holder(t, g, "renewed"); h.Fence != renewed.Fence() || h.Owner != "o" {
+		t.Errorf("after a renewal: %+v", h)
 	}
-	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Owner != "o" {
-		t.Errorf("after renew: %+v", h)
-	}
+	release(t, renewed)
 	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) {
 		t.Errorf("%v, want ErrHeld", err)
 	}
@@ -65,7 +64,7 @@ func TestLostReplies(t *testing.T) {
 	client := redistest.New(t)
 	faults := &redistest.Faults{}
 	client.AddHook(faults)
-	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	g := newGuard(t, client, ofTTL(time.Hour))
 	release(t, acquire(t, g, "warm"))
 
 	// The lock was acquired, but the reply was lost: it is released.
@@ -100,27 +99,10 @@ func TestLostReplies(t *testing.T) {
 
 	// After a lost reply the lock is renewed again.
 	release(t, next)
-	lock = acquire(t, g, "n")
+	lock = acquire(t, newGuard(t, client, ofTTL(expect.Lease(time.Second))), "n")
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
-	if err := lock.Renew(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
-		t.Fatalf("%v, want the network's error", err)
-	}
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Error(err)
-	}
+	awaitCalls(t, faults, 2, lock)
 	release(t, lock)
-}
-
-// secondClient is another client on the test's database.
-func secondClient(t *testing.T) redis.UniversalClient {
-	t.Helper()
-	options, err := redis.ParseURL(redistest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(options)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func TestRenewalsThatFail(t *testing.T) {
@@ -129,19 +111,14 @@ func TestRenewalsThatFail(t *testing.T) {
 	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	ttl := expect.Lease(time.Second)
-	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	g := newGuard(t, client, ofTTL(ttl))
 	lock := acquire(t, g, "n")
 	broken := errors.New("broken wire")
 	faults.FailBefore(redistest.Named("evalsha"), 5, broken) // for a while
-	for faults.CountNamed("evalsha") < 8 {
-		if err := lock.Held(); err != nil {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
-	}
+	awaitCalls(t, faults, 7, lock)
 	faults.FailBefore(redistest.Named("evalsha"), -1, broken) // for good
 	awaitLost(t, lock, 2*ttl)
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, broken) {
+	if cause := context.Cause(lock.Context(t.Context())); !errors.Is(cause, broken) {
 		t.Errorf("cause %v does not tell why", cause)
 	}
 }
@@ -150,9 +127,12 @@ func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--maxmemory-policy", "noeviction")
 	client := server.Client()
-	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	g := newGuard(t, client, ofTTL(time.Hour))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
+	faults := &redistest.Faults{}
+	client.AddHook(faults)
+	renewed := acquire(t, newGuard(t, client, ofTTL(expect.Lease(time.Second))), "renewed")
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,9 +148,8 @@ func TestFullRedis(t *testing.T) {
 	full(err)
 	_, err = g.Acquire(t.Context(), "n") // it cannot even wait
 	full(err)
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Errorf("renew: %v", err)
-	}
+	awaitCalls(t, faults, 4, renewed) // for longer than its TTL
+	release(t, renewed)
 	release(t, lock)
 	lock = got(t, waiting, soon)
 	if h := holder(t, g, "n"); h.Fence != lock.Fence() {
@@ -203,10 +182,11 @@ func TestWrongTypes(t *testing.T) {
 			return err
 		},
 		"Acquire": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // it may wait
+			defer cancel()
 			_, err := g.Acquire(ctx, "n")
 			return err
 		},
-		"Renew":   func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Renew(ctx) },
 		"Release": func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Release(ctx) },
 		"Holder": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
 			_, err := g.Holder(ctx, "n")
@@ -219,9 +199,8 @@ func TestWrongTypes(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", what, call, state), func(t *testing.T) {
 					t.Parallel()
 					client := redistest.New(t)
-					// It waits, but not for ever.
-					g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithMaxWait(100*time.Millisecond))
-					other := newGuard(t, client, lockguard.WithTTL(time.Hour))
+					g := newGuard(t, client, ofTTL(time.Hour))
+					other := newGuard(t, client, ofTTL(time.Hour))
 					release(t, releaseAndGet(t, other)) // its subscription is ready
 					release(t, releaseAndGet(t, g))
 					lock := acquire(t, other, "n")

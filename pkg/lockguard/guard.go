@@ -1,6 +1,7 @@
 package lockguard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,139 +10,172 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
 
 var (
-	// ErrName is wrapped by the error about a lock's name that is not allowed. A name has 1 to 512
-	// bytes and no braces, which Redis Cluster would read as a hash tag, and does not begin with
-	// "session:", as the names of Turnstile's sessions do.
-	ErrName = errors.New("bad lock name")
+	// ErrHeld is returned by TryAcquire if another holds the lock. The text names the holder.
+	ErrHeld = errors.New("lock held")
 
-	// ErrClosed is wrapped by the error of an Acquire on a closed Guard.
-	ErrClosed = errors.New("lock guard closed")
+	// ErrLost says that a lock was not renewed in time, or that Redis has another holder.
+	ErrLost = lease.ErrLost
+
+	// ErrInvalid says that a lock's name is not allowed. A name has 1 to 512 bytes and no braces, which
+	// Redis Cluster would read as a hash tag, and does not begin with "session:", as the names of
+	// Turnstile's sessions do.
+	ErrInvalid = errors.New("bad lock name")
 )
 
-const maxName = 512
+const (
+	defaultTTL = 15 * time.Second
+	minTTL     = 50 * time.Millisecond
+	maxName    = 512
 
-// Guard takes locks on one Redis. It is safe for concurrent use: one Guard serves a whole process.
+	// inFlight is how many requests of one guard are in flight before further ones share a round trip.
+	inFlight = 4
+)
+
+// Guard takes locks on one Redis. It is safe for concurrent use and has nothing to close: one Guard
+// serves a whole process.
 type Guard struct {
-	client redis.UniversalClient
-	settings
-	line    *line
-	keeper  keeper
+	rdb     redis.UniversalClient
 	batcher *script.Batcher
-
-	id     string // the beginning of every token of this guard
-	tokens atomic.Uint64
-
-	// Strings: arguments of the scripts.
-	ownerArg, ttlArg, recordTTLArg, countedArg any
+	line    line
+	owner   string
+	ttl     time.Duration
+	counted int    // 1: PUBLISH returns how many subscribers got a grant
+	id      string // the beginning of every token of this guard
+	tokens  atomic.Uint64
 }
 
-// inFlight is how many requests of one guard are in flight before further ones share a round trip.
-const inFlight = 4
+// Config has a Guard's settings. A zero field means its default.
+type Config struct {
+	// Owner is the name that others see as the holder of this guard's locks. Defaults to HOSTNAME:PID.
+	Owner string
 
-// New returns a Guard. It does not connect. It shares client, which the caller closes after the
-// Guard and its locks.
-func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
-	s := settings{ttl: defaultTTL}
-	for _, option := range options {
-		option(&s)
+	// TTL is how long a lock is held without a renewal, and so how long others wait after a holder
+	// died. It is at least 50 ms. Defaults to 15 s.
+	TTL time.Duration
+}
+
+// New returns a Guard. It does not connect. It shares rdb, which the caller closes after releasing its
+// locks. Two configs panic.
+func New(rdb redis.UniversalClient, config ...Config) (*Guard, error) {
+	if len(config) > 1 {
+		panic("lockguard: New takes one Config")
 	}
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("lock guard: %w", err)
+	c := cmp.Or(config...)
+	g := &Guard{rdb: rdb, batcher: script.NewBatcher(rdb, inFlight), owner: c.Owner, ttl: cmp.Or(c.TTL, defaultTTL), id: rand.Text()}
+	if g.ttl < minTTL {
+		return nil, fmt.Errorf("lock guard: TTL %v is under %v", g.ttl, minTTL)
 	}
-	if s.owner == "" {
+	if g.owner == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			host = "unknown"
 		}
-		s.owner = host + ":" + strconv.Itoa(os.Getpid())
+		g.owner = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	id := rand.Text()
-	g := &Guard{
-		client:       client,
-		settings:     s,
-		line:         newLine(client, rediskey.Grants(id)),
-		batcher:      script.NewBatcher(client, inFlight),
-		id:           id,
-		ownerArg:     s.owner,
-		ttlArg:       milliseconds(s.ttl),
-		recordTTLArg: milliseconds(recordLonger + s.ttl),
-		countedArg:   "0",
-	}
-	// On a single Redis, PUBLISH returns how many subscribers got a grant. Other clients have
-	// several nodes, and PUBLISH counts the subscribers of one.
-	if _, single := client.(*redis.Client); single {
-		g.countedArg = "1"
+	g.line = line{rdb: rdb, channel: rediskey.Grants(g.id), waiters: map[string]chan news{}}
+	// Other clients have several nodes, and PUBLISH counts the subscribers of one.
+	if _, single := rdb.(*redis.Client); single {
+		g.counted = 1
 	}
 	return g, nil
 }
 
-// Close ends every waiting Acquire of this guard with [ErrClosed], and returns when they have left
-// their lines. Held locks stay held and renewed until they are released. Close may be called twice,
-// and always returns nil.
-func (g *Guard) Close() error {
-	g.line.close()
-	return nil
-}
-
-// TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns an error
-// that wraps [ErrHeld], without waiting. The lock's context is derived from ctx.
+// TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns an error that
+// wraps [ErrHeld], without waiting. The end of ctx does not end the lock.
 func (g *Guard) TryAcquire(ctx context.Context, name string) (*Lock, error) {
-	c, err := g.newClaim(ctx, name)
+	c, err := g.claim(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.acquire(ctx, "")
-	return c.tried(ctx, a, err)
+	lock, f, err := c.acquire(ctx)
+	switch h, _ := holderOf(f); {
+	case err != nil:
+		go c.giveUp(ctx)
+	case lock == nil && h.Owner == "":
+		err = ErrHeld
+	case lock == nil:
+		err = fmt.Errorf("%w by %s since %s", ErrHeld, h.Owner, h.Since.UTC().Format(time.RFC3339))
+	}
+	return lock, c.failed(err)
 }
 
-func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
-	if err := checkName(name); err != nil {
+// Acquire takes the lock. While another holds it, Acquire waits in line: first come, first served. It
+// does not poll: the holder's Release hands the lock over.
+//
+// ctx bounds the wait, not the lock. When it ends, Acquire returns at once with an error that wraps
+// ctx.Err() and leaves the line. If it gets the lock after that, it passes the lock on.
+func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
+	c, err := g.claim(ctx, name)
+	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lock %q: %w", name, err)
+	locks, failed := make(chan *Lock), make(chan error, 1)
+	go func() {
+		lock, err := c.wait(ctx)
+		if err != nil {
+			failed <- err
+			c.giveUp(ctx)
+			return
+		}
+		select {
+		case locks <- lock:
+		case <-ctx.Done(): // the caller has left
+			_ = lock.Release(ctx)
+		}
+	}()
+	select {
+	case lock := <-locks:
+		return lock, nil
+	case err = <-failed:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
-	token := g.id + "." + strconv.FormatUint(g.tokens.Add(1), 36)
-	return &claim{guard: g, name: name, token: token, arg: token, keys: keysOf(name)}, nil
+	return nil, c.failed(err)
 }
 
-// tried returns what the caller of an attempt outside the line gets.
-func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) {
+// Holder is who holds a lock, as Redis saw it during the call.
+type Holder struct {
+	Owner   string        // its Config.Owner; empty if unknown
+	Since   time.Time     // when it took the lock, by Redis' clock; zero if unknown
+	Fence   int64         // its fencing token; 0 if unknown
+	Left    time.Duration // without a renewal; negative if another program has removed the TTL
+	Waiting int           // how many wait in line
+}
+
+// Holder returns who holds a lock. It is zero if nobody does.
+func (g *Guard) Holder(ctx context.Context, name string) (Holder, error) {
+	c, err := g.claim(ctx, name)
 	if err != nil {
-		c.releaseAfterLostReply(err)
-		return nil, fmt.Errorf("lock %q: %w", c.name, err)
+		return Holder{}, err
 	}
-	if !a.ours {
-		return nil, c.held(a)
-	}
-	return c.lock(ctx, a.sent, a.fence, a.left), nil
+	r, err := lockScript.Run(ctx, g.rdb, c.keys[:], "holder")
+	f := r.Named("holder", "run", "left", "waiting")
+	h, _ := holderOf(f)
+	h.Waiting = int(f.Int("waiting"))
+	return h, c.failed(err)
 }
 
-func (c *claim) held(a attempt) error { return &HeldError{Name: c.name, Holder: a.other} }
-
-// releaseAfterLostReply releases the lock in the background if the claim may have taken it but the
-// reply was lost. If Redis replied with the error, nothing was taken.
-func (c *claim) releaseAfterLostReply(err error) {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		c.guard.line.spawn(func(ctx context.Context) { _, _ = c.release(ctx, true) })
+// holderOf decodes a holder's token, the record and the rest of the TTL. last is the highest fencing
+// token in the record, whoever had it.
+func holderOf(f script.Fields) (h Holder, last int64) {
+	h.Left = f.Millis("left")
+	record := strings.SplitN(f.Text("run"), " ", 5) // fence, since, held, token, owner
+	last, _ = strconv.ParseInt(record[0], 10, 64)
+	if len(record) == 5 && record[3] == f.Text("holder") {
+		h.Fence, h.Owner = last, record[4]
+		if since, err := strconv.ParseInt(record[1], 10, 64); err == nil {
+			h.Since = time.UnixMicro(since)
+		}
 	}
-}
-
-func checkName(name string) error {
-	if name == "" || len(name) > maxName || strings.ContainsAny(name, "{}") {
-		return fmt.Errorf("%w: %.100q", ErrName, name)
-	}
-	if _, session := rediskey.SessionOf(name); session {
-		return fmt.Errorf("%w: %.100q is a session's", ErrName, name)
-	}
-	return nil
+	return h, last
 }

@@ -3,6 +3,7 @@ package lockguard_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -10,20 +11,63 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 // soon is below the TTL of tests in which an event must come without waiting for a TTL.
 const soon = 25 * time.Second
 
-// newGuard returns a guard that is closed at the test's end.
-func newGuard(t testing.TB, client redis.UniversalClient, options ...lockguard.Option) *lockguard.Guard {
+func newGuard(t testing.TB, client redis.UniversalClient, config ...lockguard.Config) *lockguard.Guard {
 	t.Helper()
-	g, err := lockguard.New(client, options...)
+	g, err := lockguard.New(client, config...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.Close() })
 	return g
+}
+
+// ofTTL is a config of which only the TTL matters.
+func ofTTL(ttl time.Duration) lockguard.Config { return lockguard.Config{TTL: ttl} }
+
+// acquireAndDie takes a lock as a process that then dies: the lock is not renewed. Only this call uses
+// client.
+func acquireAndDie(t testing.TB, client redis.UniversalClient, ttl time.Duration, name string) *lockguard.Lock {
+	t.Helper()
+	lock := acquire(t, newGuard(t, client, ofTTL(ttl)), name)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+// awaitCalls returns when n more scripts were called, while the lock stays held.
+func awaitCalls(t testing.TB, faults *redistest.Faults, n int, lock *lockguard.Lock) {
+	t.Helper()
+	for n += faults.CountNamed("evalsha"); faults.CountNamed("evalsha") < n; runtime.Gosched() {
+		if err := lock.Held(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// withFaults returns another client of the test's database, and its faults.
+func withFaults(t *testing.T) (redis.UniversalClient, *redistest.Faults) {
+	t.Helper()
+	client, faults := secondClient(t), &redistest.Faults{}
+	client.AddHook(faults)
+	return client, faults
+}
+
+// secondClient is another client of the test's database.
+func secondClient(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	options, err := redis.ParseURL(redistest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 func acquire(t testing.TB, g *lockguard.Guard, name string) *lockguard.Lock {
@@ -106,12 +150,13 @@ func failed(t testing.TB, outcomes <-chan outcome, target error) {
 // awaitLost waits for the end of a lock's context, which must be a loss.
 func awaitLost(t testing.TB, lock *lockguard.Lock, within time.Duration) {
 	t.Helper()
+	ctx := lock.Context(t.Context())
 	select {
-	case <-lock.Context().Done():
+	case <-ctx.Done():
 	case <-time.After(within):
 		t.Fatalf("the context lives after %v", within)
 	}
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, lockguard.ErrLost) {
+	if cause := context.Cause(ctx); !errors.Is(cause, lockguard.ErrLost) {
 		t.Errorf("cause %v, want ErrLost", cause)
 	}
 	if err := lock.Held(); !errors.Is(err, lockguard.ErrLost) {
@@ -130,8 +175,8 @@ func holder(t testing.TB, g *lockguard.Guard, name string) lockguard.Holder {
 
 func mustBeFree(t testing.TB, g *lockguard.Guard, name string) {
 	t.Helper()
-	if h, err := g.Holder(t.Context(), name); !errors.Is(err, lockguard.ErrFree) {
-		t.Errorf("holder %+v (%v), want ErrFree", h, err)
+	if h := holder(t, g, name); h != (lockguard.Holder{}) {
+		t.Errorf("holder %+v, want none", h)
 	}
 }
 

@@ -16,13 +16,10 @@ func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
 	ttl := expect.Lease(3 * time.Second)
-	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	g := newGuard(t, client, ofTTL(ttl))
 	lock := acquire(t, g, "n")
 	client.Del(t.Context(), rediskey.ForLock("n").Sentinel())
 	awaitLost(t, lock, ttl*2/3) // the renewal detects it, long before the trust ends
-	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("renew: %v, want ErrLost", err)
-	}
 	other := acquire(t, g, "n")
 	for range 2 {
 		if err := lock.Release(t.Context()); !errors.Is(err, lockguard.ErrLost) {
@@ -42,9 +39,6 @@ func TestLostWhenTheSentinelIsStolen(t *testing.T) {
 	lock := acquire(t, g, "n")
 	k := rediskey.ForLock("n")
 	client.Set(t.Context(), k.Sentinel(), "thief", 0)
-	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("renew: %v, want ErrLost", err)
-	}
 	awaitLost(t, lock, soon)
 	if h := holder(t, g, "n"); h.Owner != "" || h.Left >= 0 {
 		t.Errorf("a foreign sentinel is nobody's we know, for ever: %+v", h)
@@ -61,7 +55,7 @@ func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
 	ttl := expect.Lease(2 * time.Second)
-	g := newGuard(t, server.Client(), lockguard.WithTTL(ttl))
+	g := newGuard(t, server.Client(), ofTTL(ttl))
 	acquire(t, g, "warm") // opens a connection and loads the script
 	before := time.Now()
 	lock := acquire(t, g, "n")
@@ -78,7 +72,7 @@ func TestHolderDies(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	ttl := expect.Lease(2 * time.Second)
-	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
+	g := newGuard(t, redistest.New(t), ofTTL(ttl))
 	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
@@ -93,7 +87,7 @@ func TestHolderIsStoppedPastItsTTL(t *testing.T) {
 	redistest.Real(t)
 	client := redistest.New(t)
 	ttl := expect.Lease(time.Second)
-	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	g := newGuard(t, client, ofTTL(ttl))
 	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
@@ -106,7 +100,7 @@ func TestHolderIsStoppedPastItsTTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.says(t, "lost"); got != "true true true true" {
-		t.Errorf("held, context, promote, release see ErrLost: %s", got)
+		t.Errorf("held, context, new context, release see ErrLost: %s", got)
 	}
 	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Owner == "child" {
 		t.Errorf("the stopped holder wrote: %+v", h)

@@ -51,7 +51,7 @@ func beChild(task string) error {
 		return err
 	}
 	ctx := context.Background()
-	guard, err := lockguard.New(redis.NewClient(options), lockguard.WithTTL(ttl), lockguard.WithOwner("child"))
+	guard, err := lockguard.New(redis.NewClient(options), lockguard.Config{TTL: ttl, Owner: "child"})
 	if err != nil {
 		return err
 	}
@@ -59,16 +59,17 @@ func beChild(task string) error {
 	if err != nil {
 		return err
 	}
+	work := lock.Context(ctx)
 	fmt.Println("held", lock.Fence())
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
 	held := lock.Held()
-	<-lock.Context().Done() // the caller writes the line when the context must have ended
+	<-work.Done() // the caller writes the line when the context must have ended
 	fmt.Println("lost",
 		errors.Is(held, lockguard.ErrLost),
-		errors.Is(context.Cause(lock.Context()), lockguard.ErrLost),
-		errors.Is(lock.Renew(ctx), lockguard.ErrLost),
+		errors.Is(context.Cause(work), lockguard.ErrLost),
+		errors.Is(context.Cause(lock.Context(ctx)), lockguard.ErrLost),
 		errors.Is(lock.Release(ctx), lockguard.ErrLost))
 	return nil
 }

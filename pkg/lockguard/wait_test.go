@@ -37,7 +37,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 // waiter must not wait for a TTL.
 func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, redistest.New(t), lockguard.WithTTL(time.Hour))
+	g := newGuard(t, redistest.New(t), ofTTL(time.Hour))
 	for range 60 {
 		lock := acquire(t, g, "n")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
 func TestCancelledWaiterReturnsAtOnceWhenRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	g := newGuard(t, server.Client(), lockguard.WithTTL(time.Minute))
+	g := newGuard(t, server.Client(), ofTTL(time.Minute))
 	lock := acquire(t, g, "n")
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := acquireSoon(ctx, t, g, "n", 1)
@@ -91,7 +91,7 @@ func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
 	client := redistest.New(t)
 	faults := &redistest.Faults{}
 	client.AddHook(faults)
-	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	g := newGuard(t, client, ofTTL(time.Hour))
 	lock := acquire(t, g, "n")
 	release(t, got(t, releaseTo(t, g, lock), soon)) // the subscription is ready now
 	gate := faults.GateReply(redistest.Named("evalsha"))
@@ -128,62 +128,29 @@ func TestPassedDeadlineAndCancelledContext(t *testing.T) {
 	if _, err := g.Acquire(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want DeadlineExceeded", err)
 	}
+	awaitWaiting(t, g, "n", 0)
 	if _, err := g.Acquire(ctx, "other"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want DeadlineExceeded", err)
 	}
 }
 
-func TestMaxWait(t *testing.T) {
+// A client that is closed ends the waits, and with the last one the subscription.
+func TestClosedClientEndsWaiting(t *testing.T) {
 	t.Parallel()
-	client := redistest.New(t)
-	a := newGuard(t, client, lockguard.WithOwner("a"))
-	b := newGuard(t, client, lockguard.WithMaxWait(50*time.Millisecond))
-	lock := acquire(t, a, "n")
-	_, err := b.Acquire(t.Context(), "n")
-	var held *lockguard.HeldError
-	if !errors.As(err, &held) || held.Holder.Owner != "a" {
-		t.Errorf("%v, want a HeldError with owner a", err)
+	client := secondClient(t)
+	lock := acquire(t, newGuard(t, redistest.New(t)), "n")
+	waiting := acquireSoon(t.Context(), t, newGuard(t, client), "n", 1)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
 	}
-	awaitWaiting(t, a, "n", 0)
-	release(t, lock)
-	lock = acquire(t, b, "n")
-	if err := lock.Held(); err != nil {
-		t.Error(err)
-	}
-	if _, limited := lock.Context().Deadline(); limited {
-		t.Error("the limit on the wait limits the hold")
-	}
-	release(t, lock)
-}
-
-func TestCloseEndsWaiting(t *testing.T) {
-	t.Parallel()
-	client := redistest.New(t)
-	a, b := newGuard(t, client), newGuard(t, client)
-	lock := acquire(t, b, "n")
-	waiting := acquireSoon(t.Context(), t, b, "n", 1)
-	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	failed(t, waiting, lockguard.ErrClosed)
-	if h := holder(t, a, "n"); h.Waiting != 0 {
-		t.Errorf("%d still wait after Close", h.Waiting)
-	}
-	if _, err := b.Acquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrClosed) {
-		t.Errorf("acquire: %v, want ErrClosed", err)
-	}
-	if err := lock.Renew(t.Context()); err != nil {
-		t.Errorf("Close ended a hold: %v", err)
-	}
+	failed(t, waiting, redis.ErrClosed)
 	release(t, lock)
 }
 
 func TestDeadWaiterIsPassedOver(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	g := newGuard(t, redistest.New(t), lockguard.WithTTL(time.Minute))
+	g := newGuard(t, redistest.New(t), ofTTL(time.Minute))
 	lock := acquire(t, g, "n")
 	c := startChild(t, redistest.URL(t), "n", time.Minute)
 	awaitWaiting(t, g, "n", 1)
@@ -231,7 +198,7 @@ func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	ttl := expect.Lease(time.Second)
-	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
+	g := newGuard(t, redistest.New(t), ofTTL(ttl))
 	lock := acquire(t, g, "n")
 	c := startChild(t, redistest.URL(t), "n", ttl)
 	awaitWaiting(t, g, "n", 1)
@@ -256,7 +223,7 @@ func TestBrokenSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
 	client := server.Client()
-	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	g := newGuard(t, client, ofTTL(time.Hour))
 	lock := acquire(t, g, "n")
 	first := acquireSoon(t.Context(), t, g, "n", 1)
 	second := acquireSoon(t.Context(), t, g, "n", 2)
@@ -274,7 +241,7 @@ func TestBrokenSubscription(t *testing.T) {
 func TestServerRestartsWhileOneWaits(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	g := newGuard(t, server.Client(), lockguard.WithTTL(3*time.Second))
+	g := newGuard(t, server.Client(), ofTTL(3*time.Second))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	server.Kill()
@@ -291,8 +258,8 @@ func TestWaiterKeepsItsPlaceForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
 	ttl := expect.Lease(600 * time.Millisecond)
-	long := newGuard(t, client, lockguard.WithTTL(time.Hour))
-	short := newGuard(t, client, lockguard.WithTTL(ttl))
+	long := newGuard(t, client, ofTTL(time.Hour))
+	short := newGuard(t, client, ofTTL(ttl))
 	lock := acquire(t, long, "n")
 	first := acquireSoon(t.Context(), t, short, "n", 1)
 	second := acquireSoon(t.Context(), t, long, "n", 2)
@@ -308,8 +275,8 @@ func TestWaiterKeepsItsPlaceForLongerThanItsTTL(t *testing.T) {
 	}
 	release(t, lock)
 	lock = got(t, first, soon)
-	if left := time.Until(lock.Deadline()); left < ttl/4 {
-		t.Errorf("only %v of trust are left", left)
+	if h := holder(t, long, "n"); h.Left < ttl/4 {
+		t.Errorf("only %v of its TTL are left", h.Left)
 	}
 	release(t, lock)
 	release(t, got(t, second, soon))
