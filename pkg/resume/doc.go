@@ -41,7 +41,6 @@
 //     deletes what they wrote.
 //   - Durability beyond Redis': with AOF everysec a crash of Redis may lose a second.
 //   - The same result twice: if Clear is sent again after a lost reply, it returns false.
-//   - A snapshot: List reads the records one batch after the other.
 //   - Mark and Suspend on a full Redis: it refuses them with its error. Clear works.
 //
 // The record is the hash turnstile:{session:S}:resume, without a TTL. docs/keys.md lists its fields.

@@ -13,19 +13,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// redisForExample starts a Redis inside this process, in which each of the sessions has had a turn.
-func redisForExample(sessions ...string) (rdb *redis.Client, done func()) {
+// redisForExample starts a Redis inside this process, in which a session has had a turn.
+func redisForExample(session string) (rdb *redis.Client, done func()) {
 	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
 	}
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
-	for _, s := range sessions {
-		server.HSet(rediskey.For(s).Record(), "session_id", "s1")
-		if _, err := server.ZAdd(rediskey.Sessions, 1, s); err != nil {
-			panic(err)
-		}
-	}
+	server.HSet(rediskey.For(session).Record(), "session_id", "s1")
 	return rdb, func() {
 		_ = rdb.Close()
 		server.Close()
@@ -127,25 +122,4 @@ func ExampleNote() {
 	// [System note: The conversation history is intact and ends in a tool result that you haven't responded to yet. Deal with it first and summarise what was done; then turn to the new message below. 2 messages were dropped from the line while you were busy; you see here the beginning of each:
 	// - "Are you there?"
 	// - "Hello? Hello?"]
-}
-
-func ExampleList() {
-	rdb, done := redisForExample("web:1", "web:2", "web:3")
-	defer done()
-	ctx := context.Background()
-	if _, err := resume.Mark(ctx, rdb, "web:1", ""); err != nil {
-		panic(err)
-	}
-	if _, err := resume.Suspend(ctx, rdb, "web:3"); err != nil {
-		panic(err)
-	}
-	for s, err := range resume.List(ctx, rdb) {
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(s.Session, s.Reason, s.Suspended)
-	}
-	// Unordered output:
-	// web:1 restart_timeout false
-	// web:3  true
 }

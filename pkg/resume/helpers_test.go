@@ -29,7 +29,6 @@ func known(t *testing.T) redis.UniversalClient {
 func introduce(t *testing.T, rdb redis.UniversalClient, session string) {
 	t.Helper()
 	expect.OK(t, rdb.HSet(t.Context(), rediskey.For(session).Record(), "v", "1", "session_id", "s1", "fence", "7").Err())
-	expect.OK(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Score: 1795227266293, Member: session}).Err())
 }
 
 // record writes the chat's resume record as a script does, or another program.

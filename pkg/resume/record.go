@@ -47,31 +47,17 @@ func (r Record) Fresh(limit time.Duration) bool {
 
 // Read reads a session's record. A field that is missing or cannot be read is zero.
 func Read(ctx context.Context, rdb redis.UniversalClient, session string) (Record, error) {
-	return record(session, readEach(ctx, rdb, []string{session})[0])
-}
-
-// readEach reads the records of sessions in one round trip.
-func readEach(ctx context.Context, rdb redis.UniversalClient, sessions []string) []*script.Call {
-	calls := make([]*script.Call, len(sessions))
-	for i, s := range sessions {
-		calls[i] = &script.Call{Script: readScript, Keys: []string{rediskey.For(s).Resume()}}
+	r, err := readScript.Run(ctx, rdb, []string{rediskey.For(session).Resume()})
+	if err != nil {
+		return Record{}, fmt.Errorf("read resume record of %s: %w", session, err)
 	}
-	_ = script.Pipeline(ctx, rdb, calls, nil) // each call has its error
-	return calls
-}
-
-// record decodes the result of read.lua: Redis' time and the hash.
-func record(session string, read *script.Call) (Record, error) {
-	if read.Err != nil {
-		return Record{}, fmt.Errorf("read resume record of %s: %w", session, read.Err)
-	}
-	result := read.Result.Named("now", "record")
-	pairs := result.List("record")
+	f := r.Named("now", "record")
+	pairs := f.List("record")
 	fields := make(map[string]string, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		fields[pairs.Text(i)] = pairs.Text(i + 1)
 	}
-	return parse(fields, result.Int("now")), nil
+	return parse(fields, f.Int("now")), nil
 }
 
 func parse(fields map[string]string, now int64) Record {

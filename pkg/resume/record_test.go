@@ -2,6 +2,7 @@ package resume_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,8 +88,8 @@ func TestReadOfAWrongType(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	expect.OK(t, rdb.Set(t.Context(), keys.Resume(), "x", 0).Err())
-	if _, err := resume.Read(t.Context(), rdb, chat); err == nil {
-		t.Error("a record of a wrong type reads as none")
+	if _, err := resume.Read(t.Context(), rdb, chat); err == nil || !strings.Contains(err.Error(), chat) {
+		t.Errorf("%v, want an error that names the session", err)
 	}
 }
 
