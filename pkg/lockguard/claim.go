@@ -126,5 +126,5 @@ func (c *claim) release(ctx context.Context) (bool, error) {
 	return r.Yes(), err
 }
 
-// giveUp releases what the claim may have without knowing it: the lock, or a place in line.
+// giveUp releases the lock or the place in line that the claim may have without knowing it.
 func (c *claim) giveUp(ctx context.Context) { _, _ = c.release(ctx) } // after an error both expire

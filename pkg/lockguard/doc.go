@@ -8,7 +8,7 @@
 //
 // # Guarantees
 //
-//   - One holder at a time, as long as Redis keeps what it has confirmed.
+//   - One holder at a time, as long as Redis loses no confirmed write.
 //   - First come, first served. Release hands the lock to the waiter that has waited longest.
 //     TryAcquire does not overtake waiters. One subscription serves all waiters of a Guard.
 //   - A holder that dies or hangs loses the lock within the TTL, and the first waiter takes it
@@ -32,8 +32,8 @@
 //   - That a lost holder stops. Its context ends, and its work must end with that.
 //   - The TTL while the whole machine is suspended: Linux stops the monotonic clock. The next
 //     renewal, or a store that checks the fencing token, detects the loss.
-//   - Order for a waiter whose process was stopped for longer than a TTL. It is skipped while it
-//     is stopped, but keeps its place.
+//   - Order for a waiter in a process that was stopped for longer than a TTL. The waiter is skipped
+//     until the process continues, but keeps its place.
 //   - The result of a Release that is repeated after a lost reply, if another holder has released
 //     since: it returns ErrLost.
 //

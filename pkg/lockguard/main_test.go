@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// beChild takes the lock, prints "held FENCE", waits for a line on stdin, and then prints what the
-// lock still allows.
+// beChild takes the lock, prints "held FENCE", waits for a line on stdin, and then prints which calls
+// report the loss.
 func beChild(task string) error {
 	var url, name, ttlText string
 	if _, err := fmt.Sscan(task, &url, &name, &ttlText); err != nil {
@@ -65,7 +65,7 @@ func beChild(task string) error {
 		return err
 	}
 	held := lock.Held()
-	<-work.Done() // the caller writes the line when the context must have ended
+	<-work.Done() // the caller writes the line after the TTL
 	fmt.Println("lost",
 		errors.Is(held, lockguard.ErrLost),
 		errors.Is(context.Cause(work), lockguard.ErrLost),
