@@ -24,8 +24,8 @@
 //   - A turn that finishes deletes the record. A new conversation (/new) and a claim that begins
 //     another transcript delete the mark and the suspension.
 //
-// Other programs write it by Mark, Clear and Suspend, for example a gateway that knows that it
-// killed a turn. These do not change the counter.
+// Other programs write it with Mark, Clear and Suspend: for example a gateway that killed a turn.
+// These do not change the counter.
 //
 // # Guarantees
 //
@@ -37,8 +37,8 @@
 //
 // # Not guaranteed
 //
-//   - Ownership: Mark and Suspend do not check who owns the session. If a turn runs, its end
-//     deletes what they wrote.
+//   - Ownership: Mark and Suspend do not check who owns the session. The end of a running turn
+//     deletes the mark and the suspension.
 //   - Durability beyond Redis': with AOF everysec a crash of Redis may lose a second.
 //   - The same result twice: if Clear is sent again after a lost reply, it returns false.
 //   - Mark and Suspend on a full Redis: it refuses them with its error. Clear works.

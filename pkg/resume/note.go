@@ -60,8 +60,8 @@ func Note(f Facts) string {
 	return "[System note: " + strings.Join(says, " ") + "]"
 }
 
-// cause returns a reason in the words of the gateways whose transcripts Turnstile takes over, and
-// then what it means here, where the program that runs turns is called a worker.
+// cause returns a reason in two vocabularies. Transcripts that were imported from other gateways say
+// "gateway restart"; here the program that runs turns is called a worker.
 func cause(reason string) string {
 	switch reason {
 	case ReasonRestart, "":
