@@ -1,15 +1,13 @@
-// Package lease tells an owner for how long it may trust its claim in Redis: of a session, or of
-// a lock.
+// Package lease computes how long an owner may trust its claim in Redis on a session or a lock.
 //
-// Trust starts before the request that claimed or renewed was sent, not when the reply came:
-// Redis cannot have started the TTL any earlier. It ends a margin, a tenth of the TTL, before the
-// TTL can end. The margin is time to stop what runs under the lease, and is more than two clocks
-// drift apart in one TTL. Time is measured on the monotonic clock, so setting the wall clock
-// changes nothing.
+// Trust starts when the request that claimed or renewed is sent, not when the reply arrives: Redis
+// cannot have started the TTL any earlier. Trust ends a tenth of the TTL before the TTL can end.
+// This margin is time to stop the work under the lease, and is more than two clocks drift apart in
+// one TTL. Time is measured on the monotonic clock, so setting the wall clock changes nothing.
 //
-// Not guaranteed: the monotonic clock goes on while a signal stops the process, but on Linux not
-// while the whole machine is suspended. After that only the next renewal, or a check of the
-// fencing token, notices the loss.
+// Not guaranteed: the monotonic clock continues while a signal stops the process, but on Linux it
+// stops while the whole machine is suspended. After that only the next renewal, or a check of the
+// fencing token, detects the loss.
 package lease
 
 import (
@@ -20,9 +18,8 @@ import (
 	"time"
 )
 
-// ErrLost reports that a lease ended without being released: it was not renewed in time, or Redis
-// had another owner. It is the cause of a [Lease]'s context. The error that wraps it has the
-// reason, where one is known.
+// ErrLost reports that a lease ended without a release: it was not renewed in time, or Redis had
+// another owner. The cause of a [Lease]'s context wraps it, with the reason if that is known.
 var ErrLost = errors.New("lock lost")
 
 // errNotRenewed is the reason of a lease that ran out.
@@ -34,8 +31,8 @@ const marginDivisor = 10
 // Trusted is the part of a TTL during which its owner may trust it.
 func Trusted(ttl time.Duration) time.Duration { return ttl - ttl/marginDivisor }
 
-// Lease is an owner's own view of how long it may trust its claim. It costs one timer and no
-// goroutine. Several goroutines may call its methods at once.
+// Lease is an owner's view of how long it may trust its claim. It costs one timer and no goroutine.
+// It is safe for concurrent use.
 type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -58,9 +55,8 @@ func New(parent context.Context, sent time.Time, ttl time.Duration) *Lease {
 	return l
 }
 
-// Context ends when trust ends, with a cause that wraps [ErrLost]; with End, with the cause
-// context.Canceled; and with the parent. The parent's end does not end the lease: work that winds
-// down under it may go on extending it.
+// Context ends with the parent, with End (cause context.Canceled), and when trust ends (the cause
+// wraps [ErrLost]). The end of the parent does not end the lease: cleanup may go on extending it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Deadline is when trust ends unless the lease is extended.
@@ -70,17 +66,17 @@ func (l *Lease) Deadline() time.Time {
 	return l.deadline
 }
 
-// Held returns nil while the lease may be trusted. Otherwise it returns the cause of Context: an
-// error that wraps [ErrLost], or context.Canceled after End. It reads the clock itself, because
-// the timer of a process that was stopped and continued may not have fired yet.
+// Held returns nil while the lease may be trusted. Otherwise it returns an error that wraps
+// [ErrLost], or context.Canceled after End. It reads the clock itself, because the timer may not
+// have fired yet in a process that was stopped and continued.
 func (l *Lease) Held() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.check()
 }
 
-// Extend records a renewal that succeeded; sent is time.Now() from before it was sent. It
-// never shortens the lease and does not revive one that is over.
+// Extend records a renewal that succeeded; sent is time.Now() from before it was sent. It never
+// shortens the lease, and does not revive a lost one.
 func (l *Lease) Extend(sent time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +97,8 @@ func (l *Lease) Blame(err error) {
 	l.blamed = err
 }
 
-// Lose ends trust at once, when the owner finds out that it was replaced. The cause wraps ErrLost
-// and err, which may be nil.
+// Lose ends trust at once, because the owner was replaced. The cause wraps ErrLost and err, which
+// may be nil.
 func (l *Lease) Lose(err error) {
 	switch {
 	case err == nil:
@@ -115,15 +111,15 @@ func (l *Lease) Lose(err error) {
 	l.end(err)
 }
 
-// End records that the claim was released, and frees the lease's timer. It may be called more
-// than once, and changes nothing after a loss.
+// End records that the claim was released, and stops the timer. It may be called more than once,
+// and changes nothing after a loss.
 func (l *Lease) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end(context.Canceled)
 }
 
-// expire is what the timer calls.
+// expire runs when the timer fires.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
