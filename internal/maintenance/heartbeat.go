@@ -25,8 +25,8 @@ const (
 	serverStart       = 8
 	serverActive      = 9
 
-	// Fields of ours: the worker's name, the name of its agent, and whether that runs programs: 1 or 2,
-	// for no. asynq ignores them.
+	// Turnstile's fields, which asynq ignores: the worker's name, its agent's name, and whether the
+	// agent runs programs (1: yes, 2: no).
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
@@ -46,18 +46,15 @@ const (
 	// heartbeatMost is how many turns a heartbeat lists at most: one script writes them all.
 	heartbeatMost = 1000
 
-	// heartbeatIDMost is the longest task id that a heartbeat lists. Another program's id may
-	// have any length.
+	// heartbeatIDMost is the longest task id that a heartbeat lists. Other programs' ids have no limit.
 	heartbeatIDMost = 256
 )
 
-// ServerRedis returns the Redis client for a worker's asynq.Server. It changes the server's
-// heartbeat, so that asynqmon's Servers page shows the worker, its slots and its running turns,
-// instead of the few maintenance jobs that the server runs. It passes everything else unchanged.
-// most is how long a turn may take.
+// ServerRedis returns the Redis client for a worker's asynq.Server. It rewrites only the server's
+// heartbeat: asynqmon's Servers page shows the worker, its slots and its running turns instead of the
+// server's maintenance jobs. most is how long a turn may take.
 //
-// The heartbeat is asynq's: it is written every 5 s, lasts 10 s, and is deleted by the server's
-// Shutdown.
+// asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
 	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Programs, slots, most, running}
 }
@@ -80,8 +77,8 @@ func (r serverRedis) Eval(ctx context.Context, script string, keys []string, arg
 	return r.UniversalClient.Eval(ctx, script, keys, r.heartbeat(keys, args)...)
 }
 
-// heartbeat returns args unchanged, except those of asynq's heartbeat script: {TTL, ServerInfo,
-// and a name and a WorkerInfo for each running task}.
+// heartbeat rewrites the arguments of asynq's heartbeat script: {TTL, ServerInfo, and a name and a
+// WorkerInfo for each running task}. Those of other scripts stay.
 func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	if len(keys) != 2 || !rediskey.IsServer(keys[0]) || len(args) < 2 {
 		return args
@@ -93,7 +90,7 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	claims := r.running()
 	identity, server, ok := r.server(info, len(claims))
 	if !ok {
-		return args // the row stays asynq's own
+		return args // the page shows asynq's row
 	}
 	changed := []any{args[0], server}
 	for _, c := range claims[:min(len(claims), heartbeatMost)] {
@@ -104,8 +101,8 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	return changed
 }
 
-// server returns a ServerInfo with the worker's name, its slots and the number of its turns, and
-// the fields that identify the server. It lists no queue, because the sessions have too many.
+// server returns a ServerInfo with the worker's name, its slots and the number of its turns. identity
+// has the fields that identify the server. No queue is listed: there is one for each session.
 func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok bool) {
 	for len(info) > 0 {
 		num, _, n := protowire.ConsumeField(info)
@@ -134,9 +131,9 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	return identity, appendNumber(server, serverPrograms, programs), true
 }
 
-// workerInfo returns a WorkerInfo for a running turn, with the task id of its first message and
-// its queue. The payload is the turn's id, as in the log. It is not the message, which may be
-// long, and which only readers of the session should see.
+// workerInfo returns a WorkerInfo for a running turn, with its queue and the task id of its first
+// message. The payload is the turn's id, as in the log. The message may be long, and only readers of
+// the session should see it.
 func workerInfo(c *protocol.Claim, identity []byte, most time.Duration) []byte {
 	turn, taskID := c.Turn(), c.TaskID()
 	if taskID == "" || len(taskID) > heartbeatIDMost {

@@ -22,7 +22,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// workerServer starts the asynq.Server of a worker whose heartbeat lists these claims.
+// workerServer starts a worker's asynq.Server. Its heartbeat lists these claims.
 func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims func() []*protocol.Claim) *asynq.Server {
 	b.Helper()
 	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, claims), asynq.Config{
@@ -33,7 +33,7 @@ func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims func() []*protoco
 	return s
 }
 
-// servers returns what asynqmon's Servers page shows. It waits for the first heartbeat.
+// servers returns the rows of asynqmon's Servers page. It waits for the first heartbeat.
 func servers(b *actors.Bench) (all []*asynq.ServerInfo) {
 	b.Helper()
 	expect.Soon(b, "the heartbeat", func() bool {
@@ -181,8 +181,8 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// asynq lists a heartbeat by the worker's clock. A worker whose clock is behind Redis' lives all the same,
-// and one whose clock is ahead is gone when its key is.
+// asynq lists a heartbeat by the worker's clock. A worker with a slow clock is found all the same. One
+// with a fast clock is gone once its key has expired.
 func TestHeartbeatOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -21,7 +21,7 @@ type Heartbeat struct {
 	Turns    int // running turns
 	Draining bool
 	Started  time.Time // by the worker's clock
-	Agent    string    // "" if the worker does not say it
+	Agent    string    // "" for a worker of the previous version
 	Programs bool      // its agent may run programs on its machine
 }
 
@@ -34,8 +34,8 @@ func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, err
 	return rdb.ZCount(ctx, rediskey.Servers, strconv.FormatInt(now.Unix(), 10), "+inf").Result()
 }
 
-// heartbeatSkew is how far a worker's clock may be behind Redis' for Heartbeats to find it. asynq
-// lists a heartbeat by the worker's clock. Whether it lives is the expiry of its key, by Redis'.
+// heartbeatSkew is how slow a worker's clock may be, compared with Redis'. asynq lists a heartbeat by
+// the worker's clock. Its key expires by Redis' clock, and shows whether the worker lives.
 const heartbeatSkew = time.Hour
 
 // Heartbeats returns the live workers, read from the same keys as asynqmon's Servers page.
@@ -68,8 +68,7 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 	return list, nil
 }
 
-// parseServer reads asynq's ServerInfo. ok is false if it cannot be read or belongs to another
-// program's asynq.Server.
+// parseServer reads asynq's ServerInfo. ok is false if it cannot be read, or is another program's.
 func parseServer(info []byte) (w Heartbeat, ok bool) {
 	var programs uint64
 	for len(info) > 0 {

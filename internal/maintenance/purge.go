@@ -16,8 +16,8 @@ import (
 
 const purgeBatch = 200
 
-// Purge deletes results whose retention has ended and dead letters older than ArchiveTTL. asynq's
-// own janitor does this only for queues that an asynq.Server serves.
+// Purge deletes results older than their retention and dead letters older than ArchiveTTL. asynq's
+// janitor does this only for queues that an asynq.Server serves.
 func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
@@ -52,8 +52,8 @@ func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	return deleted, errors.Join(err, failed)
 }
 
-// withOld returns the sessions that have something to purge. Most have nothing, and a count costs
-// less than a script.
+// withOld returns the sessions that have something to purge. Most have nothing, and a count is
+// cheaper than a script.
 func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
 	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
 	_, err := m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -76,7 +76,7 @@ func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 	return old, nil
 }
 
-// Forget deletes the records of sessions without tasks that were not used for SessionTTL.
+// Forget deletes the records of sessions that have no tasks and were not used for SessionTTL.
 func (m *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
@@ -101,8 +101,8 @@ func (m *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 	}
 }
 
-// forgetAll forgets the sessions of a batch that are not in use any more. It moves the others
-// away from the front of the index. bad has an error for each broken one.
+// forgetAll forgets the unused sessions of a batch, and moves the others away from the front of the
+// index. bad has an error for each broken one.
 func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
 	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
 	for i, z := range old {
@@ -130,7 +130,7 @@ func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 			return 0, bad, err
 		}
 	}
-	// A session that is used meanwhile is missing in the order of keys until it is used again, or swept.
+	// A session that is used at this moment leaves the order of keys until its next use or sweep.
 	for _, index := range []string{rediskey.Names, rediskey.Attention} {
 		if len(gone) == 0 {
 			break

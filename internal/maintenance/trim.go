@@ -15,10 +15,10 @@ import (
 // trimTime is how long Trim archives messages of one batch of sessions. The next call continues.
 const trimTime = 2 * time.Second
 
-// Trim archives messages that wait beyond Config.LineMost; producers other than Turnstile's
-// senders may have stored them. It also counts the messages that wait in all sessions, for
-// senders with a MessagesCap, and what all sessions owe each destination. It returns how many it archived. One worker does this at a time;
-// the calls of the others return 0.
+// Trim archives waiting messages above Config.LineMost, and returns how many. Turnstile's senders
+// respect that cap, but other producers may not. Trim also counts the waiting messages of all
+// sessions, for senders with a MessagesCap, and the outcomes owed to each destination. One worker
+// does this at a time; the calls of the others return 0.
 //
 // It stops without an error when ctx ends.
 func (m *Maintenance) Trim(ctx context.Context) (archived int, err error) {
@@ -66,8 +66,8 @@ func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 	return archived, errors.Join(err, failed)
 }
 
-// storeCount stores how many messages wait, for senders. They may write the key, too: a wrong type is
-// replaced.
+// storeCount stores how many messages wait, for senders. A key of a wrong type is replaced, because
+// senders may write it, too.
 func (m *Maintenance) storeCount(ctx context.Context, waiting int64, now time.Time) error {
 	set := func() error {
 		return m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
@@ -82,8 +82,8 @@ func (m *Maintenance) storeCount(ctx context.Context, waiting int64, now time.Ti
 	return set()
 }
 
-// waiting counts the messages that wait in sessions, and returns the sessions that have
-// more than Config.LineMost.
+// waiting counts the waiting messages of sessions. over are the sessions with more than
+// Config.LineMost.
 func (m *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
 	line, delayed := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
 	_, err = m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -105,7 +105,7 @@ func (m *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 	return n, over, nil
 }
 
-// trim archives what is over the cap in these sessions, for at most trimTime.
+// trim archives the messages above the cap in these sessions, for at most trimTime.
 func (m *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
 	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
 		var again []string

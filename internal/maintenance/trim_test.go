@@ -46,8 +46,8 @@ func TestTrimOfDelayedMessages(t *testing.T) {
 	}
 }
 
-// The sweep archives what other producers enqueue beyond the cap and one turn's messages: the
-// newest, with the reason, which operators see.
+// The sweep archives the newest messages of other producers above the cap and one turn's messages.
+// Operators see the reason.
 func TestTrimOfALine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

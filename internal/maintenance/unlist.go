@@ -14,20 +14,20 @@ import (
 // recheckAfter is how long after its removal an unlisted session is checked again.
 const recheckAfter = 10 * time.Second
 
-// listedFor are the keys that put a session on asynqmon's list: one of them is enough.
+// listedFor are keys of a session. A session with any of them is on asynqmon's list.
 var listedFor = []func(rediskey.Session) string{
 	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry,
 	rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused,
 }
 
-// Unregister removes sessions from asynqmon's list that have nothing to show: only results, and
-// no pause. asynqmon reads the listed queues one after the other, so a long list makes it slow.
-// With Config.ListIdle it removes only forgotten sessions. One worker does this at a time; the
-// calls of the others return 0.
+// Unregister removes idle sessions from asynqmon's list: those that have only results and are not
+// paused. asynqmon reads the listed queues one after the other, so a long list makes it slow. With
+// Config.ListIdle only forgotten sessions are removed. One worker does this at a time; the calls of
+// the others return 0.
 //
-// A message may arrive while its session is being removed. Unregister checks again after the
-// removal and lists the session again. If the worker dies before that, or the sender is slow, a
-// later call does it: each name is noted before it is removed, and checked once more.
+// A message may arrive while its session is removed. Unregister checks again after the removal, and
+// lists such a session again. If the worker dies before that, or the sender is slow, a later call
+// does it: each name is noted before its removal, and checked once more.
 //
 // Unregister stops without an error when ctx ends. The next call continues.
 func (m *Maintenance) Unregister(ctx context.Context) (names int, err error) {
@@ -89,7 +89,7 @@ func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	return len(idle) - again, err
 }
 
-// listNoted lists the noted sessions that have something to show by now.
+// listNoted lists the noted sessions that are no longer idle.
 func (m *Maintenance) listNoted(ctx context.Context) error {
 	for {
 		_, _, sessions, scores, err := protocol.ReadDue(ctx, m.rdb, rediskey.Unlisted, protocol.TimerBatch)
@@ -106,7 +106,7 @@ func (m *Maintenance) listNoted(ctx context.Context) error {
 	}
 }
 
-// listBusy lists the sessions that have something to show.
+// listBusy lists the sessions that are not idle.
 func (m *Maintenance) listBusy(ctx context.Context, sessions []string) (n int, err error) {
 	busy, err := m.WithTasks(ctx, sessions, listedFor...)
 	if err != nil || len(busy) == 0 {
