@@ -1,4 +1,3 @@
-// Package recovery finds sessions that can be claimed and that no worker was notified of: their
-// owner or claimer died, their sender died half-way, their time has come, or a program other than
-// Turnstile stored a message.
+// Package recovery finds sessions that can be claimed without a worker knowing it: their owner,
+// claimer or sender died, they became due, or a program other than Turnstile stored a message.
 package recovery

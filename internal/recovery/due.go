@@ -12,18 +12,16 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// The periodic jobs run on every worker, each guarded by a short-lived key: one worker at a time
-// works for all. A job that dies half-way loses no session, because a session leaves an index
-// only after it has entered the next.
+// Every worker runs the periodic jobs. A short-lived key for each job lets one worker at a time do it
+// for all. A worker that dies in the middle loses no session: a session leaves an index only after it
+// has entered the next.
 //
-// An overdue session is recovered, not just woken: its owner or claimer died, its time came while
-// no worker ran, or its wake-up was lost. After an outage there may be any number of them, so all
-// of them go through the owned index, from which Reap wakes at most RecoveryRate a second.
-// Sessions that are on time do not wait for them.
+// A session is overdue if its owner or claimer died, if no worker ran when it became due, or if its
+// wake-up was lost. An outage may leave any number of them. So they all go through the owned index,
+// from which Reap wakes at most RecoveryRate a second. Sessions that are on time do not wait for them.
 
 const (
-	// overdueAfter is how late Due may be for a session before that counts as an outage,
-	// and the session is recovered.
+	// overdueAfter is how late Due may be for a session. A later one is overdue, and left to Reap.
 	overdueAfter = 5 * time.Second
 
 	// timerFloor and timerCeiling bound the pause between two runs of Reap or Due.
@@ -39,8 +37,8 @@ func pauseUntil(now, next int64) time.Duration {
 	return min(max(time.Duration(next-now)*time.Millisecond+time.Millisecond, timerFloor), timerCeiling)
 }
 
-// Due moves sessions whose time has come into the ready index. It leaves overdue ones to
-// Reap. It returns how long to wait before the next call.
+// Due moves due sessions into the ready index, and leaves overdue ones to Reap. It returns how long to
+// wait before the next call.
 func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	if ok, err := r.alone.Take(ctx, "due", timerCeiling); !ok {
 		return timerFloor, err
@@ -53,9 +51,9 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	if len(sessions) > 0 {
 		onTime, overdue := splitOverdue(now, r.ValidNames(slices.Clone(sessions)), scores)
 		w := protocol.Wakes(now, r.cfg.Grace(), onTime...)
-		// They leave this index only after they have entered the owned one, which a full Redis
-		// refuses, and before they can be claimed: a claim of a session that must wait after all
-		// enters it here again, and LT would keep the earlier score.
+		// They enter the owned index before they leave this one, because a full Redis refuses the
+		// first. They leave before they can be claimed: a claim may have to wait and enter the session
+		// here again, and LT would keep the earlier score.
 		_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			protocol.StillActive(ctx, p, now, woken(onTime)...)
 			w.Owned(ctx, p)
@@ -81,7 +79,7 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	return pause, r.alone.Yield(ctx, "due", min(pause, timerFloor))
 }
 
-// woken are the sessions of wake-ups that need not wait for their time.
+// woken are the sessions of wake-ups that take effect at once.
 func woken(ups []protocol.WakeUp) (sessions []string) {
 	for _, u := range ups {
 		if u.At == 0 {
@@ -91,8 +89,8 @@ func woken(ups []protocol.WakeUp) (sessions []string) {
 	return sessions
 }
 
-// splitOverdue divides sessions into those that are on time and those that are overdue. The
-// latter keep the time at which they were due.
+// splitOverdue separates sessions that are on time from overdue ones, which keep the time at which
+// they were due.
 func splitOverdue(now int64, sessions []string, scores map[string]string) (onTime []protocol.WakeUp, overdue []redis.Z) {
 	for _, s := range sessions {
 		// Redis wrote the score. One that cannot be read counts as overdue.

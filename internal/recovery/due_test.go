@@ -14,7 +14,7 @@ import (
 )
 
 // A full Redis refuses writes that add to an index, and allows removals. If it fills up while Due
-// works, a session whose time has come stays in the due index until another index takes it.
+// works, a due session stays in the due index until another index takes it.
 func TestDueWhenRedisFillsUp(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -80,7 +80,7 @@ func TestDue(t *testing.T) {
 	expect.List(t, "due", b.Redis.ZRange(b.Ctx, rediskey.Due, 0, -1).Val(), "later")
 }
 
-// A member whose time changes while Due moves it stays.
+// A session stays if its time changes while Due moves it.
 func TestDueRace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

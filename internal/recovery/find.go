@@ -13,23 +13,23 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// The pace of Find, on each node of a Cluster: findBatch keys every findPause, and
-// findRun of them in one call at most.
+// The pace of Find, on each node of a Cluster: findBatch keys every findPause, and at most findRun
+// keys in one call.
 const (
 	findBatch = 1000
 	findPause = 50 * time.Millisecond
 	findRun   = 300_000
 )
 
-// findCursorTTL is for how long a later call continues a pass.
+// findCursorTTL is how long a later call can continue a pass.
 const findCursorTTL = time.Hour
 
-// found is what a key reveals about its session.
+// found is the content of a session that a key reveals.
 type found int
 
 const (
 	foundRecord   found = iota // only a record, or counters
-	foundResults               // messages that have ended
+	foundResults               // results of messages
 	foundMessages              // other messages: asynqmon lists the session
 )
 
@@ -40,12 +40,13 @@ var foundWith = map[string]found{
 	"session": foundRecord, "run": foundRecord, "resume": foundRecord, "processed": foundRecord,
 }
 
-// Find scans the keys of the database for sessions that are in no index: at most 20,000 keys a
-// second and 300,000 in a call; the next call continues there. It is needed because an
-// asynq.Client registers a queue's name only once, and Forget may have removed that name since.
-// Sessions with messages enter the list of sessions, for Sweep and Purge, and asynqmon's list if
-// some have not ended. Sessions with only a record enter it for Forget. Find returns how many
-// sessions it entered.
+// Find scans the keys of the database for sessions that are in no index. It returns how many it
+// entered into one. An asynq.Client registers a queue's name only once, and Forget may have removed
+// that name since. Find reads at most 20,000 keys a second and 300,000 in a call; the next call
+// continues there.
+//
+// A session with messages enters the list of sessions, for Sweep and Purge, and also asynqmon's list
+// unless it has only results. One with only a record enters the list of sessions, for Forget.
 //
 // It stops without an error when ctx ends.
 func (r *Recovery) Find(ctx context.Context) (entered int, err error) {
@@ -73,7 +74,7 @@ func (r *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 	}
 	cursor, _ := strconv.ParseUint(text, 10, 64) // from the beginning if it cannot be read
 	defer func() {
-		// Also when ctx has ended.
+		// Also after the end of ctx.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, saveErr := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -155,7 +156,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	return entered, err
 }
 
-// sessionsOf returns the sessions of the keys, and the most that is known of each.
+// sessionsOf returns the sessions of the keys, each with the most that its keys reveal.
 func (r *Recovery) sessionsOf(keys []string) (most map[string]found, sessions []string) {
 	most = map[string]found{}
 	for _, key := range keys {
@@ -172,7 +173,7 @@ func (r *Recovery) sessionsOf(keys []string) (most map[string]found, sessions []
 	return most, sessions
 }
 
-// unlisted returns the sessions whose queues are not on asynq's list.
+// unlisted returns the sessions that are not on asynq's list of queues.
 func (r *Recovery) unlisted(ctx context.Context, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil

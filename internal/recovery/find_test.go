@@ -122,7 +122,7 @@ func TestFindContinues(t *testing.T) {
 	began := time.Now()
 	rest, err := actors.NewWorker(t, b.Redis, "two").Find(b.Ctx)
 	expect.OK(t, err)
-	// The cut may come between a batch of about 1,000 and the note of how far the search has come. Then the
+	// The interruption may fall between a batch of about 1,000 and the writing of the cursor. Then the
 	// batch is entered again.
 	if sum := first + rest; sum < n || sum > n+1500 {
 		t.Errorf("entered %d, then %d of %d", first, rest, n)

@@ -20,15 +20,15 @@ func named(sessions []string) []redis.Z {
 	return entries
 }
 
-// reasons are the keys without which a session needs no attention.
+// reasons are keys of a session. One without any of them needs no attention.
 var reasons = []func(rediskey.Session) string{
 	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
 }
 
-// repairLists enters known sessions into the order of keys, and compares the index of those that
-// need attention with what they are. asynqmon pauses a session and archives messages without it.
+// repairLists enters known sessions into the order of keys, and corrects the index of those that need
+// attention: asynqmon pauses a session or archives messages without updating it.
 //
-// near are those of the sessions that may have one of the keys in reasons.
+// near are the sessions that may have one of the keys in reasons.
 func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []string) error {
 	if len(sessions) == 0 {
 		return nil
@@ -110,8 +110,8 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 	return needy, nil
 }
 
-// passesOver reports whether an error is that of a missing field, or of one broken session, which
-// must not hide the others.
+// passesOver reports whether an error concerns a missing field or one broken session. It must not
+// hide the others.
 func passesOver(err error) bool {
 	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
 }

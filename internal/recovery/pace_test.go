@@ -14,17 +14,17 @@ import (
 	"turnstile/test/redistest"
 )
 
-// crowd is how many sessions an outage leaves behind.
+// crowd is how many sessions an outage leaves.
 const crowd = 10_000
 
-// member is one of a crowd, with a message of its own.
+// member is one session of a crowd, and its message.
 type member struct {
 	name string
 	k    rediskey.Session
 	task string
 }
 
-// left writes what an outage leaves of a session beside its task.
+// left writes the keys of a session that an outage leaves in addition to its task.
 type left func(b *actors.Bench, p redis.Pipeliner, m member)
 
 // orphan: its worker died in mid-turn.
@@ -115,7 +115,7 @@ func runAll(b *actors.Bench, want int) {
 	expect.Equal(b, "sessions that run", len(ran), want)
 }
 
-// crowdRate sets a rate whose burst is a twentieth of a crowd.
+// crowdRate sets a rate with a burst of a twentieth of a crowd.
 func crowdRate(c *protocol.Config) { c.RecoveryRate = 10 * crowd / 20 }
 
 const crowdBurst = crowd / 20
@@ -130,7 +130,7 @@ func TestB80_OrphansAtABoundedPace(t *testing.T) {
 	runAll(b, crowd)
 }
 
-// A session that is due on time does not wait behind overdue ones.
+// A session that is due on time does not wait for overdue ones.
 func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)

@@ -22,10 +22,9 @@ const reapBatch = 100
 // burst is how many sessions one run may recover.
 func (r *Recovery) burst() int { return int(math.Ceil(r.cfg.RecoveryRate * timerFloor.Seconds())) }
 
-// Reap recovers sessions whose time in the owned index has passed. It puts those that can
-// be claimed into the ready index, at most RecoveryRate a second among all workers, and
-// removes those with nothing to run from the owned index. It returns how many it recovered
-// and how long to wait before the next call.
+// Reap checks the sessions that are due in the owned index. It moves those that can be claimed into
+// the ready index, at most RecoveryRate a second among all workers, and removes those with nothing to
+// run. It returns how many it recovered and how long to wait before the next call.
 func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration, err error) {
 	if ok, err := r.alone.Take(ctx, "reap", 2*timerCeiling); !ok {
 		return 0, timerFloor, err
@@ -36,8 +35,7 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 		recovered, err = r.reap(ctx, now, sessions, scores)
 		err = errors.Join(err, r.pullForward(ctx, now))
 	}
-	// The rate holds because no worker reaps for as long as these recoveries may take, this run's
-	// own time included.
+	// No worker reaps again before the rate allows as many recoveries, including the time of this run.
 	price := time.Duration(min(float64(recovered)/r.cfg.RecoveryRate, 3600) * float64(time.Second))
 	idle := max(max(price, timerFloor)-time.Since(began), 0)
 	idle = (idle + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -52,8 +50,8 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 	return recovered, pause, errors.Join(err, r.alone.Yield(ctx, "reap", idle))
 }
 
-// pullForward corrects scores in the ready index that lie in the future because a clock was
-// ahead: a busy worker would claim these sessions after all that come later.
+// pullForward corrects scores in the ready index that lie in the future, because a clock was fast. A
+// busy worker would claim these sessions after all later ones.
 func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 	ahead, err := r.rdb.ZRangeByScore(ctx, rediskey.Ready, &redis.ZRangeBy{
 		Min: fmt.Sprintf("(%d", now+time.Second.Milliseconds()), Max: "+inf", Count: protocol.TimerBatch,
@@ -90,7 +88,7 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	if err == nil {
-		// A session that was woken meanwhile has another score and stays.
+		// A session that was woken since the read has another score, and stays.
 		_, err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
 	}
 	return len(found.ready), errors.Join(failed, err)
@@ -111,8 +109,8 @@ func (r *Recovery) checkAll(ctx context.Context, found *round, sessions []string
 		}
 		found.checked = append(found.checked, protocol.Without(batch, busy)...)
 		for len(busy) > 0 && found.left() > 0 {
-			// As many as may still be recovered. If most have an owner, the number doubles each
-			// time.
+			// As many as may still be recovered. The number doubles each time, since most may have an
+			// owner.
 			n := min(len(busy), max(found.left(), looked))
 			for i, l := range protocol.Look(ctx, r.rdb, busy[:n]) {
 				failed = errors.Join(failed, found.sort(busy[i], l))
@@ -124,7 +122,7 @@ func (r *Recovery) checkAll(ctx context.Context, found *round, sessions []string
 	return failed
 }
 
-// round collects what one run of Reap does with the sessions that it has checked.
+// round collects the changes that one run of Reap makes to the sessions that it has checked.
 type round struct {
 	now, grace int64 // ms
 	budget     int   // how many it may recover
@@ -141,8 +139,8 @@ func (r *round) checkAgain(session string, in int64) {
 	r.later[session] = strconv.FormatInt(r.now+in, 10)
 }
 
-// brokenRecheck is how often reap looks at a session of which Redis refuses to read a key. Each look
-// is a warning, and only an operator can mend it.
+// brokenRecheck is how often Reap checks a session with a key of a wrong type. Each check logs a
+// warning, and only an operator can repair it.
 const brokenRecheck = 10 * time.Minute
 
 func (r *round) sort(session string, l protocol.Looked) error {
@@ -158,7 +156,7 @@ func (r *round) sort(session string, l protocol.Looked) error {
 	case l.What == protocol.LookOwned:
 		r.checkAgain(session, max(l.N, 1))
 	case l.What == protocol.LookReady && r.left() == 0:
-		// It stays where it is for the next run.
+		// The next run checks it.
 	case l.What == protocol.LookReady:
 		r.ready = append(r.ready, protocol.WakeUp{Session: session}) // waking it renews its place in the owned index
 	case l.What == protocol.LookWait:

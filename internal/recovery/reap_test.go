@@ -51,8 +51,8 @@ func TestReapLooksPastTheLiving(t *testing.T) {
 	expect.Equal(t, "living, looked at again at their sentinel's end", later, living)
 }
 
-// Redis' clock was ahead and has gone back: a session that became ready meanwhile does not stay
-// behind all that come now.
+// Redis' clock was fast and is set back. A session that became ready before that is claimed before the
+// later ones.
 func TestReadyUnderAClockThatFellBack(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -6,8 +6,7 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Recovery finds sessions whose wake-up was lost, whose time has come, or whose owner or
-// claimer died.
+// Recovery finds sessions that are due, that lost their wake-up, or that lost their owner or claimer.
 type Recovery struct {
 	protocol.Walker
 	rdb   redis.UniversalClient

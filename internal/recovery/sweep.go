@@ -22,11 +22,10 @@ var tasks = []func(rediskey.Session) string{
 // deliveries are the keys of a session that owes or stores an outcome.
 var deliveries = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
 
-// Sweep checks every session and finds those that can be claimed and are in no index: their
-// sender died half-way, a plain asynq.Client stored a task, or somebody pressed Run or Resume in
-// asynqmon. It wakes a few at once and leaves the rest to Reap. One worker sweeps in an interval;
-// the calls of the others return 0 at once. It returns how many sessions it found and how long to
-// wait before the next call.
+// Sweep checks every session, and finds those that can be claimed and are in no index: their sender
+// died, a plain asynq.Client stored a task, or somebody pressed Run or Resume in asynqmon. It wakes a
+// few at once and leaves the rest to Reap. It returns how many sessions it found, and how long to wait
+// before the next call. One worker sweeps in each interval; the calls of the others return 0 at once.
 func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int, pause time.Duration, err error) {
 	lease, began := min(interval, protocol.AloneFor), time.Now()
 	if ok, err := r.alone.Take(ctx, "sweep", lease); !ok {
@@ -59,8 +58,8 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))
 }
 
-// sinceSweep returns Redis' time, and how long ago the last complete sweep began: outboxRecheck if
-// that is not known.
+// sinceSweep returns Redis' time, and how long ago the last complete sweep began (outboxRecheck if
+// unknown).
 func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Duration, err error) {
 	if now, err = r.rdb.Time(ctx).Result(); err != nil {
 		return now, 0, err
@@ -72,7 +71,7 @@ func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Du
 	return now, now.Sub(time.UnixMilli(last)), err
 }
 
-// sweep wakes up to budget of the sessions, also if it cannot index their outboxes.
+// sweep wakes at most budget of the sessions, even if it cannot index their outboxes.
 func (r *Recovery) sweep(ctx context.Context, now int64, since time.Duration, sessions []string, budget int) (found int, err error) {
 	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, deliveries)...); err != nil || len(sessions) == 0 {
 		return 0, err
@@ -128,13 +127,13 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 	return found, errors.Join(err, failed)
 }
 
-// outboxRecheck is how often sweeps have deliverers look at a session that has most likely nothing to
-// deliver: its lines wait for their receivers, or it only owes something.
+// outboxRecheck is how often sweeps send deliverers to a session that probably has nothing to deliver:
+// its lines wait for their receivers, or its messages have not ended.
 const outboxRecheck = time.Minute
 
-// indexOutbox has deliverers look at sessions that store a record, whose notice may have been lost. In
-// each sweep it adds some of those that only owe an outcome: to a message that waits or runs, as a rule,
-// but an operator may have deleted it.
+// indexOutbox sends deliverers to sessions that store a record, because its notice may be lost. Each
+// sweep adds some of the sessions that only owe an outcome: the message usually waits or runs, but an
+// operator may have deleted it.
 func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Duration, sessions []string) error {
 	sessions, err := r.WithTasks(ctx, sessions, deliveries...)
 	if err != nil || len(sessions) == 0 {
@@ -148,16 +147,16 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Durati
 	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 
-// dueInSweep reports whether a sweep looks at a session that only owes something. now is the sweep's time,
-// since is how long before it the previous one began. Each session has a moment in every outboxRecheck.
-// The first sweep after that moment looks at it, however late that sweep is.
+// dueInSweep reports whether a sweep checks a session that only owes an outcome. now is the sweep's time;
+// since is how long before now the previous sweep began. Each session has one moment in every
+// outboxRecheck, and the first sweep after that moment checks it.
 func dueInSweep(session string, now int64, since time.Duration) bool {
 	moment := int64(crc32.ChecksumIEEE([]byte(session)))
 	ago := (now - moment) % outboxRecheck.Milliseconds()
 	return ago < since.Milliseconds()
 }
 
-// unwatched returns the sessions that neither a worker nor Reap will find.
+// unwatched returns the sessions that neither workers nor Reap will find.
 func (r *Recovery) unwatched(ctx context.Context, now int64, sessions []string) ([]string, error) {
 	rest, err := r.Absent(ctx, rediskey.Ready, sessions)
 	if err != nil || len(rest) == 0 {

@@ -34,7 +34,7 @@ func TestUnfinishedStopWithoutARecord(t *testing.T) {
 	b.StopEnded(600)
 }
 
-// A worker finds and archives what an unfinished stop has left, without any sender.
+// A worker finds and archives the messages of an unfinished stop, without any sender.
 func TestStoppedMessagesAreFound(t *testing.T) {
 	t.Parallel()
 	const n = 1100
@@ -91,7 +91,7 @@ func TestSweepWithoutAnIndexOfOutboxes(t *testing.T) {
 }
 
 // A session that only owes or stores an outcome has neither a message nor anything that needs attention.
-// What waits for its receiver or its turn is not looked at in each sweep.
+// Not every sweep indexes a session that waits for its receiver or its turn.
 func TestSweepIndexesOutboxes(t *testing.T) {
 	t.Parallel()
 	hour, soon, minute := time.Hour.Milliseconds(), int64(1000), time.Minute.Milliseconds()
@@ -252,7 +252,7 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	}
 }
 
-// One sweep finds what no index has.
+// One sweep finds the sessions that no index has.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	lost := map[string]func(b *actors.Bench){
