@@ -19,8 +19,8 @@ import (
 // them.
 const maxShown = 16 << 10
 
-// guarded serves a page only to requests with the token. Without a token it serves requests that
-// name this machine as their host.
+// guarded serves a page to requests with the token. If no token is set, it serves requests that name
+// this machine as their host.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,8 +46,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// closed refuses all requests to a page that agents' programs must not read, unless a token keeps
-// them out.
+// closed refuses all requests to a page that agents' programs must not read, unless a token is set.
 func (s *Server) closed(page http.Handler) http.Handler {
 	if s.config.Token != "" || !s.config.Programs {
 		return page
@@ -107,9 +106,9 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 	})
 }
 
-// show formats a payload or a result for asynqmon. asynqmon's own formatter hides everything that
-// has a line break in it. asynqmon's page parses JSON again and shows escaped characters
-// unescaped; the browser keeps those within their line and never reads them as markup.
+// show formats a payload or a result for asynqmon, because asynqmon's formatter hides every text with a
+// line break. The page parses JSON again and shows escaped characters unescaped. The browser keeps them
+// in one line, and never reads them as markup.
 func show(_ string, data []byte) string {
 	if !utf8.Valid(data) {
 		return "not text, " + strconv.Itoa(len(data)) + " bytes"

@@ -23,7 +23,7 @@ const (
 	statusNoRedis  = "redis unreachable"
 )
 
-// serverName identifies our responses: other programs have a /healthz of the same form.
+// serverName identifies Turnstile's responses, because other programs have a /healthz, too.
 const serverName = "turnstile"
 
 // pingTimeout bounds how long /readyz waits for Redis.
@@ -92,14 +92,14 @@ func (s *Server) respond(w http.ResponseWriter, is status) {
 	if err != nil {
 		return // texts and numbers can always be encoded
 	}
-	_, _ = w.Write(append(body, '\n')) // a failure means that the caller is gone
+	_, _ = w.Write(append(body, '\n')) // after a failure there is no caller
 }
 
-// ErrUnhealthy is wrapped by errors of HealthCheck when a worker was reached and is not well.
+// ErrUnhealthy says that HealthCheck reached a worker, and that it is unhealthy.
 var ErrUnhealthy = errors.New("unhealthy")
 
 // HealthCheck checks the worker that serves on addr, which has the form of Config.Addr. It is for
-// container health checks: a worker that drains, or waits for Redis to come back, is healthy.
+// container health checks: a worker that drains, or waits for Redis, is healthy.
 func HealthCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/healthz") }
 
 func check(ctx context.Context, addr, path string) error {
@@ -111,8 +111,8 @@ func check(ctx context.Context, addr, path string) error {
 	return err
 }
 
-// probe checks the server on addr. ours reports whether it is a Turnstile worker, of this version
-// or a later one.
+// probe checks the server on addr. ours reports whether it is a Turnstile worker of this version or a
+// later one.
 func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
@@ -141,8 +141,8 @@ func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	return ours, nil
 }
 
-// reachable turns an address to listen on into one to connect to: "all addresses" includes this
-// machine's loopback.
+// reachable returns the address to connect to for an address to listen on: loopback for "all
+// addresses".
 func reachable(addr string) (string, error) {
 	if addr == "" {
 		return "", errors.New("health check: TURNSTILE_HTTP_ADDR is empty, so the worker serves no health; set it to 127.0.0.1:8080")

@@ -18,9 +18,9 @@ const (
 	nearbyTimeout = time.Second
 )
 
-// HealthCheckNearby checks all workers that serve on addr or on one of the ports after it, which
-// a worker uses when its port is taken. It returns the addresses of those that responded, and an
-// error if none did or one of them is not well. Responses of other programs do not count.
+// HealthCheckNearby checks all workers that serve on addr or on one of the next ports, which a worker
+// uses if its port is taken. It returns the addresses of those that responded. It returns an error if
+// none did, or one is unhealthy. Responses of other programs do not count.
 func HealthCheckNearby(ctx context.Context, addr string, ports int) (found []string, err error) {
 	host, first, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -6,19 +6,17 @@
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
-// A gateway's API, which guards itself, has the other paths.
+// All other paths belong to a gateway's API, which checks its requests itself.
 //
 // /healthz and /readyz need no secret, so that any probe can read them. They show a status, and
 // the error only to callers on this machine.
 //
-// /asynqmon shows what users say. On an address other than loopback it needs a token, and so does
-// /metrics. Without a token both serve only requests that name this machine as their host, so
-// that no web page can reach them under a name of its own (DNS rebinding). Changes that come from
-// another page's origin are always refused.
+// /asynqmon shows users' messages. On an address other than loopback it and /metrics need a token.
+// Without a token both serve only requests that name this machine as their host. This keeps web pages
+// from reaching them by DNS rebinding. Changes with another page's origin are always refused.
 //
-// The programs that an agent runs are on this machine, too. Where there may be such programs,
-// /asynqmon refuses every request without a token. /metrics stays open to them: it has numbers
-// only, no names and no messages.
+// Programs that an agent runs reach loopback, too. If there may be such programs, /asynqmon refuses
+// every request without a token. /metrics stays open: it has numbers only, no names and no messages.
 package httpd
 
 import (
@@ -47,7 +45,7 @@ var (
 // dashboardRoot is where asynqmon is.
 const dashboardRoot = "/asynqmon"
 
-// Config says what to serve.
+// Config has the settings of a Server.
 type Config struct {
 	// Addr is HOST:PORT. Port 0 takes a free one.
 	Addr string
@@ -63,16 +61,16 @@ type Config struct {
 	// without a token /asynqmon is closed.
 	Programs bool
 
-	// Write lets asynqmon change what it shows.
+	// Write lets asynqmon change tasks and queues.
 	Write bool
 
-	// Redis is where asynqmon reads; see redisconn.ConnOpt. nil: asynqmon is not served.
+	// Redis is for asynqmon; see redisconn.ConnOpt. nil: asynqmon is not served.
 	Redis asynq.RedisConnOpt
 
 	// API serves all paths that this package does not have. Optional.
 	API http.Handler
 
-	// Ping checks that Redis can be reached, for /readyz.
+	// Ping checks for /readyz that Redis can be reached.
 	Ping func(context.Context) error
 
 	// Draining reports whether the worker drains, and the drain's progress. Optional.
@@ -99,7 +97,7 @@ type Server struct {
 	addr    string
 	started bool
 	stopped bool
-	served  chan struct{} // closed when serving has ended
+	served  chan struct{} // closed at the end of serving
 
 	warnings *rate.Limiter // of wrong tokens
 }
@@ -130,8 +128,7 @@ func New(c Config) (*Server, error) {
 		Handler:           s.routes(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		// asynqmon reads one queue after the other, which takes seconds when there are tens of
-		// thousands.
+		// asynqmon reads one queue after the other: tens of thousands take seconds.
 		WriteTimeout:   time.Minute,
 		IdleTimeout:    time.Minute,
 		MaxHeaderBytes: 32 << 10,
@@ -159,7 +156,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Start listens and returns; ctx bounds only that. A server can be started once.
+// Start listens and returns. ctx bounds only this call. A server can be started once.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
