@@ -11,8 +11,8 @@ import (
 // deliveryAges are the bounds of the buckets, in seconds: up to three days.
 var deliveryAges = []float64{0.05, 0.25, 1, 5, 30, 60, 300, 1800, 3600, 21600, 86400, 259200}
 
-// Deliveries returns an outbox.Observer that counts what one deliverer does. The label is the name
-// of a destination, so their file bounds the number of series. Call it once.
+// Deliveries returns the outbox.Observer of one deliverer. Its label is the name of a destination, so
+// the file of destinations bounds the number of series. Call it once.
 func (m *Metrics) Deliveries() outbox.Observer {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

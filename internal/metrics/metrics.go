@@ -1,8 +1,8 @@
 // Package metrics exports a worker's metrics to Prometheus. docs/operations.md lists them; a test
 // compares the two.
 //
-// No label is a session, a message or anything else that users make up, so the number of series
-// is fixed however long a worker runs.
+// No label is a session, a message or anything else that users choose, so the number of series does
+// not grow.
 package metrics
 
 import (
@@ -28,7 +28,7 @@ var (
 	waits     = []float64{0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900}
 )
 
-// Metrics are those of one process, in a registry of their own.
+// Metrics are the metrics of one process, in one registry.
 type Metrics struct{ registry *prometheus.Registry }
 
 // New exports the process, the version and the sessions' indexes, which admin reads for each
@@ -53,7 +53,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Observer returns an engine.Observer that counts what one worker does. Call it once.
+// Observer returns the engine.Observer of one worker. Call it once.
 func (m *Metrics) Observer() engine.Observer {
 	o := &observer{
 		ended: newCounters("turnstile_turns_ended_total", "status",
