@@ -13,18 +13,18 @@ var errAddress = errors.New("the address is not allowed")
 // nat64 translates addresses of IPv4, which are their last 4 bytes.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// global6 has all public addresses of IPv6. What lies outside is loopback, link-local, unique
-// local, multicast, IPv4-compatible or reserved.
+// global6 has all public addresses of IPv6. The others are loopback, link-local, unique local,
+// multicast, IPv4-compatible or reserved.
 var global6 = netip.MustParsePrefix("2000::/3")
 
-// private are addresses of an operator's own network.
+// private are addresses of an operator's network.
 var private = prefixes(
 	"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
 	"100.64.0.0/10", // carrier-grade NAT
 	"::1/128", "fc00::/7",
 )
 
-// reserved are addresses that no receiver has: not even one of the operator's own network.
+// reserved are addresses that no receiver has, not even in an operator's network.
 var reserved = prefixes(
 	"0.0.0.0/8",
 	"169.254.0.0/16", // link-local, with the clouds' metadata
@@ -73,8 +73,8 @@ func judgeAddress(addr netip.Addr, privateToo bool) error {
 	return nil
 }
 
-// checkAddress is the Control of a net.Dialer. It sees the address of each connection after DNS,
-// so that a name cannot resolve to one address for a check and to another for the connection.
+// checkAddress is the Control of a net.Dialer. It checks the address of the connection, after DNS: a
+// name cannot resolve to one address for the check and to another for the connection.
 func checkAddress(privateToo bool) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// agesKept is how long a line counts that was not seen again: somewhat longer than the longest
-// wait between two looks. Another deliverer may have emptied it.
+// agesKept is how long a line counts after its last visit. Another deliverer may have emptied it. It is
+// a little longer than the longest wait between two visits.
 const agesKept = 20 * time.Minute
 
-// maxAges bounds the lines that are remembered. Those of more than that many sessions fail
-// together, so one of them is as old as the oldest.
+// maxAges bounds the lines that are remembered. If more fail, they fail together, and are about
+// equally old.
 const maxAges = 10_000
 
 // ages remembers the first records of lines that this deliverer has seen and not delivered.

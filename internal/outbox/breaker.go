@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// breakerSessions is how many sessions must have failed, with nothing delivered in between: one
-// session alone may be what is wrong.
+// breakerSessions is how many sessions must fail in a row. A failure of one session may be its own
+// fault.
 const breakerSessions = 3
 
 // probeWait is how long others wait for the answer to a probe.
 const probeWait = time.Second
 
-// breaker keeps a deliverer from trying each session's records at a destination that fails for
-// all. It opens for a time, then admits one attempt, the probe, whose answer closes it or opens it
+// breaker keeps a deliverer from trying each session's records at a destination that fails for all. It
+// opens for a time, then admits one attempt, the probe. The answer to the probe closes it, or opens it
 // for longer.
 //
-// It is not a library's, because it counts sessions, not attempts: a session with many records and
-// a wrong chat must not stop the others. Each deliverer has its own, which follows those of others.
+// Libraries count attempts. This one counts sessions, because a session with many records and a wrong
+// chat must not stop the others. Each deliverer has one, which follows those of other deliverers.
 type breaker struct {
 	open backoff
 
@@ -28,7 +28,7 @@ type breaker struct {
 	probing bool
 }
 
-// change is what an answer did to a breaker.
+// change is the effect of an answer on a breaker.
 type change int
 
 const (
@@ -38,7 +38,7 @@ const (
 	closed
 )
 
-// wait returns how long attempts are to wait, 0 if one is admitted.
+// wait returns how long attempts must wait, 0 if one is admitted.
 func (b *breaker) wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +69,8 @@ func (b *breaker) follow(until time.Time) {
 	}
 }
 
-// admit lets an attempt begin, or returns how long it is to wait. Every admitted attempt ends by
-// done or cancel.
+// admit lets an attempt begin, or returns how long it must wait. The caller ends an admitted attempt
+// by done or cancel.
 func (b *breaker) admit(now time.Time) (probe bool, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A deliverer is killed at every step of its deliveries: before each request, and after each
-// answer. Another one goes on: nothing is lost, the order is kept, and what comes twice has the same
-// id and bytes and says that it may be a duplicate. Without TURNSTILE_PROOF=true only one step of
-// each name is tried.
+// A deliverer is killed at every step of its deliveries: before each request, and after each answer.
+// Another one continues: nothing is lost, the order is kept, and a repeated delivery has the same id and
+// bytes and is marked as a possible duplicate. Without TURNSTILE_PROOF=true only one step of each name is
+// tried.
 func TestDeathAtEveryStep(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -88,7 +88,7 @@ func dieAt(t *testing.T, step int, before bool) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// check checks what a receiver may rely on.
+// check checks the guarantees for receivers.
 func (v *receiver) check() {
 	v.Helper()
 	v.mu.Lock()
@@ -114,8 +114,8 @@ func (v *receiver) check() {
 	expect.List(v.T, "what was delivered", order, "a", "b", "c")
 }
 
-// startChild starts a deliverer and waits until it listens, or has died. The channel is closed when
-// it has ended.
+// startChild starts a deliverer and waits until it listens or dies. The channel is closed when the
+// process ends.
 func startChild(t *testing.T, j job) <-chan struct{} {
 	t.Helper()
 	expect.NotQuick(t)

@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Nothing is sent after a message's own time: neither again, nor behind another one that was tried until
-// then. What comes behind it goes on.
+// Nothing is sent after a message's deliver_by: no retry, and no record that waited for the retries of an
+// earlier one. Later records are delivered.
 func TestDeliverBy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -267,7 +267,7 @@ func TestNoAnswer(t *testing.T) {
 	expect.Equal(t, "a possible duplicate", g.duplicate, true)
 }
 
-// An answer whose storing fails is stored again: the record is not sent twice.
+// If an answer cannot be stored, it is stored again: the record is not sent twice.
 func TestLostAck(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

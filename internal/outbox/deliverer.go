@@ -11,10 +11,10 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// stopPatience is how long Stop waits for what it has cancelled.
+// stopPatience is how long Stop waits for cancelled deliveries.
 const stopPatience = 5 * time.Second
 
-// indexPatience is how long Stop tries to hand over the sessions that were noticed.
+// indexPatience is how long Stop tries to hand over the noticed sessions.
 const indexPatience = time.Second
 
 // redisPause is the pause after a failure of Redis.
@@ -63,8 +63,8 @@ func New(rdb redis.UniversalClient, o Options) (*Deliverer, error) {
 	return d, nil
 }
 
-// Start begins to deliver. It returns once the deliverer hears of new records, or Redis has failed
-// to say so, or ctx has ended: it delivers in any case.
+// Start begins to deliver. It returns when the deliverer receives notices of new records, when its
+// subscription has failed, or when ctx ends. It delivers in each case.
 func (d *Deliverer) Start(ctx context.Context) {
 	listening := make(chan struct{})
 	d.actors.Go(func() { d.listen(sync.OnceFunc(func() { close(listening) })) })
@@ -75,9 +75,8 @@ func (d *Deliverer) Start(ctx context.Context) {
 	}
 }
 
-// Stop takes nothing new, lets POSTs in progress finish, and returns the leases. When cut ends
-// first, it cancels them: their records are marked as possible duplicates. It returns 6 s later at
-// the latest, whatever hangs.
+// Stop takes nothing new, lets POSTs in progress finish, and returns the leases. When cut ends, it
+// cancels those POSTs and marks their records as possible duplicates. Then it returns within 6 s.
 func (d *Deliverer) Stop(cut context.Context) {
 	d.endIntake()
 	defer context.AfterFunc(cut, d.endWork)()
@@ -85,7 +84,7 @@ func (d *Deliverer) Stop(cut context.Context) {
 	if rest := d.noticed.rest(); len(rest) > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.work), indexPatience)
 		if err := protocol.IndexOutboxNow(ctx, d.rdb, rest...); err != nil {
-			d.failed("index what was noticed", err) // the sweep finds them
+			d.failed("index the noticed sessions", err) // the sweep finds them
 		}
 		cancel()
 	}
@@ -93,7 +92,7 @@ func (d *Deliverer) Stop(cut context.Context) {
 	d.poster.close()
 }
 
-// join returns when all has ended, or stopPatience after it was cancelled.
+// join returns when all goroutines have returned, or stopPatience after they were cancelled.
 func (d *Deliverer) join() {
 	ended := make(chan struct{})
 	go func() {
@@ -110,11 +109,11 @@ func (d *Deliverer) join() {
 	select {
 	case <-ended:
 	case <-patience.C:
-		d.opts.Logger.Warn("deliveries hang and are left alone: other deliverers repeat them after their leases")
+		d.opts.Logger.Warn("deliveries hang: other deliverers repeat them when their leases expire")
 	}
 }
 
-// listen notes the sessions with new records. The index has those whose notice is lost.
+// listen notes the sessions with new records. Notices may get lost: the index has those sessions, too.
 func (d *Deliverer) listen(ready func()) {
 	defer ready()
 	for d.intake.Err() == nil {
@@ -157,7 +156,7 @@ func (d *Deliverer) run() {
 	}
 }
 
-// start visits a session, in a slot that is reserved.
+// start visits a session, in a reserved slot.
 func (d *Deliverer) start(session string, score int64) {
 	d.actors.Go(func() {
 		defer func() { <-d.slots }()

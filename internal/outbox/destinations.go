@@ -18,7 +18,7 @@ import (
 // defaultMaxAge is how long a record is tried.
 const defaultMaxAge = 72 * time.Hour
 
-// maxSecrets allows a new secret beside the one that it replaces.
+// maxSecrets allows a new secret and the one that it replaces.
 const maxSecrets = 2
 
 // The length of a key that Standard Webhooks asks for, in bytes.
@@ -56,7 +56,7 @@ func (d *Destinations) Names() []string {
 // Named returns the destination of that name, nil if there is none.
 func (d *Destinations) Named(name string) *Destination { return d.byName[name] }
 
-// Routes returns those of the destinations.
+// Routes returns the destinations' routes.
 func (d *Destinations) Routes() Routes {
 	all := make(Routes, len(d.list))
 	for i, one := range d.list {
@@ -94,8 +94,8 @@ type entry struct {
 	Detail   bool     `json:"detail"`
 }
 
-// ParseDestinations reads the text of a destinations file. The error joins all problems, each of
-// one line. It never contains a secret.
+// ParseDestinations reads the text of a destinations file. The error has one line for each problem. It
+// never contains a secret.
 func ParseDestinations(text []byte) (*Destinations, error) {
 	var entries []entry
 	if err := strictjson.Decode(text, &entries); err != nil {
@@ -161,7 +161,7 @@ func (e entry) destination() (*Destination, []error) {
 	return d, errs
 }
 
-// judgeURL says what is wrong with a destination's address, or "".
+// judgeURL returns the problem of a destination's address, or "".
 func judgeURL(text string, private bool) string {
 	u, err := url.Parse(text)
 	switch {
@@ -177,7 +177,7 @@ func judgeURL(text string, private bool) string {
 	return ""
 }
 
-// newSigner refuses what the library would accept: a secret without prefix, of any length.
+// newSigner is stricter than the library, which accepts secrets without prefix and of any length.
 func newSigner(secret string) (*standardwebhooks.Webhook, error) {
 	key, ok := strings.CutPrefix(secret, secretPrefix)
 	if !ok {

@@ -42,8 +42,8 @@ func TestPageHasAFile(t *testing.T) {
 	expect.Equal(t, "the destination", all.Routes().For("telegram:42"), "bot")
 }
 
-// verifiers run a snippet as a program, whose arguments are the secret, the id, the time and the
-// signature. It reads the body from stdin, and exits with 0 if the delivery is verified.
+// verifiers run a snippet as a program. Its arguments are the secret, the id, the time and the signature.
+// It reads the body from stdin, and exits with 0 if the delivery is verified.
 var verifiers = map[string]struct {
 	program, file string
 	whole         func(snippet string) string
@@ -80,7 +80,7 @@ func main() {
 	}, []string{"go", "run"}},
 }
 
-// The page's snippets verify what Turnstile signs, and refuse the rest.
+// The page's snippets accept Turnstile's signatures, and refuse others.
 func TestSnippetsVerify(t *testing.T) {
 	t.Parallel()
 	expect.NotQuick(t)

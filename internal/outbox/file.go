@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// maxFileLen bounds what is read of a wrong file.
+// maxFileLen bounds the reading of a wrong file.
 const maxFileLen = 4 << 20
 
-// followEvery is how often Follow looks at the file.
+// followEvery is how often Follow reads the file.
 const followEvery = 2 * time.Second
 
-// File is a destinations file, or NoFile. Its methods may be called at once.
+// File is a destinations file, or NoFile. It is safe for concurrent use.
 type File struct {
 	path    string // "": NoFile
 	current atomic.Pointer[Destinations]
 
 	mu   sync.Mutex
-	seen [sha256.Size]byte // of the text that was read last, with mistakes or without
+	seen [sha256.Size]byte // of the text that was read last, even if it had mistakes
 	gone bool              // it could not be read
 
-	own     string // the routes of the file as they were when Share last compared them
+	own     string // the routes of the file when Share last compared them
 	shared  atomic.Pointer[Routes]
 	differs atomic.Bool
 }
@@ -40,8 +40,8 @@ func OpenFile(path string) (*File, error) {
 	return f, f.Reload()
 }
 
-// NoFile is for a process without a file: it has no destinations of its own, and takes part in Share only to follow
-// the others. Do not Reload or Follow it.
+// NoFile is for a process without a file: it has no destinations, and follows the others by Share. Do
+// not Reload or Follow it.
 func NoFile() *File {
 	f := &File{}
 	f.current.Store(&Destinations{})
@@ -54,8 +54,8 @@ func (f *File) Reload() error {
 	return err
 }
 
-// Follow reads the file again whenever it has changed, until ctx ends. It looks at its text, so it sees
-// files that are replaced, too, as those of a mounted secret. A mistake is logged once.
+// Follow reads the file again whenever its text changes, until ctx ends. So it follows files that are
+// replaced, too, such as those of a mounted secret. A mistake is logged once.
 func (f *File) Follow(ctx context.Context, log *slog.Logger) { f.follow(ctx, followEvery, log) }
 
 func (f *File) follow(ctx context.Context, every time.Duration, log *slog.Logger) {
@@ -76,8 +76,8 @@ func (f *File) follow(ctx context.Context, every time.Duration, log *slog.Logger
 	}
 }
 
-// reload reads the file, and its text if that is new or always is set. changed is false if nothing is
-// different from the last call, an error included.
+// reload reads the file, and parses its text if the text is new or always is set. changed is false if
+// the result is that of the last call, also the same error.
 func (f *File) reload(always bool) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,12 +96,12 @@ func (f *File) reload(always bool) (changed bool, err error) {
 		return changed, fmt.Errorf("read the destinations in %s: %w", f.path, err)
 	}
 	if before := f.current.Swap(read); before != nil && !reflect.DeepEqual(before.Routes(), read.Routes()) {
-		f.shared.Store(nil) // a change decides, here from now on
+		f.shared.Store(nil) // a changed file decides
 	}
 	return changed, nil
 }
 
-// Current returns the destinations as last read.
+// Current returns the destinations that were read last.
 func (f *File) Current() *Destinations { return f.current.Load() }
 
 func (f *File) read() ([]byte, error) {

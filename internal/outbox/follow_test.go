@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A breaker follows the pauses of other deliverers: after one it admits a probe, and when it has ended,
-// everything.
+// A breaker follows the pauses of other deliverers. After a pause it admits a probe; when the destination
+// works again, everything.
 func TestBreakerFollows(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

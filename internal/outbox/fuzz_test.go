@@ -14,8 +14,8 @@ import (
 
 const goodSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// A file of destinations is refused with one line for each problem, which has no secret, or each of
-// its destinations can be named, is reached by HTTP, signs, and receives what its patterns say.
+// A file of destinations is refused with one line for each problem, which has no secret. Otherwise each
+// of its destinations can be named, is reached by HTTP, signs, and receives the sessions of its patterns.
 func FuzzDestinations(f *testing.F) {
 	for _, text := range []string{
 		`[{"name":"chat","url":"https://h/p","secrets":["` + goodSecret + `"],"sessions":["web:*"],"max_age":"1h","private":true}]`,

@@ -10,7 +10,7 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// ackPause is the pause before an answer is stored again that Redis did not take.
+// ackPause is the pause before another attempt to store an answer.
 const ackPause = 200 * time.Millisecond
 
 // line is the records of one session to one destination, under one lease.
@@ -20,8 +20,8 @@ type line struct {
 	target  *target
 	now     int64     // Redis' clock
 	last    int64     // the highest sequence of a record of the session
-	got     time.Time // this machine's at the same moment
-	trusted time.Time // until when the lease may be trusted
+	got     time.Time // this machine's clock at the same moment
+	trusted time.Time // the lease may be trusted until then
 }
 
 // lineEnd is how a line was left.
@@ -29,8 +29,8 @@ type lineEnd int
 
 const (
 	lineEmpty  lineEnd = iota // and its lease ended
-	lineMore                  // it may be leased anew
-	lineParked                // its time to be looked at again is known
+	lineMore                  // it may be leased again
+	lineParked                // the time of its next visit is known
 )
 
 // deliver delivers records in their order.
@@ -56,7 +56,7 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 		switch {
 		case why != "":
 			l.opts.Observer.DeliveryRefused(l.to.Name)
-		case r.By > 0 && l.age(r) >= l.life(r): // it has waited behind others of its line
+		case r.By > 0 && l.age(r) >= l.life(r): // earlier records of its line took too long
 			why = "it was too late: its deliver_by was over"
 		}
 		if why != "" {
@@ -76,15 +76,15 @@ func (l *line) deliver(records []protocol.Delivery) lineEnd {
 		if !on {
 			return lineParked
 		}
-		if !left { // even if records follow: an operator has deleted them
+		if !left { // even if there were more records: an operator has deleted them
 			return lineEmpty
 		}
 	}
-	l.untried(records[len(records)-1]) // has gone; the line's lease has not
+	l.untried(records[len(records)-1]) // it was delivered: this returns the line's lease
 	return lineMore
 }
 
-// pausedFor returns for how long an operator, or another deliverer, has paused the destination.
+// pausedFor returns how long the destination is paused, by an operator or another deliverer.
 func (l *line) pausedFor() time.Duration {
 	l.refreshStates(time.Now().Add(-statesAge))
 	return time.Until(l.states.pausedUntil(l.to.Name))
@@ -124,8 +124,7 @@ func (l *line) giveUp(r protocol.Delivery, why string) (ok, left bool) {
 	return ok, left
 }
 
-// attempt sends one record and stores the answer. on is whether the next record may follow, left
-// whether there is one.
+// attempt sends one record and stores the answer. on: the next record may follow. left: there is one.
 func (l *line) attempt(r protocol.Delivery, deadline time.Time, probe bool) (on, left bool) {
 	ctx, cancel := context.WithDeadline(l.work, deadline)
 	a := l.poster.post(ctx, l.to, r)
@@ -153,10 +152,10 @@ func (l *line) attempt(r protocol.Delivery, deadline time.Time, probe bool) (on,
 	return ok && ack.Verdict != protocol.Again, left
 }
 
-// ack stores what became of a record. It repeats that while the lease may be trusted, because a
-// lost verdict is a second delivery. ok is false if the lease was lost.
+// ack stores the verdict on a record. It repeats that while the lease may be trusted, because a lost
+// verdict causes a second delivery. ok is false if the lease was lost.
 func (l *line) ack(a protocol.Ack) (ok, left bool) {
-	ctx := context.WithoutCancel(l.work) // a deliverer that is cut short stores what it knows
+	ctx := context.WithoutCancel(l.work) // a deliverer that is cut short stores its verdicts
 	for {
 		ok, left, err := a.Do(ctx, l.rdb)
 		if err == nil {
@@ -176,17 +175,17 @@ func (l *line) ack(a protocol.Ack) (ok, left bool) {
 	}
 }
 
-// tell tells all deliverers, and the operator, what an answer says of the destination.
+// tell informs all deliverers and the operator about the state of the destination that an answer shows.
 func (l *line) tell(what change, until time.Time, c class, a answer) {
 	found := protocol.Finding{Destination: l.to.Name, Why: a.why()}
 	log := l.opts.Logger.With("destination", l.to.Name, "answer", a.why())
 	switch {
 	case c == gone:
 		found.Disabled = true
-		log.Warn("a destination wants no more deliveries and is disabled: enable it when it does")
+		log.Warn("a destination answered 410: deliveries stopped until an operator enables it")
 	case what == opened || what == reopened:
 		found.Pause = max(time.Until(until), time.Millisecond)
-		log.Warn("a destination fails for several sessions and is paused: a probe will tell when it works", "until", until)
+		log.Warn("a destination fails for several sessions: deliveries pause until a probe succeeds", "until", until)
 	case what == closed:
 		l.opts.Logger.Info("a paused destination works again", "destination", l.to.Name)
 	default:
@@ -197,7 +196,7 @@ func (l *line) tell(what change, until time.Time, c class, a answer) {
 	}
 }
 
-// done tells of a record that has left its outbox.
+// done reports a record that has left its outbox.
 func (l *line) done(a protocol.Ack) {
 	l.ages.forget(l.session, l.to.Name)
 	l.opts.Observer.DeliveryDone(l.to.Name, a.Verdict == protocol.Delivered, l.age(a.Delivery))
@@ -206,7 +205,7 @@ func (l *line) done(a protocol.Ack) {
 	}
 }
 
-// failure is the entry of Failures that an answer belongs to.
+// failure returns an answer's entry of Failures.
 func failure(a answer) string {
 	var timeout net.Error
 	switch {

@@ -5,9 +5,9 @@ import "sync"
 // maxNoticed bounds the sessions that wait for a slot. The index has the others.
 const maxNoticed = 100_000
 
-// noticed are the sessions with new records that wait for a slot, each once. A session that is
-// visited now may wait for another visit: a slow line must not hold up its others. The lease of a
-// line keeps two visits apart.
+// noticed are the sessions with new records that wait for a slot, each once. A session may wait while
+// it is visited, because a slow line must not delay its other lines. Two visits never deliver the same
+// line: its lease keeps them apart.
 type noticed struct {
 	wake chan struct{} // has a value after add
 

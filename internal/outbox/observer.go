@@ -2,21 +2,21 @@ package outbox
 
 import "time"
 
-// Observer is called with what happens, for metrics. Its methods may be called at once.
+// Observer receives events for metrics. Its methods are called concurrently.
 type Observer interface {
-	// DeliveryDone is called when a record has left its outbox: delivered, or dead. age is the time
-	// since the record was stored.
+	// DeliveryDone is called when a record leaves its outbox, delivered or as a dead letter. age is the
+	// time since the record was stored.
 	DeliveryDone(destination string, delivered bool, age time.Duration)
 
 	// DeliveryFailed is called for each attempt without a response of 2xx. why is one of Failures.
 	DeliveryFailed(destination, why string)
 
-	// DeliveryRefused is called for each record that its destination must not get: it was forged, or
-	// the destination admits no outcomes of its session.
+	// DeliveryRefused is called for each record that must not be sent to its destination: it was forged,
+	// or the destination does not admit its session.
 	DeliveryRefused(destination string)
 
-	// UnknownDestinations is called each time that n lines are skipped because this deliverer does
-	// not know their destinations.
+	// UnknownDestinations is called when n lines are skipped because this deliverer does not know their
+	// destinations.
 	UnknownDestinations(n int)
 
 	// DeliveryRedisFailed is called for each failure of Redis.

@@ -22,8 +22,8 @@ type Options struct {
 	// to 15 s.
 	Timeout time.Duration
 
-	// Poll is how often Redis is asked for sessions that are due: those of retries, and those whose
-	// notice was lost. Defaults to 500 ms.
+	// Poll is how often Redis is asked for due sessions: those with retries or lost notices. Defaults to
+	// 500 ms.
 	Poll time.Duration
 
 	// RetryBackoff is the wait after the first failure of a record. It doubles with each further
@@ -31,14 +31,14 @@ type Options struct {
 	RetryBackoff   time.Duration
 	LongestBackoff time.Duration
 
-	// BreakerPause is how long a destination is left alone that fails for several sessions. It
-	// doubles with each failed probe, up to 24 times as long. Defaults to 5 s.
+	// BreakerPause is the pause of a destination that fails for several sessions. It doubles with each
+	// failed probe, up to 24 times as long. Defaults to 5 s.
 	BreakerPause time.Duration
 
 	// Dial connects to a receiver. Defaults to TCP, with a check of each address. A test may set it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Observer is called with what happens. It may be nil.
+	// Observer receives events for metrics. It may be nil.
 	Observer Observer
 
 	// Logger defaults to slog.Default().

@@ -54,7 +54,7 @@ func TestLongOutage(t *testing.T) {
 	expect.Equal(t, "the destinations that are paused still", len(states), 0)
 }
 
-// Failures of several sessions pause the destination for all, with what it answered.
+// Failures of several sessions pause the destination for all, and its answer is stored.
 func TestBreakerPauses(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 404, 500, 503, 302} {
@@ -86,7 +86,7 @@ func TestBreakerPauses(t *testing.T) {
 	}
 }
 
-// One session whose chat is gone does not stop the others.
+// A session with a deleted chat does not stop the others.
 func TestOneSessionFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,7 +14,7 @@ import (
 // pingTime is how long a ping may take.
 const pingTime = 15 * time.Second
 
-// PingType is the type of a ping. Its data says nothing.
+// PingType is the type of a ping. Its data is empty.
 const PingType = "ping"
 
 // Ping posts a signed ping to a destination, under the rules of deliveries: the same addresses, and no

@@ -22,14 +22,14 @@ import (
 	"turnstile/internal/version"
 )
 
-// The headers of a delivery beside those of Standard Webhooks.
+// The headers of a delivery in addition to those of Standard Webhooks.
 const (
 	HeaderSequence  = "Turnstile-Sequence"
 	HeaderAttempt   = "Turnstile-Attempt"
 	HeaderDuplicate = "Turnstile-Possible-Duplicate"
 )
 
-// The most that is read of an answer.
+// Limits of reading an answer.
 const (
 	maxAnswerHeader = 64 << 10
 	maxAnswerBody   = 64 << 10
@@ -42,16 +42,16 @@ const pingAfter, pingTimeout = 5 * time.Second, 5 * time.Second
 // answerTime bounds the reading of an answer's body, once its status is known.
 const answerTime = 2 * time.Second
 
-// overdue is how long after its end an attempt is waited for. Then it is left alone.
+// overdue is how long post waits for an attempt after its deadline. Then it abandons the attempt.
 const overdue = time.Second
 
-// errSwitched is what a receiver gets that answers 101: its connection belongs to no HTTP client any
-// more, and no deadline would end the reading from it.
+// errSwitched is the error of an answer 101. No HTTP client owns the connection after it, and no
+// deadline would end a read.
 var errSwitched = errors.New("it answered 101 and wants another protocol: no destination may")
 
-// answer is what came back from an attempt.
+// answer is the result of an attempt.
 type answer struct {
-	status     int           // 0: none came
+	status     int           // 0: there was no answer
 	retryAfter time.Duration // 0: none was sent
 	err        error         // why there is no status
 	sent       bool          // the request may have reached the receiver
@@ -99,8 +99,8 @@ func (p *poster) close() {
 	p.private.CloseIdleConnections()
 }
 
-// post sends an attempt and waits for its answer, until ctx ends. The HTTP client is not trusted with
-// that: a slot is held no longer than overdue after the end.
+// post sends an attempt and waits for its answer until ctx ends. Even if the HTTP client hangs, the slot
+// is free overdue later.
 func (p *poster) post(ctx context.Context, d *Destination, r protocol.Delivery) answer {
 	got := make(chan answer, 1)
 	go func() { got <- p.send(ctx, d, r) }()
@@ -136,7 +136,7 @@ func (p *poster) send(ctx context.Context, d *Destination, r protocol.Delivery) 
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var of *url.Error // whose text has the address: it may be a secret
+		var of *url.Error // its text has the address, which may be a secret
 		if errors.As(err, &of) {
 			err = of.Err
 		}
@@ -147,7 +147,7 @@ func (p *poster) send(ctx context.Context, d *Destination, r protocol.Delivery) 
 		return answer{err: errSwitched, sent: true}
 	}
 	a := answer{status: resp.StatusCode, sent: true, retryAfter: retryAfter(resp.Header, p.clock())}
-	// The status decides. A body that ends soon leaves a connection for the next delivery.
+	// The status decides. The connection can be used again if the body ends soon.
 	defer time.AfterFunc(answerTime, cancel).Stop()
 	var body bytes.Buffer
 	_, _ = io.Copy(&body, io.LimitReader(resp.Body, maxAnswerBody))
@@ -183,8 +183,8 @@ func (p *poster) request(ctx context.Context, d *Destination, r protocol.Deliver
 	return req, nil
 }
 
-// retryAfter reads the header of that name, in seconds or as a date. The answer's own date, where
-// it has one, replaces the clock: the receiver's may be wrong.
+// retryAfter reads the header of that name: seconds or a date. A date is compared with the answer's
+// Date header if there is one, because the receiver's clock may be wrong.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -200,7 +200,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// why says in one line what went wrong.
+// why returns the failure in one line.
 func (a answer) why() string {
 	if a.status == 0 {
 		var timeout net.Error

@@ -10,11 +10,10 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// refuses returns why the destination must not get a record, "" if it may. last is the highest sequence
-// that a script has given: a receiver ignores everything below the highest that it has seen, so a forged
-// one would silence the session. The record's session and sequence are those of the keys that it was
-// stored under. Its text is not believed: a program with a Redis user of its own may have written it, and
-// it would be signed.
+// refuses returns why a record must not be sent to the destination, "" if it may. last is the highest
+// sequence that a script has given. A receiver ignores sequences below the highest that it has seen, so
+// a forged high one would silence the session. The record's session and sequence are those of its keys.
+// Its text may be forged by a program with another Redis user, and a signature would make it credible.
 func (d *Destination) refuses(r protocol.Delivery, last int64) string {
 	if !d.Admits(r.Session) {
 		return fmt.Sprintf(`the destination admits no outcomes of this session: see "from" of %s`, d.Name)
@@ -39,7 +38,7 @@ func (d *Destination) refuses(r protocol.Delivery, last int64) string {
 	return ""
 }
 
-// object is the fields of a JSON object, in their order.
+// object has the fields of a JSON object, in their order.
 type object []field
 
 type field struct {
@@ -56,8 +55,8 @@ func (o object) value(name string) json.RawMessage {
 	return nil
 }
 
-// fields reads an object. It refuses what programs read differently: a name that is there twice, in
-// whatever case.
+// fields reads an object. It refuses a name that occurs twice, in any case: programs differ in which of
+// them they read.
 func fields(text []byte) (object, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
@@ -87,8 +86,8 @@ func fields(text []byte) (object, error) {
 	return o, nil
 }
 
-// body is what the destination gets of a record that it admits: the details of a failure only if it
-// asks for them. It is the same in every attempt.
+// body returns the body of a delivery, which is the same in every attempt. It has the details of a
+// failure only if the destination asks for them.
 func (d *Destination) body(r protocol.Delivery) []byte {
 	if d.Detail || !bytes.Contains(r.Body, []byte(`"detail":`)) {
 		return r.Body

@@ -180,7 +180,7 @@ func TestSequenceAfterTheClockWasPutBack(t *testing.T) {
 	}
 }
 
-// What an agent says about its failure is for operators. A destination gets it if it asks for it.
+// An agent's description of its failure is for operators. A destination receives it if it asks for it.
 func TestDetails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -28,7 +28,7 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// rig is a database with a sender and a worker, whose agent replies at once.
+// rig is a database with a sender and a worker. The agent replies at once.
 type rig struct {
 	*actors.Bench
 	ctx context.Context
@@ -50,7 +50,7 @@ func (r *rig) key(n int) string {
 	return strings.NewReplacer("/", ":", "#", "-").Replace(r.Name()) + ":" + strconv.Itoa(n)
 }
 
-// answer submits messages whose answers go to a destination, and answers them.
+// answer submits messages with a destination, and answers them.
 func (r *rig) answer(key, to string, ids ...string) {
 	r.Helper()
 	for _, id := range ids {
@@ -230,7 +230,7 @@ func (r *rig) deliverer(changes ...func(*outbox.Options)) *outbox.Deliverer {
 	return d
 }
 
-// ended returns a context that has ended.
+// ended returns a cancelled context.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -17,9 +17,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An operator who comes before any command of a deliverer whose destination fails for several sessions,
-// or is gone: the operator's word stays, and after an enabling everything is delivered once, whatever
-// was found out.
+// A destination fails for several sessions, or answers 410. An operator changes its state before any
+// command of the deliverer: the operator's state stays. Once the destination is enabled, everything is
+// delivered once.
 func TestOperatorsWordStays(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)

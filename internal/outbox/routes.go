@@ -15,19 +15,19 @@ import (
 // shareEvery is how often KeepShared shares.
 const shareEvery = 2 * time.Second
 
-// Route is what of a destination decides where outcomes go. It has no secret and no address.
+// Route is the part of a destination that decides where outcomes go. It has no secret and no address.
 type Route struct {
 	Name     string
-	Sessions []string // patterns of the sessions whose outcomes it receives by default
+	Sessions []string // patterns of sessions: it receives their outcomes by default
 	From     []string // patterns of further sessions that may name it
 }
 
-// Admits reports whether the session may use the destination. Without any patterns, every session may.
+// Admits reports whether the session may use the destination. Without patterns every session may.
 func (r Route) Admits(key string) bool {
 	return len(r.Sessions)+len(r.From) == 0 || fits(r.Sessions, key) || fits(r.From, key)
 }
 
-// Routes are those of all destinations, in the order of their file.
+// Routes are the routes of all destinations, in the order of their file.
 type Routes []Route
 
 // For returns the name of the first destination with a pattern that fits the session, or "".
@@ -50,8 +50,8 @@ func (all Routes) Named(name string) *Route {
 	return nil
 }
 
-// Routes returns those that all gateways share; those of the file until the first Share after it was
-// opened or has changed.
+// Routes returns the routes that all gateways share. After the file was opened or changed, it returns
+// the file's until the next Share.
 func (f *File) Routes() Routes {
 	if shared := f.shared.Load(); shared != nil {
 		return *shared
@@ -59,7 +59,7 @@ func (f *File) Routes() Routes {
 	return f.Current().Routes()
 }
 
-// Known reports whether Routes are those of a file, this one or another gateway's.
+// Known reports whether Routes are from a file, this one or another gateway's.
 func (f *File) Known() bool { return f.path != "" || f.shared.Load() != nil }
 
 // Default returns the destination of a session's messages by the patterns that gateways share, "" if
@@ -71,13 +71,13 @@ func (f *File) Default(key string) string {
 	return f.Routes().For(key)
 }
 
-// Differs reports whether the shared routes were others than this file's when they were last read.
+// Differs reports whether the shared routes differed from this file's when they were last read.
 func (f *File) Differs() bool { return f.differs.Load() }
 
-// Share makes all gateways route by one file, so that it does not matter which of them takes a message:
-// by the file that a gateway has last seen changing. A gateway that starts follows the others, because
-// its file may be an old one; its own decides once no gateway with the shared one has been there for
-// five rounds.
+// Share makes all gateways route by one file, so that it does not matter which of them takes a message.
+// That is the file that changed last while a gateway ran. A gateway that starts follows the others,
+// because its file may be old. Its file decides after five rounds without a gateway that has the shared
+// one.
 func (f *File) Share(ctx context.Context, rdb redis.UniversalClient) error {
 	return f.share(ctx, rdb, shareEvery)
 }
@@ -115,14 +115,14 @@ func (f *File) share(ctx context.Context, rdb redis.UniversalClient, every time.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.Current() != current {
-		return nil // the next round shares what was just read
+		return nil // the next round shares the new routes
 	}
 	f.shared.Store(&shared)
 	f.differs.Store(text != f.own)
 	return nil
 }
 
-// KeepShared shares until ctx ends, and logs when the file is not the one that decides.
+// KeepShared shares until ctx ends, and logs if another gateway's file decides.
 func (f *File) KeepShared(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) {
 	ticks := time.NewTicker(shareEvery)
 	defer ticks.Stop()

@@ -33,7 +33,8 @@ func TestGatewaysRouteByOneFile(t *testing.T) {
 		expect.OK(t, err)
 		return f
 	}
-	// round lets the gateways share in turn, and says by which patterns each routes and whose file differs.
+	// round lets the gateways share in turn. It returns the patterns by which each routes, and which files
+	// differ.
 	round := func(files ...*File) (now string) {
 		for _, f := range files {
 			expect.OK(t, f.share(t.Context(), rdb, every))

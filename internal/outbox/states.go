@@ -15,25 +15,25 @@ import (
 // statesAge is how old a deliverer's knowledge of the destinations' states may be.
 const statesAge = time.Second
 
-// noEnd is how soon a destination is looked at again whose pause has no end.
+// noEnd is how often a destination is checked if its pause has no end.
 const noEnd = time.Minute
 
-// states are the destinations' states that all deliverers share: those that an operator or an
-// answer 410 has turned off, and those whose breaker is open somewhere.
+// states are the destinations' states that all deliverers share. An operator, an answer 410, or an open
+// breaker of a deliverer stops the deliveries to a destination.
 type states struct {
 	rdb    redis.UniversalClient
 	failed func(what string, err error)
 
-	reading chan struct{} // has room for the one that reads or stores; the others wait for it
+	reading chan struct{} // holds a value while one caller reads or stores; the others wait
 
 	mu    sync.Mutex
-	known map[string]time.Time // until when a destination gets nothing; zero: until an operator enables it
+	known map[string]time.Time // a destination gets nothing until then; zero: until an operator enables it
 	at    time.Time            // of the last read
 }
 
-// refresh reads the states unless that was done since. It calls follow for each destination that a
-// breaker pauses, with the end of its pause, and for each whose state has ended, with no time. Nobody
-// returns from refresh before that is done: a visit that saw the new states and the old breakers would
+// refresh reads the states unless they were read after since. It calls follow for each destination that
+// a breaker pauses, with the end of the pause, and for each that was stopped and no longer is, with the
+// zero time. All callers return after that: a visit that saw the new states and the old breakers would
 // park its session until the end of a pause that is over.
 func (s *states) refresh(ctx context.Context, since time.Time, follow func(destination string, until time.Time)) {
 	s.reading <- struct{}{}
@@ -67,8 +67,8 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 	}
 }
 
-// ends returns what states.known has of the stored states. This machine's clock was here when Redis' was
-// there.
+// ends converts the stored states to those of states.known. here and there are this machine's clock and
+// Redis' at the same moment.
 func ends(stored map[string]session.DestinationState, there, here time.Time) map[string]time.Time {
 	until := make(map[string]time.Time, len(stored))
 	for name, state := range stored {
@@ -80,9 +80,8 @@ func ends(stored map[string]session.DestinationState, there, here time.Time) map
 	return until
 }
 
-// refreshStates reads the states unless that was done since, and has this deliverer's breakers follow
-// them: a pause that another deliverer has begun ends with a probe here, too, and one that has ended is
-// over.
+// refreshStates reads the states unless they were read after since, and makes this deliverer's breakers
+// follow them: a pause that another deliverer began ends with a probe here, too.
 func (d *Deliverer) refreshStates(since time.Time) {
 	d.states.refresh(d.work, since, func(name string, until time.Time) {
 		if d.opts.Destinations().Named(name) != nil {
@@ -91,7 +90,7 @@ func (d *Deliverer) refreshStates(since time.Time) {
 	})
 }
 
-// pausedUntil returns until when a destination gets nothing; zero: it does.
+// pausedUntil returns the end of a destination's pause; zero: it is not paused.
 func (s *states) pausedUntil(destination string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +101,8 @@ func (s *states) pausedUntil(destination string) time.Time {
 	return until
 }
 
-// set stores what was found out about a destination for all deliverers. It leaves alone what an operator
-// or an answer 410 has turned off. This deliverer knows it from then on: if the operator ends it before
-// the next read, that read tells.
+// set stores a finding about a destination for all deliverers. It does not change the state of one that
+// an operator or an answer 410 has stopped. This deliverer uses the finding until the next read.
 func (s *states) set(ctx context.Context, f protocol.Finding) error {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()

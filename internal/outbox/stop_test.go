@@ -16,7 +16,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Stop lets a POST finish and returns the lease of what follows: another deliverer goes on at once.
+// Stop lets a POST finish and returns the line's lease: another deliverer continues at once.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -53,7 +53,7 @@ func TestStop(t *testing.T) {
 	first.Stop(ended()) // twice
 }
 
-// A Stop that is cut short marks what it cancels as a possible duplicate.
+// A Stop that is cut short marks cancelled deliveries as possible duplicates.
 func TestStopCutShort(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -48,7 +48,7 @@ func TestReceiverThatSwitchesProtocols(t *testing.T) {
 	expect.Equal(t, "it is not lost", r.stored(refused), 1)
 }
 
-// Ping says what is wrong with such a receiver, and does not wait for it.
+// Ping returns the error of such a receiver, and does not wait for it.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

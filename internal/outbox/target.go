@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// sharePatience is how long a line waits for a slot of its destination. At one that responds fast
-// this is long enough.
+// sharePatience is how long a line waits for a slot of its destination: long enough if the destination
+// responds fast.
 const sharePatience = 100 * time.Millisecond
 
-// shareWait is how soon a line is looked at again whose destination had no slot.
+// shareWait is how soon a line is visited again if its destination had no slot.
 const shareWait = time.Second
 
-// target is what a deliverer knows of a destination.
+// target is a deliverer's state of a destination.
 type target struct {
 	breaker breaker
 	slots   chan struct{} // one for each line that is delivered now
@@ -48,7 +48,7 @@ func (t *target) acquire() bool {
 
 func (t *target) release() { <-t.slots }
 
-// wait returns how long the destination gets nothing more of this deliverer, 0 if it may.
+// wait returns how long this deliverer sends nothing to the destination, 0 if it may send.
 func (d *Deliverer) wait(destination string) time.Duration {
 	now := time.Now()
 	if until := d.states.pausedUntil(destination); until.After(now) {

@@ -13,17 +13,17 @@ import (
 // do not count.
 const maxRefusals = 5
 
-// longestRetryAfter bounds what a destination asks for.
+// longestRetryAfter is the longest pause that a destination may ask for.
 const longestRetryAfter = time.Hour
 
-// class is what an answer says of the destination.
+// class is the state of the destination that an answer shows.
 type class int
 
 const (
-	alive   class = iota // it works, whatever it said of this record
+	alive   class = iota // it works, even if it refused this record
 	failing              // it fails, perhaps for all sessions
 	busy                 // it works and asks for a pause
-	gone                 // it wants no deliveries any more
+	gone                 // it wants no more deliveries
 )
 
 // classify sorts an answer.
@@ -41,8 +41,8 @@ func classify(a answer) class {
 	return failing // no answer, 3xx, 5xx
 }
 
-// judge decides what becomes of a delivery, whose record is age old, after an answer. life is the age at
-// which it is not delivered any more.
+// judge returns the verdict on a record after an answer. age is the record's age, life the age from which
+// it is no longer delivered.
 func (b backoff) judge(a answer, r protocol.Delivery, age, life time.Duration) protocol.Ack {
 	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
 	switch {
@@ -55,14 +55,14 @@ func (b backoff) judge(a answer, r protocol.Delivery, age, life time.Duration) p
 	case age >= life:
 		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", life, ack.Why)
 	}
-	// The next Take gives up what has reached its age.
+	// The next Take gives up records that have reached their age.
 	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), life-age)
 	return ack
 }
 
-// unsure reports whether the receiver may have processed an attempt that failed: no answer came, or one
-// that a proxy may have sent in its place. Proxies send many kinds of 5xx: 502 to 504, 520 to 527, 530,
-// 561, and a server sends 500 for a handler that breaks behind its work.
+// unsure reports whether the receiver may have processed an attempt that failed: there was no answer, or
+// a proxy may have sent it. Proxies send many kinds of 5xx: 502 to 504, 520 to 527, 530, 561. A server
+// sends 500 for a handler that fails after its work.
 func unsure(a answer) bool {
 	if a.status == 0 {
 		return a.sent

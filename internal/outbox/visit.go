@@ -11,10 +11,10 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// maxTakes is how often a visit takes records before the session makes room for others.
+// maxTakes is how often a visit takes records before other sessions have their turn.
 const maxTakes = 8
 
-// visit is one look at a session by a deliverer.
+// visit is one deliverer's work on one session.
 type visit struct {
 	*Deliverer
 	session string
@@ -22,18 +22,18 @@ type visit struct {
 
 	mu     sync.Mutex
 	parked []string  // destinations that are not tried again in this visit
-	next   time.Time // when to look again at what was parked; zero: nothing was
+	next   time.Time // when to visit the parked ones again; zero: none is parked
 }
 
-// visit delivers what a session has, and has the index say when to look at it again. score is that
-// of a session that is due, 0 for one that was noticed.
+// visit delivers a session's records, and stores in the index when to visit it again. score is a due
+// session's score, 0 for a noticed one.
 func (d *Deliverer) visit(session string, score int64) {
 	began := time.Now()
 	d.refreshStates(began.Add(-statesAge))
 	v := &visit{Deliverer: d, session: session, known: d.opts.Destinations()}
 	if _, paused := v.lines(); paused > 0 {
-		// A pause that ended before this session was taken from the index must not park it: whoever
-		// ends a pause later finds it there.
+		// A pause that ended before this session was taken from the index must not park it. After a
+		// later end the session is found in the index.
 		d.refreshStates(began)
 	}
 	at, err := v.run(score > 0)
@@ -50,8 +50,8 @@ func (d *Deliverer) visit(session string, score int64) {
 	}
 }
 
-// run returns when to look at the session again, in ms by Redis' clock, 0: never. A visit that
-// stands for the session's place in the index looks at all lines in the end.
+// run returns when to visit the session again, in ms by Redis' clock; 0: never. whole: the session was
+// taken from the index, so the visit must find out about all its lines.
 func (v *visit) run(whole bool) (at int64, err error) {
 	for takes := 0; ; takes++ {
 		lines, paused := v.lines()
@@ -70,7 +70,7 @@ func (v *visit) run(whole bool) (at int64, err error) {
 			if paused > 0 && taken.At > 0 {
 				v.park(paused)
 			} else if !whole && takes == 0 && taken.Unknown == 0 && !taken.More() {
-				return 0, nil // whoever has leased or tried its lines will look again
+				return 0, nil // the deliverer that has leased or tried its lines visits it again
 			}
 			return v.soonest(taken.Now, got, taken.At), nil
 		}
@@ -85,8 +85,8 @@ func (v *visit) run(whole bool) (at int64, err error) {
 	}
 }
 
-// lines returns the destinations as take wants them. paused is when the first may take records that
-// does not now; 0: all do.
+// lines returns the destinations in the form of take. paused is the wait until the end of the first
+// pause; 0: none is paused.
 func (v *visit) lines() (lines []protocol.Line, paused time.Duration) {
 	for _, to := range v.known.list {
 		wait := v.wait(to.Name)
@@ -98,7 +98,7 @@ func (v *visit) lines() (lines []protocol.Line, paused time.Duration) {
 	return lines, paused
 }
 
-// deliver delivers the lines at once, and returns whether it left nothing to take.
+// deliver delivers the lines concurrently. emptied: there is nothing left to take.
 func (v *visit) deliver(taken protocol.TakenLines, sent, got time.Time) (emptied bool) {
 	lines := map[string][]protocol.Delivery{}
 	for _, r := range taken.Deliveries {
@@ -136,8 +136,8 @@ func (v *visit) tellUnknown(n int) {
 	}
 }
 
-// tellForged logs and counts what was removed because no script can have stored it: a program with a
-// Redis user of its own did. It has no text that could be redriven.
+// tellForged logs and counts entries that were removed because no script can have stored them: a program
+// with another Redis user did. They have no text that could be redriven.
 func (v *visit) tellForged(destinations []string) {
 	for _, name := range destinations {
 		v.opts.Observer.DeliveryRefused(name)
@@ -147,7 +147,7 @@ func (v *visit) tellForged(destinations []string) {
 	}
 }
 
-// park says that a line is to be looked at again after a time, spread by a quarter.
+// park requests another visit after a time, plus or minus a quarter.
 func (v *visit) park(after time.Duration) {
 	at := time.Now().Add(time.Duration(float64(after) * (1 + rand.Float64()/4)))
 	v.mu.Lock()
@@ -157,8 +157,8 @@ func (v *visit) park(after time.Duration) {
 	}
 }
 
-// soonest returns the earlier of at and what was parked, by Redis' clock, which was now when this
-// machine's was got.
+// soonest returns the earlier of at and the next visit of parked lines, by Redis' clock. now and got are
+// Redis' clock and this machine's at the same moment.
 func (v *visit) soonest(now int64, got time.Time, at int64) int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
