@@ -120,7 +120,11 @@ func ExampleGuard_TryAcquire() {
 	_, err := guard.TryAcquire(context.Background(), "invoices")
 	text, _, _ := strings.Cut(err.Error(), " since ")
 	fmt.Println(errors.Is(err, lockguard.ErrHeld), text)
-	// Output: true lock "invoices": lock held by worker-1
+	_, err = guard.TryAcquire(context.Background(), "{invoices}")
+	fmt.Println(errors.Is(err, lockguard.ErrInvalid))
+	// Output:
+	// true lock "invoices": lock held by worker-1
+	// true
 }
 
 func ExampleGuard_Holder() {

@@ -134,7 +134,25 @@ func TestPassedDeadlineAndCancelledContext(t *testing.T) {
 	}
 }
 
-// A client that is closed ends the waits, and with the last one the subscription.
+// A waiter that may not subscribe gets the error, and leaves no place in line.
+func TestRefusedSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	g := newGuard(t, server.Client())
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "deaf", "on", "nopass", "~*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	deaf := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "deaf", Password: "any"})
+	t.Cleanup(func() { _ = deaf.Close() })
+	lock := acquire(t, g, "n")
+	if _, err := newGuard(t, deaf).Acquire(t.Context(), "n"); !redis.HasErrorPrefix(err, "NOPERM") {
+		t.Errorf("%v, want NOPERM", err)
+	}
+	awaitWaiting(t, g, "n", 0)
+	release(t, lock)
+}
+
+// Closing the client ends the waits.
 func TestClosedClientEndsWaiting(t *testing.T) {
 	t.Parallel()
 	client := secondClient(t)
