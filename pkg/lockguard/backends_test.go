@@ -72,7 +72,14 @@ func TestFailover(t *testing.T) {
 	g := newGuard(t, failover.Client(), ofTTL(20*time.Second))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
-	if n, err := failover.Client().Wait(t.Context(), 1, soon).Result(); err != nil || n < 1 {
+	// WAIT is about the writes of its connection, so a write goes first.
+	pipe := failover.Client().Pipeline()
+	pipe.Set(t.Context(), "mark", "1", 0)
+	replicas := pipe.Do(t.Context(), "WAIT", 1, soon.Milliseconds())
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := replicas.Int(); err != nil || n < 1 {
 		t.Fatalf("%d replicas have it (%v)", n, err)
 	}
 	failover.Failover()
