@@ -23,12 +23,12 @@ var (
 	// ErrHeld is returned by TryAcquire if another holds the lock. The text names the holder.
 	ErrHeld = errors.New("lock held")
 
-	// ErrLost says that a lock was not renewed in time, or that Redis has another holder.
+	// ErrLost is returned by Held and Release, and is the cause of a lock's context: the lock was not
+	// renewed in time, or Redis has another holder or none.
 	ErrLost = lease.ErrLost
 
-	// ErrInvalid says that a lock's name is not allowed. A name has 1 to 512 bytes and no braces, which
-	// Redis Cluster would read as a hash tag, and does not begin with "session:", as the names of
-	// Turnstile's sessions do.
+	// ErrInvalid is returned for a bad name. A name has 1 to 512 bytes and no braces, which Redis Cluster
+	// reads as a hash tag. It does not begin with "session:", as the keys of Turnstile's sessions do.
 	ErrInvalid = errors.New("bad lock name")
 )
 
@@ -41,7 +41,7 @@ const (
 	inFlight = 4
 )
 
-// Guard takes locks on one Redis. It is safe for concurrent use and has nothing to close: one Guard
+// Guard takes locks on one Redis. It is safe for concurrent use and has nothing to close. One Guard
 // serves a whole process.
 type Guard struct {
 	rdb     redis.UniversalClient
@@ -59,8 +59,7 @@ type Config struct {
 	// Owner is the name that others see as the holder of this guard's locks. Defaults to HOSTNAME:PID.
 	Owner string
 
-	// TTL is how long a lock is held without a renewal, and so how long others wait after a holder
-	// died. It is at least 50 ms. Defaults to 15 s.
+	// TTL is how long a lock outlives a holder that dies. It is at least 50 ms. Defaults to 15 s.
 	TTL time.Duration
 }
 
@@ -91,7 +90,7 @@ func New(rdb redis.UniversalClient, config ...Config) (*Guard, error) {
 }
 
 // TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns an error that
-// wraps [ErrHeld], without waiting. The end of ctx does not end the lock.
+// wraps [ErrHeld]. ctx bounds the call, not the lock.
 func (g *Guard) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	c, err := g.claim(ctx, name)
 	if err != nil {
@@ -152,7 +151,7 @@ type Holder struct {
 	Waiting int           // how many wait in line
 }
 
-// Holder returns who holds a lock. It is zero if nobody does.
+// Holder returns who holds a lock. The result is zero if nobody does.
 func (g *Guard) Holder(ctx context.Context, name string) (Holder, error) {
 	c, err := g.claim(ctx, name)
 	if err != nil {

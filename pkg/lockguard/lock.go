@@ -46,8 +46,8 @@ func (l *Lock) Name() string { return l.claim.name }
 // with each write under the lock, and let the store reject a token lower than the highest it has seen.
 func (l *Lock) Fence() int64 { return l.fence }
 
-// Context returns a context for work under the lock. It is parent's, and ends when the lock is lost or
-// may be lost, with a cause that wraps [ErrLost], and with Release, with the cause context.Canceled.
+// Context returns a context for work under the lock, derived from parent. It also ends when the lock is
+// lost or may be lost (the cause wraps [ErrLost]), and with Release (the cause is context.Canceled).
 func (l *Lock) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	held := l.lease.Context()
