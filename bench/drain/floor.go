@@ -17,7 +17,7 @@ import (
 //go:embed floor.lua
 var floorSource string
 
-var floorScript = script.New("floor", func() string { return floorSource })
+var floorScript = script.New("floor", floorSource)
 
 // sample is what one drained message leaves.
 type sample struct {

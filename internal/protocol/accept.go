@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
-// senderEvents are the limits of the event stream for events of senders, which do not know
+// senderStream are the limits of the event stream for events of senders, which do not know
 // Config.EventsCap. The cap bounds the stream of a session without an owner; the owner's next
 // event trims the stream to EventsCap.
-func senderEvents() []any { return []any{"events_cap", 100_000, "short", 0, "large_bytes", 0} }
+var senderStream = scripts.Stream{EventsCap: 100_000}
 
 // Accept stores a message in a session's line, unless there is one with its id, and notifies the
 // session's owner. It is one script, so a message is stored with all that belongs to it or not at
@@ -61,7 +62,6 @@ type Accepted struct {
 type acceptance struct {
 	session string
 	named   bool // by its sender
-	move    *move
 	call    *script.Call
 	full    func() *script.Call
 	result  Accepted
@@ -84,22 +84,25 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 	if a.Named {
 		hash = bodyHash(payload, a.Message.Mode, a.Route, a.After)
 	}
-	k, keys := rediskey.For(a.Session), Keys(a.Session, "", time.Now())
-	both := []any{
-		"task", k.TaskPrefix(), "session", a.Session, "id", rediskey.TaskID(a.Session, a.Message.ID),
-		"msg", encodeTask(a.Session, a.Message.ID, payload, a.Nonce, session.TraceParent(a.Message.TraceParent)),
-		"nonce", a.Nonce, "mode", string(a.Message.Mode), "line_cap", a.LineCap, "to", a.Route.To,
-		"hash", hash, "idem_ttl", max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
+	k := scripts.KeysOf(a.Session, "", time.Now())
+	idem := k.Idem(a.Message.ID)
+	fast := scripts.AcceptFastArgs{
+		Task: k.TaskPrefix(), Session: a.Session, ID: rediskey.TaskID(a.Session, a.Message.ID),
+		Msg:   string(encodeTask(a.Session, a.Message.ID, payload, a.Nonce, session.TraceParent(a.Message.TraceParent))),
+		Nonce: a.Nonce, Mode: string(a.Message.Mode), LineCap: int64(a.LineCap), To: a.Route.To,
+		Hash: hash, IdemTTL: max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
 	}
-	m := &acceptance{session: a.Session, named: a.Named, move: acceptMove, full: func() *script.Call {
-		return &script.Call{Script: acceptMove.Script, Keys: acceptMove.keys(keys, k.Idem(a.Message.ID)), Args: acceptMove.args(append(append(senderEvents(), both...),
-			"prefix", rediskey.IDPrefix(a.Session), "longest", TaskMost(a.Limits), "delay", a.Delay.Milliseconds(), "followup", entry,
-			"fallback", a.Fallback, "context", string(a.Route.Context), "deliver_by", unixMilli(a.Route.By), "lasts", a.Route.Within.Milliseconds(), "outbox_cap", a.OutboxCap, "full", full, "after", after,
-		)...)}
+	m := &acceptance{session: a.Session, named: a.Named, full: func() *script.Call {
+		return scripts.Accept.Call(scripts.AcceptKeys(k, idem), scripts.AcceptArgs{
+			Prefixes: scripts.PrefixesOf(a.Session), Session: fast.Session, ID: fast.ID, Msg: fast.Msg, Nonce: fast.Nonce, Mode: fast.Mode,
+			LineCap: fast.LineCap, To: fast.To, Hash: fast.Hash, IdemTTL: fast.IdemTTL,
+			Stream: senderStream, Longest: TaskMost(a.Limits), Delay: a.Delay.Milliseconds(), Followup: entry, Fallback: a.Fallback,
+			Context: string(a.Route.Context), DeliverBy: unixMilli(a.Route.By), Lasts: a.Route.Within.Milliseconds(),
+			OutboxCap: int64(a.OutboxCap), After: after, Full: full,
+		})
 	}}
 	if a.Delay == 0 && after == "" && a.Route.Within == 0 && a.Route.By.IsZero() && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
-		m.move = acceptFast
-		m.call = &script.Call{Script: acceptFast.Script, Keys: acceptFast.keys(keys, k.Idem(a.Message.ID)), Args: acceptFast.each(both...)}
+		m.call = scripts.AcceptFast.Call(scripts.AcceptFastKeys(k, idem), fast)
 	} else {
 		m.call = m.full()
 	}

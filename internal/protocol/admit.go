@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -14,7 +15,7 @@ import (
 // already. lua/admit.lua.
 func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
 	k := rediskey.For(sessionKey)
-	call := &script.Call{Script: admitMove.Script, Keys: []string{rediskey.Waiting}, Args: admitMove.args("most", most)}
+	call := scripts.Admit.Call([]string{rediskey.Waiting}, scripts.AdmitArgs{Most: int64(most)})
 	var owned, known *redis.IntCmd
 	err = script.Pipeline(ctx, rdb, []*script.Call{call}, func(p redis.Pipeliner) {
 		owned, known = p.Exists(ctx, k.Sentinel()), p.Exists(ctx, k.Task(taskID))
@@ -25,5 +26,5 @@ func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID st
 	if err != nil {
 		return false, Unchanged(err, true)
 	}
-	return admitMove.returned(call.Result).is("may") || owned.Val() > 0 || known.Val() > 0, nil
+	return scripts.Admit.Result(call).May || owned.Val() > 0 || known.Val() > 0, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -33,21 +34,24 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	if err == nil {
 		_ = NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
 	}
-	return int(r.int("number")), err
+	return int(r.Number), err
 }
 
 // Withdraw closes the turn's last question: the agent no longer waits, and a later decision is
 // refused. It returns the decision that came before, if there was one.
 func (c *Claim) Withdraw(ctx context.Context) (Decided, error) {
 	r, err := c.ask(ctx, "")
-	return Decided{int(r.int("number")), session.Decision(r.text("decision")), r.text("by")}, err
+	return Decided{int(r.Number), session.Decision(r.Decision), r.By}, err
 }
 
-func (c *Claim) ask(ctx context.Context, question string) (returned, error) {
+func (c *Claim) ask(ctx context.Context, question string) (scripts.AskResult, error) {
 	c.mu.Lock()
 	nth := c.questions
 	c.mu.Unlock()
-	return c.move(ctx, askMove, true, "nth", nth, "question", question)
+	k, o := c.owner()
+	return own(ctx, c, true, scripts.Ask, scripts.AskKeys(k), scripts.AskArgs{
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), Nth: int64(nth), Question: question,
+	})
 }
 
 func readQuestion(text string) (q session.Question) {

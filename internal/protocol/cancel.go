@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -32,20 +33,20 @@ type Cancelled struct {
 
 // Do makes the call.
 func (c Cancel) Do(ctx context.Context, rdb script.Client) (Cancelled, error) {
-	k := rediskey.For(c.Session)
-	r, err := cancelMove.run(ctx, rdb, cancelMove.keys(Keys(c.Session, "", time.Now()), k.Call(c.Call)), cancelMove.args(append(senderEvents(),
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(c.Session), "longest", TaskMost(c.Limits),
-		"id", rediskey.TaskID(c.Session, c.ID), "turn_too", c.Running, "deadline", c.Until,
-	)...))
+	k := scripts.KeysOf(c.Session, "", time.Now())
+	r, err := scripts.Cancel.Run(ctx, rdb, scripts.CancelKeys(k, k.Call(c.Call)), scripts.CancelArgs{
+		Prefixes: scripts.PrefixesOf(c.Session), Stream: senderStream, Longest: TaskMost(c.Limits),
+		ID: rediskey.TaskID(c.Session, c.ID), TurnToo: c.Running, Deadline: c.Until,
+	})
 	if err != nil {
 		return Cancelled{}, err
 	}
-	found := Cancelled{State: r.status(), Wake: r.is("wake"), Now: r.int("now")}
-	switch found.State {
-	case "taken":
+	found := Cancelled{State: string(r.Status), Wake: r.Wake, Now: r.Now}
+	switch r.Status {
+	case scripts.Taken:
 		found.Outcome = session.Outcome{Session: c.Session, ID: c.ID, Status: session.StatusStopped, Error: stoppedByUser}
-	case "ended":
-		found.Outcome = StoredOutcome(c.Session, c.ID, r.text("state"), r.text("result"))
+	case scripts.Ended:
+		found.Outcome = StoredOutcome(c.Session, c.ID, r.State, r.Result)
 	}
 	return found, nil
 }

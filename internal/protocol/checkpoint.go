@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
@@ -26,7 +27,9 @@ func (c *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	if err != nil {
 		return err
 	}
-	cfg := c.consumer.cfg
-	_, err = c.move(ctx, checkpointMove, true, "content", p, "partial_ttl", cfg.TranscriptTTL.Milliseconds())
+	k, o := c.owner()
+	_, err = own(ctx, c, true, scripts.Checkpoint, scripts.CheckpointKeys(k), scripts.CheckpointArgs{
+		Owner: o, TTL: c.consumer.ttl(), Content: p, PartialTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
+	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/lease"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
@@ -31,7 +32,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	attempts := make([]*Claim, len(sessions))
 	for i, s := range sessions {
 		attempts[i] = &Claim{
-			consumer: c, session: s, token: rand.Text(), prefix: rediskey.IDPrefix(s), keys: Keys(s, "", sent),
+			consumer: c, session: s, token: rand.Text(), prefix: rediskey.IDPrefix(s), keys: scripts.KeysOf(s, "", sent),
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}
@@ -39,7 +40,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	var waiting []WakeUp
 	var failed error
 	var again []string
-	readResults := func(m *move, attempts []*Claim, calls []*script.Call) {
+	readResults := func(attempts []*Claim, calls []*script.Call) {
 		for i, call := range calls {
 			claim := attempts[i]
 			if call.Err != nil {
@@ -55,21 +56,20 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				failed = errors.Join(failed, err)
 				continue
 			}
-			r := m.returned(call.Result)
-			switch r.status() {
-			case "special":
+			switch r := scripts.Claim.Result(call); r.Status { // both paths have this result
+			case scripts.Special:
 				special = append(special, claim)
-			case "turn":
+			case scripts.Turn:
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
-				claim.turn.Reset = r.text("reset")
-				if reason := r.text("resume"); reason != "" {
-					claim.turn.Resume, claim.turn.ResumeAge = reason, r.ms("mark_age")
+				claim.turn.Reset = r.Reset
+				if r.Resume != "" {
+					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}
 				claims = append(claims, claim)
-			case "wait":
-				waiting = append(waiting, WakeUp{claim.session, r.int("at")})
-			case "again":
+			case scripts.Wait:
+				waiting = append(waiting, WakeUp{claim.session, r.At})
+			case scripts.Again:
 				again = append(again, claim.session)
 			}
 		}
@@ -82,12 +82,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		_ = c.PutBack(parent, sessions) // if it fails, reap finds them
 		return nil, failed
 	}
-	readResults(claimFast, attempts, calls)
+	readResults(attempts, calls)
 	if rest := special; len(rest) > 0 {
 		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
 		// before the fast path was sent.
-		readResults(claimMove, rest, claimMove.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
-			return claimMove.keys(rest[i].keys), rest[i].claimArgs()
+		readResults(rest, scripts.Claim.Each(parent, c.rdb, len(rest), func(i int) ([]string, scripts.ClaimArgs) {
+			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs()
 		}))
 	}
 	if len(waiting) > 0 {
@@ -110,24 +110,27 @@ func broken(err error) bool {
 	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
-// claimPairs are the worker's arguments of both paths of a claim.
-func (c *Consumer) claimPairs() []any {
+// claimSettings are the worker's arguments of both paths of a claim.
+func (c *Consumer) claimSettings() scripts.ClaimFastShared {
 	line := c.cfg.Line
-	return []any{
-		"ttl", c.cfg.SentinelTTL.Milliseconds(), "worker", c.cfg.Worker, "phase", c.phase(), "mode", string(line.Mode), "cap", line.Cap,
-		"drop", string(line.Drop), "debounce", time.Duration(line.Debounce).Milliseconds(), "warm", flag(c.cfg.Warm), "longest", TaskMost(c.cfg.Limits),
+	return scripts.ClaimFastShared{
+		TTL: c.ttl(), Worker: c.cfg.Worker, Phase: c.phase(), Mode: string(line.Mode), Cap: int64(line.Cap), Drop: string(line.Drop),
+		Debounce: time.Duration(line.Debounce).Milliseconds(), Warm: c.cfg.Warm, Longest: TaskMost(c.cfg.Limits),
 	}
 }
 
-func (c *Claim) claimArgs() []any {
-	consumer := c.consumer
-	return claimMove.args(append(append(consumer.claimPairs(), consumer.events...),
-		"stuck_limit", consumer.cfg.StuckLimit, "retention", int64(consumer.cfg.Retention/time.Second),
-		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
-		"crash_suspends", consumer.cfg.CrashPolicy == CrashSuspend, "stop_batch", stopBatch, "turn_limits", consumer.cfg.turnLimits(),
-		"task", rediskey.For(c.session).TaskPrefix(), "token", c.token, "fresh_sid", newSessionID(), "prefix", c.prefix,
-	)...)
+func (c *Claim) claimArgs() scripts.ClaimArgs {
+	cfg, s := c.consumer.cfg, c.consumer.claimSettings()
+	return scripts.ClaimArgs{
+		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
+		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit), Retention: cfg.retention(), TranscriptTTL: cfg.TranscriptTTL.Milliseconds(),
+		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
+		Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+	}
 }
+
+// retention is Retention in seconds.
+func (c Config) retention() int64 { return int64(c.Retention / time.Second) }
 
 // turnLimits are the most messages and bytes of a turn, as scripts read them.
 func (c Config) turnLimits() string { return fmt.Sprint(c.TurnMessages, c.TurnBytes) }
@@ -141,10 +144,9 @@ func (c Config) turnLimits() string { return fmt.Sprint(c.TurnMessages, c.TurnBy
 func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.Call, error) {
 	calls := make([]*script.Call, len(attempts))
 	for i, claim := range attempts {
-		calls[i] = &script.Call{
-			Script: claimFast.Script, Shared: c.claimShared, Keys: claimFast.keys(claim.keys),
-			Args: claimFast.each("task", rediskey.For(claim.session).TaskPrefix(), "token", claim.token, "fresh_sid", newSessionID()),
-		}
+		calls[i] = scripts.ClaimFast.Call(scripts.ClaimFastKeys(claim.keys),
+			scripts.ClaimFastArgs{Task: claim.keys.TaskPrefix(), Token: claim.token, FreshSID: newSessionID()})
+		calls[i].Shared = c.claimShared
 	}
 	var first []*script.Call
 	if c.cfg.SentinelTTL < ClaimGrace {

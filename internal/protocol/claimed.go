@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
 
@@ -29,7 +29,7 @@ type Claim struct {
 	claimedBy time.Time // the sentinel of a claim whose reply was lost has expired by then
 
 	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
-	keys      []string
+	keys      scripts.Keys
 	turn      ClaimedTurn
 	part      []part // the turn's messages, in the order in which they were taken
 	startSent bool   // Emit has appended the turn's start
@@ -81,22 +81,21 @@ func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 }
 
 // begin makes the turn of a claim's result.
-func (c *Claim) begin(sent time.Time, r returned) {
+func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 	t := ClaimedTurn{
-		Session: c.session, SessionID: r.text("sid"), Fence: r.int("fence"), Entries: r.int("entries"),
-		Started: sent, StartedAt: time.UnixMilli(r.int("now")),
+		Session: c.session, SessionID: r.SID, Fence: r.Fence, Entries: r.Entries, Started: sent, StartedAt: time.UnixMilli(r.Now),
 	}
-	t.setDropped(r.text("dropped"))
+	t.setDropped(r.Dropped)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clock, c.uncounted = clock{r.int("now"), time.Now()}, 0
-	c.run(t, r.records("messages", "message")...)
+	c.clock, c.uncounted = clock{r.Now, time.Now()}, 0
+	c.run(t, r.Messages...)
 }
 
 // run makes t the running turn, with messages as scripts return them. The caller holds c.mu.
-func (c *Claim) run(t ClaimedTurn, messages ...returned) {
+func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
-	c.keys = withTranscript(c.keys, rediskey.For(c.session).Transcript(t.SessionID))
+	c.keys = c.keys.WithTranscript(t.SessionID)
 	t.ID = c.prefix + strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {
 		m := take(c.prefix, message, c.consumer.cfg.Limits)
@@ -151,61 +150,35 @@ func (c *Claim) lost(err error) bool {
 	return !ending
 }
 
-// move runs one of the owner's scripts for the running turn. It repeats the script while the error
-// may pass and the lease lasts. pairs are the arguments that args does not add.
-func (c *Claim) move(ctx context.Context, m *move, extend bool, pairs ...any) (returned, error) {
+// owner returns the session's keys, and what shows that this claim owns it.
+func (c *Claim) owner() (scripts.Keys, scripts.Owner) {
 	c.mu.Lock()
-	keys, fence := m.keys(c.keys), c.turn.Fence
-	c.mu.Unlock()
-	args := c.args(m, fence, pairs...)
-	var r returned
-	err := c.persist(ctx, func() error {
+	defer c.mu.Unlock()
+	return c.keys, scripts.Owner{Token: c.token, Fence: c.turn.Fence}
+}
+
+// own runs one of the owner's scripts for the running turn. It repeats the script while the error
+// may pass and the lease lasts.
+func own[A scripts.Args, R any](ctx context.Context, c *Claim, extend bool, m scripts.Move[A, R], keys []string, args A) (r R, err error) {
+	call := m.Call(keys, args)
+	lost := false
+	err = c.persist(ctx, func() (err error) {
 		sent := time.Now()
-		result, err := c.consumer.moves.Run(ctx, m.Script, keys, args...)
-		r = m.returned(result)
-		if err == nil && extend && r.status() != "lost" {
+		call.Result, err = c.consumer.moves.Run(ctx, m.Script, call.Keys, call.Args...)
+		lost = scripts.Status(call.Result.Text(0)) == scripts.Lost
+		if err == nil && extend && !lost {
 			c.lease.Extend(sent, c.consumer.cfg.SentinelTTL)
 		}
 		return err
 	})
-	if err == nil && r.status() == "lost" {
+	if err == nil && lost {
 		err = errLostToAnother
 		c.lease.Lose(err)
 	}
 	if err != nil {
-		return returned{}, fmt.Errorf("%s %s: %w", m.name, c.session, err)
+		return r, fmt.Errorf("%s %s: %w", m.Text().Name, c.session, err)
 	}
-	return r, nil
-}
-
-// args returns pairs and those of the script's arguments that the claim itself knows.
-func (c *Claim) args(m *move, fence int64, pairs ...any) []any {
-	consumer := c.consumer
-	for _, arg := range m.made().Args {
-		switch arg.Name {
-		case "task":
-			pairs = append(pairs, arg.Name, rediskey.For(c.session).TaskPrefix())
-		case "prefix":
-			pairs = append(pairs, arg.Name, c.prefix)
-		case "token":
-			pairs = append(pairs, arg.Name, c.token)
-		case "fence":
-			pairs = append(pairs, arg.Name, fence)
-		case "ttl":
-			pairs = append(pairs, arg.Name, consumer.cfg.SentinelTTL.Milliseconds())
-		case "events_cap":
-			pairs = append(pairs, consumer.events...)
-		case "longest":
-			pairs = append(pairs, arg.Name, TaskMost(consumer.cfg.Limits))
-		case "stuck_limit":
-			pairs = append(pairs, arg.Name, consumer.cfg.StuckLimit)
-		case "turn_limits":
-			pairs = append(pairs, arg.Name, consumer.cfg.turnLimits())
-		case "retention":
-			pairs = append(pairs, arg.Name, int64(consumer.cfg.Retention/time.Second))
-		}
-	}
-	return m.args(pairs...)
+	return m.Result(call), nil
 }
 
 // persist repeats call while its error may pass and the lease lasts.

@@ -3,8 +3,9 @@ package protocol
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"turnstile/internal/protocol/scripts"
+	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -18,12 +19,15 @@ func Configure(ctx context.Context, rdb script.Client, sessionKey string, s sess
 			return fmt.Errorf("encode settings: %w", err)
 		}
 	}
-	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("setting", "queue", "value", text))
-	return err
+	return configure(ctx, rdb, sessionKey, scripts.ConfigureArgs{Setting: "queue", Value: text})
 }
 
 // SetReplyTo stores the destination of a session's outcomes; "" removes it. lua/configure.lua.
 func SetReplyTo(ctx context.Context, rdb script.Client, sessionKey, destination string) error {
-	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("setting", "reply_to", "value", destination))
+	return configure(ctx, rdb, sessionKey, scripts.ConfigureArgs{Setting: "reply_to", Value: destination})
+}
+
+func configure(ctx context.Context, rdb script.Client, sessionKey string, args scripts.ConfigureArgs) error {
+	_, err := scripts.Configure.Run(ctx, rdb, []string{rediskey.For(sessionKey).Record()}, args)
 	return err
 }

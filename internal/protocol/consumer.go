@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -164,7 +165,7 @@ type Consumer struct {
 	cfg     Config
 	moves   *script.Batcher // of all claims
 	readers *readers
-	events  []any // limits of the event stream, as scripts take them
+	stream  scripts.Stream
 
 	claimShared, finishShared []any // the same arguments of all calls of the fast paths
 
@@ -183,8 +184,8 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.SkippedQueue != nil {
 		consumer.skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}
-	consumer.events = cfg.eventPairs()
-	consumer.claimShared, consumer.finishShared = claimFast.args(consumer.claimPairs()...), finishFast.args(consumer.finishPairs()...)
+	consumer.stream = cfg.stream()
+	consumer.claimShared, consumer.finishShared = consumer.claimSettings().Words(), consumer.finishSettings().Words()
 	return consumer, nil
 }
 
@@ -205,11 +206,14 @@ func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
 // archived. Senders stop at LineCap. What a turn requeues comes on top.
 func (c Config) LineMost() int64 { return int64(c.LineCap + c.TurnMessages) }
 
-// eventPairs are the limits of the event stream, as scripts read them.
-func (c Config) eventPairs() []any {
+// stream returns the limits of the event stream, as scripts read them.
+func (c Config) stream() scripts.Stream {
 	short, large := c.eventBytes()
-	return []any{"events_cap", c.EventsCap, "short", short, "large_bytes", large}
+	return scripts.Stream{EventsCap: int64(c.EventsCap), Short: int64(short), LargeBytes: int64(large)}
 }
+
+// ttl is the sentinel's, in ms.
+func (c *Consumer) ttl() int64 { return c.cfg.SentinelTTL.Milliseconds() }
 
 // Config returns the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }

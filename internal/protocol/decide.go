@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
@@ -41,16 +42,18 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 		}
 		which = fence + " " + which
 	}
-	r, err := decideMove.run(ctx, rdb, decideMove.keys(Keys(d.Session, "", time.Now())), decideMove.args(
-		"task", rediskey.For(d.Session).TaskPrefix(), "prefix", rediskey.IDPrefix(d.Session),
-		"number", which, "decision", string(d.Decision), "name", d.Call, "user", d.User, "settle", d.Fresh.Milliseconds(),
-	))
-	if err == nil && r.unsure && r.status() != "ok" {
-		return "", q, fmt.Errorf("%w; the last one found %q", redisconn.ErrUnsure, r.status())
+	call := scripts.Decide.Call(scripts.DecideKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.DecideArgs{
+		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, User: d.User,
+		Settle: d.Fresh.Milliseconds(),
+	})
+	call.Run(ctx, rdb)
+	r := scripts.Decide.Result(call)
+	if call.Err == nil && call.Unsure && r.Status != scripts.OK {
+		return "", q, fmt.Errorf("%w; the last one found %q", redisconn.ErrUnsure, r.Status)
 	}
-	q = readQuestion(r.text("question"))
-	if q.Number = int(r.int("number")); q.Number != 0 {
-		q.Turn = prefix + r.text("fence")
+	q = readQuestion(r.Question)
+	if q.Number = int(r.Number); q.Number != 0 {
+		q.Turn = prefix + r.Fence
 	}
-	return r.status(), q, err
+	return string(r.Status), q, call.Err
 }

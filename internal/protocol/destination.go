@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -24,8 +25,8 @@ type Finding struct {
 // Store tells all deliverers. It returns false, and changes nothing, if an operator or an answer 410 has
 // turned the destination off. lua/pause.lua.
 func (f Finding) Store(ctx context.Context, rdb script.Client) (stored bool, err error) {
-	r, err := pauseMove.run(ctx, rdb, []string{rediskey.Destinations}, pauseMove.args("to", f.Destination, "disabled", f.Disabled, "wait", f.Pause.Milliseconds(), "why", f.Why))
-	return r.is("stored"), err
+	r, err := scripts.Pause.Run(ctx, rdb, []string{rediskey.Destinations}, scripts.PauseArgs{To: f.Destination, Disabled: f.Disabled, Wait: f.Pause.Milliseconds(), Why: f.Why})
+	return r.Stored, err
 }
 
 // SetDestination stores the state of a destination; the zero value enables it.

@@ -2,15 +2,15 @@ package protocol
 
 import (
 	"context"
-	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
 
 // Discard deletes those of the tasks that are dead letters, and returns how many. lua/discard.lua.
 func Discard(ctx context.Context, rdb script.Client, sessionKey string, taskIDs []string) (n int, err error) {
-	r, err := discardMove.run(ctx, rdb, discardMove.keys(Keys(sessionKey, "", time.Now())),
-		discardMove.args("task", rediskey.For(sessionKey).TaskPrefix(), "ids", taskIDs))
-	return int(r.int("discarded")), err
+	k := rediskey.For(sessionKey)
+	r, err := scripts.Discard.Run(ctx, rdb, []string{k.Archived()}, scripts.DiscardArgs{Task: k.TaskPrefix(), IDs: taskIDs})
+	return int(r.Discarded), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -28,7 +29,10 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 			return fmt.Errorf("encode event: %w", err)
 		}
 	}
-	_, err := c.move(ctx, emitMove, true, "number", seq, "batch", batch)
+	k, o := c.owner()
+	_, err := own(ctx, c, true, scripts.Emit, scripts.EmitKeys(k), scripts.EmitArgs{
+		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: fmt.Sprint(seq), Batch: batch,
+	})
 	if err == nil {
 		c.consumer.readers.wrote(c.session)
 	}

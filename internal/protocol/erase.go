@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
 
@@ -32,9 +32,9 @@ type Kept struct {
 // Do returns gone, held (the session has an owner), changed (a turn has run since the keys were
 // listed), owed (see Keep), used (see Unused) or batch (call it again).
 func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, why Kept, err error) {
-	k := rediskey.For(e.Session)
-	r, err := eraseMove.run(ctx, rdb, eraseMove.keys(Keys(e.Session, "", time.Now()), e.Others...), eraseMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(e.Session), "idem", k.Idem(""), "fence", e.Fence, "size", e.Batch, "last", e.Last, "keep", e.Keep, "unused", e.Unused.Milliseconds(),
-	))
-	return r.status(), Kept{int(r.int("promised")), int(r.int("stored")), r.int("at")}, err
+	k := scripts.KeysOf(e.Session, "", time.Now())
+	r, err := scripts.Erase.Run(ctx, rdb, scripts.EraseKeys(k, e.Others...), scripts.EraseArgs{
+		Prefixes: scripts.PrefixesOf(e.Session), Idem: k.Idem(""), Fence: e.Fence, Size: int64(e.Batch), Last: e.Last, Keep: e.Keep, Unused: e.Unused.Milliseconds(),
+	})
+	return string(r.Status), Kept{int(r.Promised), int(r.Stored), r.At}, err
 }

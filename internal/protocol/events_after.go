@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -23,14 +24,14 @@ func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 	if seen != wholeEntry {
 		seen++
 	}
-	r, err := eventsAfterMove.run(ctx, rdb, []string{k.Record(), k.Events()}, eventsAfterMove.args("after", entry, "seen", seen, "room", bytes))
+	r, err := scripts.EventsAfter.Run(ctx, rdb, scripts.EventsAfterKeys(scripts.Keys{Session: k}), scripts.EventsAfterArgs{After: entry, Seen: int64(seen), Room: int64(bytes)})
 	if err != nil {
 		return nil, after, false, err
 	}
-	switch r.status() {
-	case session.EventReset:
+	switch r.Status {
+	case scripts.Reset:
 		return []session.Event{{Type: session.EventReset}}, EventID{}, true, nil
-	case session.EventGap:
+	case scripts.Gap:
 		// It is read after the events are gone, so the transcript has what their turns have left.
 		gap, err := gapOf(ctx, rdb, k)
 		if err != nil {
@@ -39,7 +40,7 @@ func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 		return []session.Event{gap}, EventID{}, true, nil
 	}
 	place = after
-	for _, m := range entriesOf(r.behind()) {
+	for _, m := range entriesOf(r.Entries) {
 		for _, e := range DecodeEvents(m) {
 			if id, err := ParseEventID(e.ID); err == nil && id.After(after) {
 				events = append(events, e)
@@ -49,7 +50,7 @@ func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 			place = id
 		}
 	}
-	return events, place, r.is("more"), nil
+	return events, place, r.More, nil
 }
 
 // gapOf returns the event of a gap, with the end of the current transcript.

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"turnstile/internal/rediskey"
-	"turnstile/internal/script"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -61,17 +61,18 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 		}
 	}
 	last, sent := c.Turn(), time.Now()
-	r, err := c.move(ctx, finishMove, false, c.finishRest(end, w)...)
+	k, o := c.owner()
+	r, err := own(ctx, c, false, scripts.Finish, scripts.FinishKeys(k), c.finishArgs(o, end, w))
 	if err != nil {
 		return false, err
 	}
 	if end.archives() {
-		_ = NeedAttention(context.WithoutCancel(ctx), c.consumer.rdb, r.int("now"), c.session)
+		_ = NeedAttention(context.WithoutCancel(ctx), c.consumer.rdb, r.Now, c.session)
 	}
-	if r.status() == "released" {
-		return false, c.released(ctx, r)
+	if r.Status == scripts.Released {
+		return false, c.released(ctx, r.Now, r.At)
 	}
-	c.begin(sent, r)
+	c.begin(sent, scripts.ClaimResult{Now: r.Now, Fence: r.Fence, SID: r.SID, Entries: r.Entries, Dropped: r.Dropped, Messages: r.Messages})
 	if end.Status != session.StatusDone {
 		c.inheritMark(last)
 	}
@@ -112,26 +113,26 @@ func shortResult(e session.Event, outcome string) (string, error) {
 	return short, err
 }
 
-// finishPairs are the worker's arguments of both paths of finish.
-func (c *Consumer) finishPairs() []any {
-	return append([]any{
-		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
-		"phase", c.phase(), "longest", TaskMost(c.cfg.Limits), "warm", flag(c.cfg.Warm),
-	}, c.events...)
+// finishSettings are the worker's arguments of both paths of finish.
+func (c *Consumer) finishSettings() scripts.FinishFastShared {
+	return scripts.FinishFastShared{
+		Stream: c.stream, TranscriptTTL: c.cfg.TranscriptTTL.Milliseconds(), Phase: c.phase(), Longest: TaskMost(c.cfg.Limits), Warm: c.cfg.Warm,
+	}
 }
 
-// finishRest are the arguments of the full path, beside those that args adds.
-func (c *Claim) finishRest(end End, w written) []any {
-	consumer, turn, why := c.consumer, c.Turn(), ""
+// finishArgs are the arguments of the full path.
+func (c *Claim) finishArgs(o scripts.Owner, end End, w written) scripts.FinishArgs {
+	cfg, s, turn, why := c.consumer.cfg, c.consumer.finishSettings(), c.Turn(), ""
 	ending, untaken := c.split(end.Untaken)
 	if end.archives() {
 		why = cmp.Or(text(end.Detail), text(end.Error), string(end.Status))
 	}
-	return []any{
-		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
-		"phase", consumer.phase(), "warm", flag(consumer.cfg.Warm), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
-		"sid", turn.SessionID, "noted", len(turn.Dropped) > 0, "told_ids", turn.told(end.Told), "omitted", turn.notes.omitted,
-		"short_outcome", w.result, "ending", taskIDs(ending), "untaken", taskIDs(untaken), "entries", w.entries,
+	return scripts.FinishArgs{
+		Stream: s.Stream, TranscriptTTL: s.TranscriptTTL, Phase: s.Phase, Longest: s.Longest, Warm: s.Warm,
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), TurnLimits: cfg.turnLimits(), Retention: cfg.retention(),
+		Outcome: w.outcome, Start: w.start, Bounds: w.bounds, Release: end.Release, Why: why, Well: end.Status == session.StatusDone,
+		SID: turn.SessionID, Noted: len(turn.Dropped) > 0, ToldIDs: int64(turn.told(end.Told)), Omitted: int64(turn.notes.omitted),
+		ShortOutcome: w.result, Ending: taskIDs(ending), Untaken: taskIDs(untaken), Entries: w.entries,
 	}
 }
 
@@ -202,9 +203,8 @@ func (c *Claim) written(end End) (w written, err error) {
 var ErrNotWoken = errors.New("the session was not woken for its waiting messages")
 
 // released ends the claim, and wakes the session if it can be claimed again, now or later.
-func (c *Claim) released(ctx context.Context, r returned) error {
+func (c *Claim) released(ctx context.Context, now, at int64) error {
 	c.lease.End()
-	at, now := r.int("at"), r.int("now")
 	if at == 0 {
 		return nil
 	}
@@ -259,43 +259,36 @@ func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 		Session: c.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
 		Started: sent, StartedAt: time.UnixMilli(now),
 	}
-	following := any(next.Fence)
-	if end.Release {
-		following = ""
+	following := ""
+	if !end.Release {
+		following = strconv.FormatInt(next.Fence, 10)
 	}
-	seconds, retention := now/1000, int64(c.consumer.cfg.Retention/time.Second)
-	r, err := c.endFast(ctx, &script.Call{
-		Script: finishFast.Script, Shared: c.consumer.finishShared, Keys: finishFast.keys(keys),
-		Args: finishFast.each(
-			"task", rediskey.For(c.session).TaskPrefix(), "token", c.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start, "bounds", w.bounds,
-			"id", p.taskID, "msg", p.task+completion(retention, seconds), "following_fence", following, "now", now,
-			"score", seconds+retention, "total", next.Entries, "done", uncounted, "entries", w.entries,
-		),
+	seconds, retention := now/1000, c.consumer.cfg.retention()
+	call := scripts.FinishFast.Call(scripts.FinishFastKeys(keys), scripts.FinishFastArgs{
+		Task: keys.TaskPrefix(), Owner: scripts.Owner{Token: c.token, Fence: last.Fence}, Outcome: w.outcome, Start: w.start, Bounds: w.bounds,
+		ID: p.taskID, Msg: p.task + completion(retention, seconds), FollowingFence: following, Now: now,
+		Score: seconds + retention, Total: next.Entries, Done: int64(uncounted), Entries: w.entries,
+	})
+	call.Shared = c.consumer.finishShared
+	err = c.persist(ctx, func() error {
+		c.consumer.moves.Do(ctx, call)
+		return call.Err
 	})
 	if err != nil {
 		return false, false, fmt.Errorf("finish %s: %w", c.session, err)
 	}
-	switch r.status() {
-	case "released":
+	switch r := scripts.FinishFast.Result(call); r.Status {
+	case scripts.Released:
 		c.lease.End()
 		return true, false, nil
-	case "following":
+	case scripts.Following:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.uncounted = uncounted % countEvery
-		c.run(next, r)
+		c.run(next, scripts.Message{ID: r.ID, Msg: r.Msg, Age: r.Age, Redelivered: r.Redelivered, Unique: r.Unique})
 		return true, true, nil
 	}
 	return false, false, nil
-}
-
-// endFast sends the fast path, in one round trip with other claims', until there is a reply.
-func (c *Claim) endFast(ctx context.Context, call *script.Call) (returned, error) {
-	err := c.persist(ctx, func() error {
-		c.consumer.moves.Do(ctx, call)
-		return call.Err
-	})
-	return finishFast.returned(call.Result), err
 }
 
 // countEvery is how many ended messages are counted at once in asynq's statistics, as

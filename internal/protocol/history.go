@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/internal/stored"
@@ -66,10 +67,11 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		}
 		// Nobody else changes the transcript meanwhile: only the owner appends and trims, and Undo
 		// needs a free sentinel.
-		err = c.persist(ctx, func() (err error) {
+		err = c.persist(ctx, func() error {
 			call := pageOf(c.session, turn.SessionID, t.left, size)
-			page, err = transcriptPageMove.run(ctx, c.consumer.rdb, call.Keys, call.Args)
-			return err
+			call.Run(ctx, c.consumer.rdb)
+			page = scripts.TranscriptPage.Result(call)
+			return call.Err
 		})
 	}
 	if err != nil {
@@ -89,14 +91,14 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 
 // historyReads is the result of the first round trip.
 type historyReads struct {
-	page           returned // the newest of the transcript
+	page           scripts.TranscriptPageResult // the newest of the transcript
 	partial, state string
 	sizes          []int64 // bytes of the dropped tasks; 0: it is gone
 }
 
 func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads, error) {
 	k := rediskey.For(c.session)
-	page := pageOf(c.session, turn.SessionID, "", c.consumer.historyPage())
+	page := pageOf(c.session, turn.SessionID, -1, c.consumer.historyPage())
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	err := script.Pipeline(ctx, c.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
@@ -109,7 +111,7 @@ func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads
 	if err == nil {
 		err = page.Err
 	}
-	p := historyReads{page: transcriptPageMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
+	p := historyReads{page: scripts.TranscriptPage.Result(page), partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}
@@ -170,11 +172,10 @@ type tail struct {
 }
 
 // add appends a page, as lua/transcript_page.lua returns it.
-func (t *tail) add(page returned) {
-	t.left = page.int("left")
-	lines := page.behind()
-	for i := range lines {
-		line := lines.Text(i)
+func (t *tail) add(page scripts.TranscriptPageResult) {
+	t.left = page.Left
+	for i := range page.Entries {
+		line := page.Entries.Text(i)
 		t.entries = append(t.entries, stored.DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -130,27 +131,23 @@ func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 	for i, claim := range claims {
 		sessions[i] = claim.session
 	}
-	return &script.Call{
-		Script: indexOwnedMove.Script, Keys: []string{rediskey.Owned},
-		Args: indexOwnedMove.args("ttl", c.cfg.SentinelTTL.Milliseconds(), "sessions", sessions),
-	}
+	return scripts.IndexOwned.Call([]string{rediskey.Owned}, scripts.IndexOwnedArgs{TTL: c.ttl(), Sessions: sessions})
 }
 
 // ReadDue returns the members of an index whose time has come, with their scores as Redis formats
 // them. now is Redis' clock, next the score of the first member whose time has not come, both in
 // ms.
 func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
-	r, err := indexDueMove.run(ctx, rdb, []string{index}, indexDueMove.args("batch", batch))
+	r, err := scripts.IndexDue.Run(ctx, rdb, []string{index}, scripts.IndexDueArgs{Batch: int64(batch)})
 	if err != nil {
 		return 0, 0, nil, nil, err
 	}
-	list := r.list("due")
-	scores = make(map[string]string, len(list)/2)
-	for i := 0; i+1 < len(list); i += 2 {
-		members = append(members, list.Text(i))
-		scores[list.Text(i)] = list.Text(i + 1)
+	scores = make(map[string]string, len(r.Due)/2)
+	for i := 0; i+1 < len(r.Due); i += 2 {
+		members = append(members, r.Due.Text(i))
+		scores[r.Due.Text(i)] = r.Due.Text(i + 1)
 	}
-	return r.int("now"), r.int("next"), members, scores, nil
+	return r.Now, r.Next, members, scores, nil
 }
 
 // RemoveUnchanged removes members from an index, except those whose score is no longer the one that
@@ -166,11 +163,11 @@ func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, memb
 	changed := 0
 	for batch := range slices.Chunk(members, TimerBatch) {
 		call := Rescore(index, batch, scores, to)
-		reply, err := rescoreMove.run(ctx, rdb, call.Keys, call.Args)
-		if err != nil {
-			return changed, err
+		call.Run(ctx, rdb)
+		if call.Err != nil {
+			return changed, call.Err
 		}
-		changed += int(reply.int("changed"))
+		changed += int(scripts.Rescore.Result(call).Changed)
 	}
 	return changed, nil
 }
@@ -182,10 +179,7 @@ func Rescore(index string, members []string, scores, to map[string]string) *scri
 	for i, m := range members {
 		were[i], next[i] = scores[m], to[m]
 	}
-	return &script.Call{
-		Script: rescoreMove.Script, Keys: []string{index},
-		Args: rescoreMove.args("members", members, "were", were, "to", next),
-	}
+	return scripts.Rescore.Call([]string{index}, scripts.RescoreArgs{Members: members, Were: were, To: next})
 }
 
 // ListAgain puts the queues of sessions back on asynq's list.

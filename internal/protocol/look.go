@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
 
@@ -30,10 +30,10 @@ type Looked struct {
 func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Looked {
 	found := make([]Looked, len(sessions))
 	at := time.Now()
-	calls := lookMove.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) { return look(sessions[i], at) })
+	calls := scripts.Look.Each(ctx, rdb, len(sessions), func(i int) ([]string, scripts.LookArgs) { return look(sessions[i], at) })
 	for i, call := range calls {
-		r := lookMove.returned(call.Result)
-		found[i] = Looked{What: r.text("state"), Now: r.int("now"), N: r.int("n"), Err: call.Err}
+		r := scripts.Look.Result(call)
+		found[i] = Looked{What: r.State, Now: r.Now, N: r.N, Err: call.Err}
 		if broken(call.Err) {
 			found[i].Err = fmt.Errorf("%w: %w", ErrBroken, call.Err)
 		}
@@ -41,13 +41,14 @@ func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []L
 	return found
 }
 
-func look(sessionKey string, at time.Time) (keys []string, args []any) {
-	return lookMove.keys(Keys(sessionKey, "", at)), lookMove.args("task", rediskey.For(sessionKey).TaskPrefix())
+func look(sessionKey string, at time.Time) (keys []string, args scripts.LookArgs) {
+	k := scripts.KeysOf(sessionKey, "", at)
+	return scripts.LookKeys(k), scripts.LookArgs{Task: k.TaskPrefix()}
 }
 
 // Now returns the clock of the session's Redis, in ms.
 func Now(ctx context.Context, rdb script.Client, sessionKey string) (int64, error) {
 	keys, args := look(sessionKey, time.Now())
-	r, err := lookMove.run(ctx, rdb, keys, args)
-	return r.int("now"), err
+	r, err := scripts.Look.Run(ctx, rdb, keys, args)
+	return r.Now, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"turnstile/internal/lease"
+	"turnstile/internal/protocol/scripts"
 )
 
 // MarkResult is the result of Mark for one claim.
@@ -22,17 +23,15 @@ type MarkResult struct {
 // moment.
 func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []MarkResult {
 	marks := make([]MarkResult, len(claims))
-	calls := markMove.Each(ctx, c.rdb, len(claims), func(i int) ([]string, []any) {
-		claim := claims[i]
-		claim.mu.Lock()
-		defer claim.mu.Unlock()
-		return markMove.keys(claim.keys), claim.args(markMove, claim.turn.Fence, "reason", reason)
+	calls := scripts.Mark.Each(ctx, c.rdb, len(claims), func(i int) ([]string, scripts.MarkArgs) {
+		k, o := claims[i].owner()
+		return scripts.MarkKeys(k), scripts.MarkArgs{Owner: o, TTL: c.ttl(), Reason: reason, StuckLimit: int64(c.cfg.StuckLimit)}
 	})
 	for i, call := range calls {
-		status := markMove.returned(call.Result).status()
-		marks[i] = MarkResult{Claim: claims[i], Err: call.Err, Starting: status == "starting"}
+		status := scripts.Mark.Result(call).Status
+		marks[i] = MarkResult{Claim: claims[i], Err: call.Err, Starting: status == scripts.Starting}
 		// It may be that the turn has just ended, which is no loss. Renewals find out.
-		if call.Err == nil && status == "lost" {
+		if call.Err == nil && status == scripts.Lost {
 			marks[i].Err = fmt.Errorf("mark %s: %w", claims[i].session, lease.ErrLost)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -72,6 +73,6 @@ func (o Once) Free(ctx context.Context) error {
 
 // step calls lua/once.lua.
 func (o Once) step(ctx context.Context, step, result string) (stored string, err error) {
-	r, err := onceMove.run(ctx, o.rdb, []string{o.key}, onceMove.args("step", step, "mark", o.mark, "outcome", result, "life", o.life.Milliseconds()))
-	return r.text("stored"), err
+	r, err := scripts.Once.Run(ctx, o.rdb, []string{o.key}, scripts.OnceArgs{Step: step, Mark: o.mark, Outcome: result, Life: o.life.Milliseconds()})
+	return r.Stored, err
 }

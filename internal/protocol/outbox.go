@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -63,27 +64,28 @@ func (t TakenLines) More() bool { return t.At > 0 && t.At <= t.Now }
 // TakeLines leases the lines of a session that have a record to be delivered now, for lease, and returns
 // the first records of these. lua/take.lua.
 func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known []Line, lease time.Duration) (TakenLines, error) {
-	k, token := rediskey.For(sessionKey), rand.Text()
+	token := rand.Text()
 	var names, ages, paused []string
 	for _, l := range known {
-		names, ages, paused = append(names, l.Destination), append(ages, fmt.Sprint(l.MaxAge.Milliseconds())), append(paused, flag(l.Paused))
+		names, ages, paused = append(names, l.Destination), append(ages, fmt.Sprint(l.MaxAge.Milliseconds())), append(paused, scripts.Flag(l.Paused))
 	}
 	sent := time.Now()
-	r, err := takeMove.run(ctx, rdb, takeMove.keys(Keys(sessionKey, "", sent)), takeMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(sessionKey), "token", token, "lease", lease.Milliseconds(),
-		"most", takeMost, "bytes", takeBytes, "known", names, "ages", ages, "paused", paused, "unknown_age", unknownAge.Milliseconds(),
-	))
+	prefixes := scripts.PrefixesOf(sessionKey)
+	r, err := scripts.Take.Run(ctx, rdb, scripts.TakeKeys(scripts.KeysOf(sessionKey, "", sent)), scripts.TakeArgs{
+		Prefixes: prefixes, Token: token, Lease: lease.Milliseconds(),
+		Most: takeMost, Bytes: takeBytes, Known: names, Ages: ages, Paused: paused, UnknownAge: unknownAge.Milliseconds(),
+	})
 	if err != nil {
 		return TakenLines{}, err
 	}
-	t := TakenLines{Now: r.int("now"), At: r.int("at"), Unknown: int(r.int("unknown")), Last: r.int("last")}
-	for i := range r.list("forged") {
-		t.Forged = append(t.Forged, r.list("forged").Text(i))
+	t := TakenLines{Now: r.Now, At: r.At, Unknown: int(r.Unknown), Last: r.Last}
+	for i := range r.Forged {
+		t.Forged = append(t.Forged, r.Forged.Text(i))
 	}
-	for _, d := range r.records("records", "record") {
+	for _, d := range r.Records {
 		t.Deliveries = append(t.Deliveries, Delivery{
-			Session: sessionKey, Destination: d.text("to"), Sequence: d.int("sequence"), ID: rediskey.IDPrefix(sessionKey) + fmt.Sprint(d.int("id")),
-			Attempt: int(d.int("attempt")), Unsure: d.is("unsure"), Refused: int(d.int("refused")), By: d.int("by"), Body: []byte(d.text("body")), Token: token, Until: sent.Add(lease),
+			Session: sessionKey, Destination: d.To, Sequence: d.Sequence, ID: prefixes.Prefix + fmt.Sprint(d.ID),
+			Attempt: int(d.Attempt), Unsure: d.Unsure, Refused: int(d.Refused), By: d.By, Body: []byte(d.Body), Token: token, Until: sent.Add(lease),
 		})
 	}
 	return t, nil
@@ -114,11 +116,11 @@ type Ack struct {
 // the lease after Delivered and GiveUp.
 func (a Ack) Do(ctx context.Context, rdb script.Client) (ok, left bool, err error) {
 	d := a.Delivery
-	r, err := ackMove.run(ctx, rdb, ackMove.keys(Keys(d.Session, "", time.Now())), ackMove.args(
-		"to", d.Destination, "token", d.Token, "sequence", d.Sequence, "verdict", string(a.Verdict), "wait", a.Wait.Milliseconds(),
-		"unsure", a.Unsure, "refused", a.Refused, "why", a.Why,
-	))
-	return r.is("ok"), r.is("left"), err
+	r, err := scripts.Ack.Run(ctx, rdb, scripts.AckKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.AckArgs{
+		To: d.Destination, Token: d.Token, Sequence: d.Sequence, Verdict: string(a.Verdict), Wait: a.Wait.Milliseconds(),
+		Unsure: a.Unsure, Refused: a.Refused, Why: a.Why,
+	})
+	return r.OK, r.Left, err
 }
 
 // Redrive puts records that were given up back at the end of their lines, or deletes them.
@@ -133,20 +135,21 @@ type Redrive struct {
 
 // Do returns how many records it found, and whether there may be more.
 func (r Redrive) Do(ctx context.Context, rdb script.Client) (n int, more bool, err error) {
-	found, err := redriveMove.run(ctx, rdb, redriveMove.keys(Keys(r.Session, "", time.Now()), rediskey.For(r.Session).Call(r.Call)), redriveMove.args(
-		"task", rediskey.For(r.Session).TaskPrefix(), "to", r.Destination, "drop", r.Delete, "most", r.Most,
-	))
-	return int(found.int("n")), found.is("more"), err
+	k := scripts.KeysOf(r.Session, "", time.Now())
+	found, err := scripts.Redrive.Run(ctx, rdb, scripts.RedriveKeys(k, k.Call(r.Call)), scripts.RedriveArgs{
+		Task: k.TaskPrefix(), To: r.Destination, Drop: r.Delete, Most: int64(r.Most),
+	})
+	return int(found.N), found.More, err
 }
 
 // DueOutbox takes sessions from the index of the outbox whose time has come. No other call returns
 // them for hidden. score is what the index has for them now, for RescoreOutbox. lua/outbox_due.lua.
 func DueOutbox(ctx context.Context, rdb script.Client, most int, hidden time.Duration) (sessions []string, score int64, err error) {
-	r, err := outboxDueMove.run(ctx, rdb, []string{rediskey.Outbox}, outboxDueMove.args("batch", most, "hidden", hidden.Milliseconds()))
-	for i := range r.list("sessions") {
-		sessions = append(sessions, r.list("sessions").Text(i))
+	r, err := scripts.OutboxDue.Run(ctx, rdb, []string{rediskey.Outbox}, scripts.OutboxDueArgs{Batch: int64(most), Hidden: hidden.Milliseconds()})
+	for i := range r.Sessions {
+		sessions = append(sessions, r.Sessions.Text(i))
 	}
-	return sessions, r.int("at"), err
+	return sessions, r.At, err
 }
 
 // RescoreOutbox has the index look at a session again at a time, in ms, or never if that is 0. It does

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/boundedjson"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -57,8 +58,8 @@ func (all Owings) Count(ctx context.Context, rdb redis.UniversalClient, sessions
 	}
 	now := time.Now()
 	for n := 0; len(rest) > 0 && n < owingScans; n++ {
-		calls := owingMove.Each(ctx, rdb, len(rest), func(i int) ([]string, []any) {
-			return owingMove.keys(Keys(sessions[rest[i]], "", now)), owingMove.args("cursor", cursors[rest[i]])
+		calls := scripts.Owing.Each(ctx, rdb, len(rest), func(i int) ([]string, scripts.OwingArgs) {
+			return scripts.OwingKeys(scripts.KeysOf(sessions[rest[i]], "", now)), scripts.OwingArgs{Cursor: cursors[rest[i]]}
 		})
 		var more []int
 		for i, call := range calls {
@@ -67,11 +68,11 @@ func (all Owings) Count(ctx context.Context, rdb redis.UniversalClient, sessions
 				failed, of[at] = errors.Join(failed, call.Err), nil
 				continue
 			}
-			r := owingMove.returned(call.Result)
-			for _, line := range r.records("lines", "line") {
-				of[at][line.text("to")] = DestinationOwing{Count: line.int("n"), Oldest: line.int("oldest")}
+			r := scripts.Owing.Result(call)
+			for _, line := range r.Lines {
+				of[at][line.To] = DestinationOwing{Count: line.N, Oldest: line.Oldest}
 			}
-			if cursors[at] = r.text("cursor"); cursors[at] != "0" {
+			if cursors[at] = r.Cursor; cursors[at] != "0" {
 				more = append(more, at)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -13,39 +14,33 @@ import (
 // beginning. left is how many of the oldest entries it may read, -1 for all. It returns how many
 // older entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
 func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
-	which := any("")
-	if left >= 0 {
-		which = left
+	call := pageOf(sessionKey, sessionID, left, bytes)
+	call.Run(ctx, rdb)
+	if call.Err != nil {
+		return 0, nil, call.Err
 	}
-	call := pageOf(sessionKey, sessionID, which, bytes)
-	r, err := transcriptPageMove.run(ctx, rdb, call.Keys, call.Args)
-	if err != nil {
-		return 0, nil, err
+	page := scripts.TranscriptPage.Result(call)
+	for i := range page.Entries {
+		entries = append(entries, page.Entries.Text(i))
 	}
-	page := r.behind()
-	for i := range page {
-		entries = append(entries, page.Text(i))
-	}
-	return r.int("left"), entries, nil
+	return page.Left, entries, nil
 }
 
 // pageOf returns the call that reads a page of a transcript. oldest is how many of the oldest
-// entries it may read, "" for all.
-func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
-	return &script.Call{
-		Script: transcriptPageMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},
-		Args: transcriptPageMove.args("oldest", oldest, "room", bytes),
-	}
+// entries it may read, -1 for all.
+func pageOf(sessionKey, sessionID string, oldest int64, bytes int) *script.Call {
+	return scripts.TranscriptPage.Call([]string{rediskey.For(sessionKey).Transcript(sessionID)},
+		scripts.TranscriptPageArgs{Oldest: oldest, Room: int64(bytes)})
 }
 
 // EventsPage reads events of a stream behind from, about so many bytes of them. more reports that
 // there may be further ones. lua/events_page.lua.
 func EventsPage(ctx context.Context, rdb script.Client, stream, from string, bytes int) (events []redis.XMessage, more bool, err error) {
-	r, err := eventsPageMove.run(ctx, rdb, []string{stream}, eventsPageMove.args("after", from, "room", bytes))
+	r, err := scripts.EventsPage.Run(ctx, rdb, []string{stream}, scripts.EventsPageArgs{After: from, Room: int64(bytes)})
 	if err != nil {
 		return nil, false, err
 	}
-	return entriesOf(r.behind()), r.is("more"), nil
+	return entriesOf(r.Entries), r.More, nil
 }
 
 // entriesOf reads entries of a stream, as XRANGE returns them.
@@ -68,12 +63,12 @@ type Place struct{ Stream, From string }
 // HaveEvents reports which of the places have events behind them, in one round trip. It reports
 // true where Redis refused the read: the caller's own read returns that error.
 func HaveEvents(ctx context.Context, rdb redis.UniversalClient, places []Place) []bool {
-	looks := eventsPageMove.Each(ctx, rdb, len(places), func(i int) ([]string, []any) {
-		return []string{places[i].Stream}, eventsPageMove.args("after", places[i].From, "room", 0)
+	looks := scripts.EventsPage.Each(ctx, rdb, len(places), func(i int) ([]string, scripts.EventsPageArgs) {
+		return []string{places[i].Stream}, scripts.EventsPageArgs{After: places[i].From, Room: 0}
 	})
 	have := make([]bool, len(places))
 	for i, look := range looks {
-		have[i] = look.Err != nil || eventsPageMove.returned(look.Result).is("more")
+		have[i] = look.Err != nil || scripts.EventsPage.Result(look).More
 	}
 	return have
 }

@@ -3,6 +3,8 @@ package protocol
 import (
 	"context"
 	"errors"
+
+	"turnstile/internal/protocol/scripts"
 )
 
 // What was requested of a turn. Promote and Requeue return one of these errors: finish the turn
@@ -38,15 +40,16 @@ func (c *Claim) Promote(ctx context.Context) error {
 	if c.consumer.cfg.Immediate {
 		return nil
 	}
-	r, err := c.move(ctx, promoteMove, true)
+	k, o := c.owner()
+	r, err := own(ctx, c, true, scripts.Promote, scripts.PromoteKeys(k), scripts.PromoteArgs{Owner: o, TTL: c.consumer.ttl()})
 	if err != nil {
 		return err
 	}
-	if r.status() == "refused" {
-		return requested(r.text("by"))
+	if r.Status == scripts.Refused {
+		return requested(r.By)
 	}
 	c.mu.Lock()
-	c.steer = r.is("steer")
+	c.steer = r.Steer
 	c.mu.Unlock()
 	return nil
 }

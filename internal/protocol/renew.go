@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -24,26 +25,24 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(claims))
 	var held []*Claim
-	calls := renewMove.Each(ctx, c.rdb, len(claims), func(i int) ([]string, []any) {
-		claim := claims[i]
-		claim.mu.Lock()
-		defer claim.mu.Unlock()
-		return renewMove.keys(claim.keys), renewMove.args("token", claim.token, "fence", claim.turn.Fence, "ttl", c.cfg.SentinelTTL.Milliseconds())
+	calls := scripts.Renew.Each(ctx, c.rdb, len(claims), func(i int) ([]string, scripts.RenewArgs) {
+		k, o := claims[i].owner()
+		return scripts.RenewKeys(k), scripts.RenewArgs{Owner: o, TTL: c.ttl()}
 	})
 	for i, call := range calls {
-		r, found := Renewal{Claim: claims[i], Err: call.Err}, renewMove.returned(call.Result)
+		r, found := Renewal{Claim: claims[i], Err: call.Err}, scripts.Renew.Result(call)
 		switch {
 		case r.Err != nil:
-		case found.status() == "lost":
+		case found.Status == scripts.Lost:
 			if claims[i].lost(errLostToAnother) {
 				r.Err = errLostToAnother
 			}
 		default:
 			claims[i].lease.Extend(sent, c.cfg.SentinelTTL)
-			claims[i].wasRenewed(found.int("now"), found.int("fence"))
-			r.Fence, r.Requested, r.Waiting = found.int("fence"), requested(found.text("request")), int(found.int("waiting"))
-			r.Steer = found.is("steer")
-			r.Decided = Decided{int(found.int("question")), session.Decision(found.text("decision")), found.text("by")}
+			claims[i].wasRenewed(found.Now, found.Fence)
+			r.Fence, r.Requested, r.Waiting = found.Fence, requested(found.Request), int(found.Waiting)
+			r.Steer = found.Steer
+			r.Decided = Decided{int(found.Question), session.Decision(found.Decision), found.By}
 			held = append(held, claims[i])
 		}
 		renewals[i] = r

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -45,14 +46,17 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 	}
 	defer c.ends()()
 	defer c.consumer.readers.wrote(c.session)
-	r, err := c.move(ctx, requeueMove, false,
-		"wait", wait.Milliseconds(), "attempts", attempts, "why", failure, "event", event, "start", start,
-		"content", partial, "partial_ttl", cfg.TranscriptTTL.Milliseconds(), "reason", e.Reason, "ids", taskIDs(parts))
+	k, o := c.owner()
+	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
+		Wait: wait.Milliseconds(), Attempts: attempts, Why: failure, Event: event, Start: start,
+		Content: partial, PartialTTL: cfg.TranscriptTTL.Milliseconds(), Reason: e.Reason, StuckLimit: int64(cfg.StuckLimit), IDs: taskIDs(parts),
+	})
 	if err != nil {
 		return err
 	}
-	if r.status() == "requested" {
-		return requested(r.text("request"))
+	if r.Status == scripts.Requested {
+		return requested(r.Request)
 	}
-	return c.released(ctx, r)
+	return c.released(ctx, r.Now, r.At)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -23,14 +23,14 @@ type DeadTask struct{ ID, Arrived string }
 
 // Do returns how many it put back, and Redis' clock in ms.
 func (r Rerun) Do(ctx context.Context, rdb script.Client) (n int, now int64, err error) {
-	k := rediskey.For(r.Session)
+	k := scripts.KeysOf(r.Session, "", time.Now())
 	ids, arrived := make([]string, len(r.Letters)), make([]string, len(r.Letters))
 	for i, d := range r.Letters {
 		ids[i], arrived[i] = d.ID, d.Arrived
 	}
-	back, err := rerunMove.run(ctx, rdb, rerunMove.keys(Keys(r.Session, "", time.Now()), k.Call(r.Call)), rerunMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(r.Session), "statuses", string(session.StatusStopped)+" "+string(session.StatusFailed), "line_cap", r.LineCap,
-		"ids", ids, "arrived", arrived,
-	))
-	return int(back.int("moved")), back.int("now"), err
+	back, err := scripts.Rerun.Run(ctx, rdb, scripts.RerunKeys(k, k.Call(r.Call)), scripts.RerunArgs{
+		Prefixes: scripts.PrefixesOf(r.Session), Statuses: string(session.StatusStopped) + " " + string(session.StatusFailed), LineCap: int64(r.LineCap),
+		IDs: ids, Arrived: arrived,
+	})
+	return int(back.Moved), back.Now, err
 }

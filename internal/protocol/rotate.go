@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 )
@@ -17,10 +18,12 @@ type Rotate struct {
 
 // Do returns the session id that is current then. late reports that the call came after Until.
 func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
-	now, err := rotateMove.run(ctx, rdb, rotateMove.keys(Keys(r.Session, "", time.Now())),
-		rotateMove.args("fresh_sid", newSessionID(), "sid", r.Old, "deadline", r.Until))
-	if late = now.int("changed") < 0; late && r.Old == "" && now.unsure { // it may be another's that is there now
+	call := scripts.Rotate.Call(scripts.RotateKeys(scripts.KeysOf(r.Session, "", time.Now())),
+		scripts.RotateArgs{FreshSID: newSessionID(), SID: r.Old, Deadline: r.Until})
+	call.Run(ctx, rdb)
+	now := scripts.Rotate.Result(call)
+	if late = now.Changed < 0; late && r.Old == "" && call.Unsure { // it may be another's that is there now
 		return "", false, redisconn.ErrUnsure
 	}
-	return now.text("sid"), late, err
+	return now.SID, late, call.Err
 }

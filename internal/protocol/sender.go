@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -105,7 +106,7 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 	if special := s.store(ctx, ahead, messages); len(special) > 0 {
 		for _, m := range special {
 			unsure := m.call.Unsure
-			m.move, m.call = acceptMove, m.full()
+			m.call = m.full()
 			m.call.Unsure = unsure
 		}
 		s.store(ctx, nil, special)
@@ -117,7 +118,7 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), messages []*acceptance) (special []*acceptance) {
 	var fast, full []*script.Call
 	for _, m := range messages {
-		if m.move == acceptFast {
+		if m.call.Script == scripts.AcceptFast.Script {
 			fast = append(fast, m.call)
 		} else {
 			full = append(full, m.call)
@@ -128,12 +129,12 @@ func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), message
 		if m.call.Err != nil {
 			continue
 		}
-		r := m.move.returned(m.call.Result)
-		if r.status() == "special" {
+		r := scripts.Accept.Result(m.call) // both paths have this result
+		if r.Status == scripts.Special {
 			special = append(special, m)
 			continue
 		}
-		m.result = Accepted{Now: r.int("now"), State: r.text("status"), N: r.int("n"), Duplicate: r.is("duplicate")}
+		m.result = Accepted{Now: r.Now, State: r.State, N: r.N, Duplicate: r.Duplicate}
 		if m.call.Unsure && !m.named && m.result.refused() {
 			// An earlier attempt may have stored it, and it was carried out and deleted since: no
 			// record of an unnamed message is kept.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/stored"
 )
 
@@ -11,7 +12,7 @@ import (
 // removes it. entries is how many entries the turn will append if it ends well. The state becomes
 // void if another turn appends to the transcript, or with the transcript's end.
 func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries int) error {
-	cfg, turn, text := c.consumer.cfg, c.Turn(), ""
+	turn, text := c.Turn(), ""
 	if data != nil {
 		var err error
 		s := stored.State{
@@ -21,6 +22,9 @@ func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries in
 			return err
 		}
 	}
-	_, err := c.move(ctx, storeStateMove, true, "content", text, "state_ttl", cfg.TranscriptTTL.Milliseconds())
+	k, o := c.owner()
+	_, err := own(ctx, c, true, scripts.StoreState, scripts.StoreStateKeys(k), scripts.StoreStateArgs{
+		Owner: o, TTL: c.consumer.ttl(), Content: text, StateTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
+	})
 	return err
 }

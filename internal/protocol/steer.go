@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -20,15 +21,19 @@ func (c *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	cfg := c.consumer.cfg
 	known := taskIDs(c.part)
 	c.mu.Unlock()
-	r, err := c.move(ctx, steerMove, true, "most", cfg.TurnMessages, "room", cfg.TurnBytes, "known", known)
+	k, o := c.owner()
+	r, err := own(ctx, c, true, scripts.Steer, scripts.SteerKeys(k), scripts.SteerArgs{
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Longest: TaskMost(cfg.Limits), TTL: c.consumer.ttl(),
+		Most: int64(cfg.TurnMessages), Room: int64(cfg.TurnBytes), Known: known,
+	})
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.steer = r.is("more")
+	c.steer = r.More
 	var steered []Taken
-	for _, message := range r.records("messages", "message") {
+	for _, message := range r.Messages {
 		m := take(c.prefix, message, cfg.Limits)
 		steered = append(steered, m)
 		c.part = append(c.part, part{m.taskID, m.Message.ID, m.fastTask})
@@ -47,7 +52,11 @@ func (c *Claim) Dismiss(ctx context.Context, m Taken, end End) error {
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}
-	_, err = c.move(ctx, dismissMove, true, "id", m.taskID, "own", m.Message.ID, "why", why, "outcome", outcome)
+	k, o := c.owner()
+	_, err = own(ctx, c, true, scripts.Dismiss, scripts.DismissKeys(k), scripts.DismissArgs{
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(),
+		ID: m.taskID, Own: m.Message.ID, Why: why, Outcome: outcome,
+	})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -34,16 +34,16 @@ type StopResult struct {
 
 // Do makes one call.
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
-	k := rediskey.For(s.Session)
-	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(append(senderEvents(),
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "longest", TaskMost(s.Limits),
-		"batch_limits", stopBatch, "number", s.Number, "deadline", s.Until,
-	)...))
+	k := scripts.KeysOf(s.Session, "", time.Now())
+	r, err := scripts.Stop.Run(ctx, rdb, scripts.StopKeys(k, k.Call(s.Name)), scripts.StopArgs{
+		Prefixes: scripts.PrefixesOf(s.Session), Stream: senderStream, Longest: TaskMost(s.Limits),
+		BatchLimits: stopBatch, Number: int64(s.Number), Deadline: s.Until,
+	})
 	if err != nil {
 		return StopResult{}, err
 	}
 	return StopResult{
-		Late: r.status() == "late", Earlier: r.status() == "earlier",
-		Phase: r.text("phase"), Fence: r.int("fence"), Dropped: int(r.int("meant")), More: r.is("more"),
+		Late: r.Status == scripts.Late, Earlier: r.Status == scripts.Earlier,
+		Phase: r.Phase, Fence: r.Fence, Dropped: int(r.Meant), More: r.More,
 	}, nil
 }

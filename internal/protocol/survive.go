@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
 
@@ -13,19 +14,20 @@ import (
 // If the error wraps ErrNotWoken the word is recorded, and reap or the sweep finds the session.
 func (c *Claim) Survive(ctx context.Context) error {
 	c.mu.Lock()
-	keys, args := surviveMove.keys(c.keys), c.args(surviveMove, c.turn.Fence, "ids", taskIDs(c.part))
+	ids := taskIDs(c.part)
 	c.mu.Unlock()
+	k, o := c.owner()
 	rdb := c.consumer.rdb
-	var r returned
+	var r scripts.SurviveResult
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = surviveMove.run(ctx, rdb, keys, args)
+		r, err = scripts.Survive.Run(ctx, rdb, scripts.SurviveKeys(k), scripts.SurviveArgs{Task: k.TaskPrefix(), Owner: o, IDs: ids})
 		return err
 	})
-	if err != nil || !r.is("free") {
+	if err != nil || !r.Free {
 		return err
 	}
 	err = script.Repeat(ctx, func() error {
-		return Wake(ctx, rdb, r.int("now"), c.consumer.cfg.Grace(), WakeUp{Session: c.session})
+		return Wake(ctx, rdb, r.Now, c.consumer.cfg.Grace(), WakeUp{Session: c.session})
 	})
 	if err != nil {
 		return fmt.Errorf("survived in %s: %w: %w", c.session, ErrNotWoken, err)

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
 
 // SetTitle sets the user's title of the current transcript; "" removes it. lua/title.lua.
 func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {
-	_, err := titleMove.run(ctx, rdb, titleMove.keys(Keys(sessionKey, "", time.Now())), titleMove.args("token", "", "fence", "", "title", title))
+	_, err := scripts.Title.Run(ctx, rdb, scripts.TitleKeys(scripts.KeysOf(sessionKey, "", time.Now())), scripts.TitleArgs{Owner: scripts.Owner{}, Title: title})
 	return err
 }
 
@@ -19,10 +20,8 @@ func (c *Claim) Title(ctx context.Context, title string) error {
 	if err := c.lease.Held(); err != nil {
 		return fmt.Errorf("title of %s: %w", c.session, err)
 	}
-	c.mu.Lock()
-	keys, fence := c.keys, c.turn.Fence
-	c.mu.Unlock()
-	_, err := c.consumer.moves.Run(ctx, titleMove.Script, titleMove.keys(keys), c.args(titleMove, fence, "title", text(title))...)
+	k, o := c.owner()
+	_, err := c.consumer.moves.Run(ctx, scripts.Title.Script, scripts.TitleKeys(k), scripts.TitleArgs{Owner: o, Title: text(title)}.Words()...)
 	if err != nil {
 		return fmt.Errorf("title of %s: %w", c.session, err)
 	}

@@ -3,6 +3,7 @@ package protocol
 import (
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
 
@@ -62,13 +63,12 @@ const fastTaskMost = 16 << 10
 func (t ClaimedTurn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
 // take decodes a message from a script's result.
-func take(prefix string, r returned, limits session.Limits) Taken {
-	t := Taken{taskID: r.text("id"), Age: max(r.ms("age"), 0), Redelivered: int(r.int("redelivered"))}
-	msg := r.text("msg")
-	if len(msg) <= fastTaskMost && !r.is("unique") {
-		t.fastTask = msg
+func take(prefix string, m scripts.Message, limits session.Limits) Taken {
+	t := Taken{taskID: m.ID, Age: max(m.Age, 0), Redelivered: int(m.Redelivered)}
+	if len(m.Msg) <= fastTaskMost && !m.Unique {
+		t.fastTask = m.Msg
 	}
-	task, err := ParseTaskMessage([]byte(msg))
+	task, err := ParseTaskMessage([]byte(m.Msg))
 	if err == nil {
 		t.Message, err = task.Message(limits)
 	}

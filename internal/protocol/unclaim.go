@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 )
@@ -47,9 +48,9 @@ func (c *Claim) unclaim(parent context.Context) error {
 	consumer := c.consumer
 	ctx, cancel := context.WithDeadline(parent, c.claimedBy)
 	defer cancel()
-	var r returned
+	var r scripts.UnclaimResult
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = unclaimMove.run(ctx, consumer.rdb, unclaimMove.keys(c.keys), c.args(unclaimMove, 0))
+		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token})
 		return err
 	})
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 		if err != nil {
 			return err
 		}
-		return Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), WakeUp{c.session, r.int("at")})
+		return Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), WakeUp{c.session, r.At})
 	})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -31,7 +32,6 @@ type UndoResult struct {
 
 // Do calls the script.
 func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
-	k := rediskey.For(u.Session)
 	id, task := "", []byte(nil)
 	tasks := make([]string, len(u.Messages))
 	for i, m := range u.Messages {
@@ -45,9 +45,10 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		task = encodeTask(u.Session, u.Again.ID, payload, "", "")
 		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
-	r, err := undoMove.run(ctx, rdb, undoMove.keys(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)), undoMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(u.Session), "turn", u.Turn, "id", id, "msg", string(task), "sid", u.SessionID,
-		"entries", u.Entries, "length", u.Length, "written", u.Written, "messages", tasks,
-	))
-	return UndoResult{State: r.status(), Entries: int(r.int("removed")), Now: r.int("now")}, err
+	k := scripts.KeysOf(u.Session, u.SessionID, time.Now())
+	r, err := scripts.Undo.Run(ctx, rdb, scripts.UndoKeys(k, k.Call("undo-"+u.Turn)), scripts.UndoArgs{
+		Prefixes: scripts.PrefixesOf(u.Session), Turn: u.Turn, ID: id, Msg: string(task), SID: u.SessionID,
+		Entries: int64(u.Entries), Length: u.Length, Written: u.Written, Messages: tasks,
+	})
+	return UndoResult{State: string(r.Status), Entries: int(r.Removed), Now: r.Now}, err
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script. Its text is composed when it is first used. A guardian is the worker's
+// Script is a Lua script. Its hash is computed when it is first used. A guardian is the worker's
 // own program, started for each turn, and uses no script.
 type Script struct{ load func() *loaded }
 
-// loaded is a composed script. hash and source are boxed once for all calls.
+// loaded is a script with its hash. hash and source are boxed once for all calls.
 type loaded struct {
 	text         Text
 	hash, source any
@@ -30,13 +30,11 @@ func (t Text) Hash() string { return t.hash }
 // initialization, which runs in one goroutine, so it needs no lock.
 var all []*Script
 
-// New makes a script of a name and a function that composes its text. Call it only for
-// package-level variables.
-func New(name string, source func() string) *Script {
+// New makes a script of a name and its text. Call it only for package-level variables.
+func New(name, source string) *Script {
 	s := &Script{load: sync.OnceValue(func() *loaded {
-		text := source()
-		hash := redis.NewScript(text).Hash()
-		return &loaded{Text{name, text, hash}, hash, text}
+		hash := redis.NewScript(source).Hash()
+		return &loaded{Text{name, source, hash}, hash, source}
 	})}
 	all = append(all, s)
 	return s

@@ -15,7 +15,7 @@ import (
 //go:embed lock.lua
 var lockLua string
 
-var lockScript = script.New("lock", func() string { return lockLua })
+var lockScript = script.New("lock", lockLua)
 
 // claim is one token's attempt to get one lock, and then its possession.
 type claim struct {

@@ -21,9 +21,9 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = script.New("resume mark", func() string { return script.Prelude() + markLua })
-	clearScript   = script.New("resume clear", func() string { return clearLua })
-	suspendScript = script.New("resume suspend", func() string { return suspendLua })
+	markScript    = script.New("resume mark", script.Prelude()+markLua)
+	clearScript   = script.New("resume clear", clearLua)
+	suspendScript = script.New("resume suspend", suspendLua)
 )
 
 // Mark sets the session's resume mark: its last turn was interrupted, now. An empty reason means

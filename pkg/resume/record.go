@@ -16,7 +16,7 @@ import (
 //go:embed read.lua
 var readLua string
 
-var readScript = script.New("resume read", func() string { return script.Prelude() + readLua })
+var readScript = script.New("resume read", script.Prelude()+readLua)
 
 // Reasons of an interruption. Other texts are allowed too.
 const (

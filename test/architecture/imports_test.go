@@ -50,7 +50,9 @@ var rooms = []room{
 	{"pkg/agent/...", "internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
-	{"internal/protocol", "internal/boundedjson internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
+	{"internal/protocol/lua/generate", "internal/protocol/lua"},
+	{"internal/protocol/scripts", "internal/rediskey internal/script"},
+	{"internal/protocol", "internal/boundedjson internal/lease internal/protocol/scripts internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
@@ -137,6 +139,7 @@ func TestReach(t *testing.T) {
 	for _, c := range []struct{ what, from string }{
 		{"testing", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
+		{"turnstile/internal/protocol/lua", "cmd/enqueue cmd/gateway cmd/worker examples/custom-agent"},
 		{"github.com/prometheus", "internal/engine internal/protocol internal/slash pkg/admin"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {

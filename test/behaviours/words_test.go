@@ -78,6 +78,7 @@ var texts = []struct{ from, kind string }{
 	{"internal/process", ".go"},
 	{"internal/protocol", ".lua"},
 	{"internal/protocol/lua", ".go"},
+	{"internal/protocol/scripts", ".go"},
 	{"internal/recovery", ".go"},
 	{"internal/redisconn", ".go"},
 	{"internal/rediskey", ".go"},

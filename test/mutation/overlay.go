@@ -2,14 +2,20 @@ package mutation
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"testing/fstest"
+
+	"turnstile/internal/protocol/lua"
 )
 
 // Overlay writes the files that mutations of "file:" change, and a file for go build's -overlay into dir.
 // It returns that file's path. Each mutation's files are below its root, which may be a tree or GOROOT.
-// Several may change one file, one after the other. added are further files: path to text.
+// Several may change one file, one after the other. added are further files: path to text. A change of
+// the protocol's Lua also changes the files that are generated from it.
 func Overlay(dir string, roots map[string][]Mutation, added map[string]string) (path string, err error) {
 	texts := map[string]string{}
 	for file, text := range added {
@@ -34,6 +40,9 @@ func Overlay(dir string, roots map[string][]Mutation, added map[string]string) (
 				return "", err
 			}
 		}
+		if err := generate(filepath.Join(root, "internal/protocol"), texts); err != nil {
+			return "", err
+		}
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for file, text := range texts {
@@ -49,4 +58,44 @@ func Overlay(dir string, roots map[string][]Mutation, added map[string]string) (
 	}
 	path = filepath.Join(dir, "overlay.json")
 	return path, os.WriteFile(path, list, 0o600)
+}
+
+// generate adds the generated files of the protocol that change with its Lua files in texts.
+func generate(protocol string, texts map[string]string) error {
+	changed, all := filepath.Join(protocol, "lua")+"/", fstest.MapFS{}
+	for file, text := range texts {
+		if name, ours := strings.CutPrefix(file, changed); ours {
+			all[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	sources := os.DirFS(changed)
+	for _, pattern := range []string{"*.lua", "lib/*.lua"} {
+		names, err := fs.Glob(sources, pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if all[name] != nil {
+				continue
+			}
+			text, err := fs.ReadFile(sources, name)
+			if err != nil {
+				return err
+			}
+			all[name] = &fstest.MapFile{Data: text}
+		}
+	}
+	made, err := lua.Sources(all)
+	for name, script := range made {
+		file := filepath.Join(protocol, "scripts", name+".lua")
+		if was, err := os.ReadFile(file); err != nil {
+			return err
+		} else if string(was) != script.Source {
+			texts[file] = script.Source
+		}
+	}
+	return err
 }

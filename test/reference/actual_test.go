@@ -187,7 +187,7 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 	}
 	text := id
 	if long {
-		text = strings.Repeat("x", sq.TaskMost(messageLimits))
+		text = strings.Repeat("x", int(sq.TaskMost(messageLimits)))
 	}
 	payload, err := session.Message{ID: id, Text: text}.EncodePayload()
 	b.must(err)

@@ -10,9 +10,9 @@
 -- KEYS full: sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
 -- KEYS full: owed outbox deliveries idem
 -- ARGS full
---   s.events_cap          see append_event
+--   s.events_cap int      see append_event
 --   s.short number        bytes
---   s.large_bytes
+--   s.large_bytes int
 --   s.longest number      how many bytes a task's msg may have
 -- EACH
 --   s.task                prefix of the session's task hashes
@@ -24,7 +24,7 @@
 --   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
 --   to                    destination of the outcome; '': the session's own, else fallback; '-': none
 --   hash                  of what the sender wants, if it named the id, else ''
---   idem_ttl              for how long another hash is a conflict, ms
+--   idem_ttl int          for how long another hash is a conflict, ms
 -- EACH full
 --   s.prefix              of task ids
 --   delay number          for how long it waits before it joins the line, ms
@@ -37,8 +37,8 @@
 --   after                 id of the task that it must follow directly in the conversation, or ''
 --   full list             destinations to which nothing more may go, of all sessions
 -- RETURNS
---   result: now status n duplicate
---     duplicate: 1 if there was a message with its id, of another Submit. status:
+--   result: now:int state n:int duplicate:flag
+--     duplicate: 1 if there was a message with its id, of another Submit. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
@@ -82,7 +82,7 @@ call('HSET', s.task .. id, 'msg', msg, 'state', 'pending', 'seq', seq, 'seen', i
 if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 if not record.created_at then call('HSET', s.record, 'v', '1', 'created_at', int(now)) end
 signal_warm(run, session)
-return result{now = now, status = 'idle', n = now, duplicate = 0}
+return result{now = now, state = 'idle', n = now, duplicate = 0}
 -- FULL
 local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
 local NEWEST = 1000 -- ids at the end of the line among which a message is searched
@@ -90,10 +90,10 @@ local own = own_id(s, id)
 
 local t = fields(s.task .. id, 'state', 'seen', 'seq')
 local new, used = not t.state, hash ~= '' and call('GET', s.idem)
-if used and string.sub(used, 1, #hash) ~= hash then return result{now = now, status = 'conflict', n = 0, duplicate = 0} end
+if used and string.sub(used, 1, #hash) ~= hash then return result{now = now, state = 'conflict', n = 0, duplicate = 0} end
 if new and used then
-  if used == hash .. ' ' .. nonce then return result{now = now, status = 'completed', n = 0, duplicate = 0} end
-  return result{now = now, status = 'expired', n = 0, duplicate = 0}
+  if used == hash .. ' ' .. nonce then return result{now = now, state = 'completed', n = 0, duplicate = 0} end
+  return result{now = now, state = 'expired', n = 0, duplicate = 0}
 end
 local state, duplicate = t.state or delay > 0 and 'scheduled' or 'pending', 0
 if not new then
@@ -133,9 +133,9 @@ if routed then
   check_outbox(s)
   owed = call('HGET', s.owed, own) -- to a message with this id that an operator has deleted
   for _, name in ipairs(full) do
-    if name == to then return result{now = now, status = 'outbox', n = outbox_cap, duplicate = 0} end
+    if name == to then return result{now = now, state = 'outbox', n = outbox_cap, duplicate = 0} end
   end
-  if call('HLEN', s.owed) + call('ZCARD', s.outbox) >= outbox_cap then return result{now = now, status = 'outbox', n = outbox_cap, duplicate = 0} end
+  if call('HLEN', s.owed) + call('ZCARD', s.outbox) >= outbox_cap then return result{now = now, state = 'outbox', n = outbox_cap, duplicate = 0} end
 end
 
 -- store(at, ...) stores the task of a new message, seen at that time, with further fields.
@@ -162,8 +162,8 @@ local function mark_seen(at)
   if not t.seen then call('HSET', s.task .. id, 'seen', int(at)) end
 end
 
-if state == 'active' then return result{now = now, status = 'running', n = 1, duplicate = duplicate} end
-if state == 'completed' or state == 'archived' then return result{now = now, status = state, n = 0, duplicate = duplicate} end
+if state == 'active' then return result{now = now, state = 'running', n = 1, duplicate = duplicate} end
+if state == 'completed' or state == 'archived' then return result{now = now, state = state, n = 0, duplicate = duplicate} end
 local delayed_cap = math.ceil(line_cap / 2)
 local waiting = call('LLEN', s.pending)
 if state ~= 'pending' then
@@ -171,7 +171,7 @@ if state ~= 'pending' then
   if new then
     local delayed = call('ZCARD', s.scheduled) + 1
     if delayed > delayed_cap or delayed + waiting > line_cap then
-      return result{now = now, status = 'line', n = line_cap, duplicate = 0}
+      return result{now = now, state = 'line', n = line_cap, duplicate = 0}
     end
     store(math.max(score * 1000, now))
     call('ZADD', s.scheduled, int(score), id)
@@ -179,7 +179,7 @@ if state ~= 'pending' then
     score = tonumber(call('ZSCORE', state == 'retry' and s.retry or s.scheduled, id) or 0)
   end
   mark_seen(math.max(score * 1000, now))
-  return result{now = now, status = 'scheduled', n = score * 1000, duplicate = duplicate}
+  return result{now = now, state = 'scheduled', n = score * 1000, duplicate = duplicate}
 end
 if new and after ~= '' then
   local follows = call('LINDEX', s.pending, 0) == after
@@ -191,7 +191,7 @@ if new and after ~= '' then
     -- /new has begun another conversation, or /undo has taken the last turn from this one.
     if talk.session_id ~= last.sid or string.match(talk.undone or '', '^%d+ (%S+)') == s.prefix .. (last.fence or '') then follows = false end
   end
-  if not follows then return result{now = now, status = 'not_last', n = 0, duplicate = 0} end
+  if not follows then return result{now = now, state = 'not_last', n = 0, duplicate = 0} end
 end
 if new then waiting = waiting + 1 end
 
@@ -241,7 +241,7 @@ end
 -- A message that drops others makes room itself.
 if over and new and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 if refusal then
-  return result{now = now, status = refusal, n = most, duplicate = 0}
+  return result{now = now, state = refusal, n = most, duplicate = 0}
 end
 
 if new then
@@ -258,7 +258,7 @@ if not busy then
   local at = next_at(s, run.hold, now) or now
   if collected and waiting >= cap then at = now end -- with so many messages the wait is over
   if not owner and at <= now then signal_warm(run, session) end
-  return result{now = now, status = 'idle', n = at, duplicate = duplicate}
+  return result{now = now, state = 'idle', n = at, duplicate = duplicate}
 end
 
 for _, d in ipairs(drops) do
@@ -302,4 +302,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return result{now = now, status = 'queued', n = position, duplicate = duplicate}
+return result{now = now, state = 'queued', n = position, duplicate = duplicate}

@@ -5,14 +5,14 @@
 -- ARGS
 --   to
 --   token            of the lease
---   sequence         of the record
+--   sequence int     of the record
 --   verdict          'delivered', 'again', 'dead', or 'release': it was not tried
 --   wait number      until the next attempt, ms
 --   unsure flag      again, dead: what became of it is unknown, so it may have been delivered
 --   refused flag     again: the receiver refused this record
 --   why              the error of the attempt
 -- RETURNS
---   result: ok left    ok: 0 if the lease was lost; left: 1 if the line has more records
+--   result: ok:flag left:flag    ok: 0 if the lease was lost; left: 1 if the line has more records
 
 local now, line = now_ms(), load_line(s, to)
 local member = to .. ' ' .. sequence

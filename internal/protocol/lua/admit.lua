@@ -8,7 +8,7 @@
 -- ARGS
 --   most number      how many may wait
 -- RETURNS
---   result: may      1: it may
+--   result: may:flag      1: it may
 
 local STALE = 60000 -- ms
 local w = pcall('HMGET', s.waiting, 'count', 'at')

@@ -6,12 +6,12 @@
 --   s.task            prefix of the session's task hashes
 --   s.prefix          of task ids
 --   s.token
---   s.fence
---   ttl               the sentinel's, ms
+--   s.fence int
+--   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
 -- RETURNS
---   'ok' decision number by     decision: the user's, if there is one already, or ''; number: the
+--   'ok' decision number:int by     decision: the user's, if there is one already, or ''; number: the
 --     question's, or 0 if it was never asked; by: who has decided, '' if unknown
 --   'lost'
 

@@ -77,7 +77,7 @@ func (h Header) eachSession(both, body string) string {
 	var out strings.Builder
 	out.WriteString(bindings(h.Args, 0))
 	out.WriteString(both)
-	out.WriteString("local function one(k, a)\n")
+	out.WriteString("\n-- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].\nlocal function one(k, a)\n")
 	var keys, names []string
 	var converted string
 	for _, key := range h.Keys {
@@ -97,13 +97,19 @@ func (h Header) eachSession(both, body string) string {
 			break
 		}
 		names = append(names, name)
-		if arg.Kind != Text {
+		if arg.Kind == Number || arg.Kind == Flag {
 			converted += fmt.Sprintf("  %s = %s\n", name, arg.value(name))
 		}
 	}
 	// One call for all words costs less than an index for each.
 	fmt.Fprintf(&out, "  local %s = unpack(ARGV, a + 1, a + %d)\n%s", strings.Join(names, ", "), len(names), converted)
-	fmt.Fprintf(&out, "%send\nlocal results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  results[#results + 1] = one(k, a) or {'special'}\n"+
-		"  k, a = k + %d, a + %s\nend\nreturn results\n", body, len(h.Args), len(h.Keys), size)
+	for line := range strings.Lines(body) {
+		if line != "\n" {
+			out.WriteString("  ")
+		}
+		out.WriteString(line)
+	}
+	fmt.Fprintf(&out, "end\n\nlocal results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  results[#results + 1] = one(k, a) or {'special'}\n"+
+		"  k, a = k + %d, a + %s\nend\nreturn results\n", len(h.Args), len(h.Keys), size)
 	return out.String()
 }

@@ -8,15 +8,15 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.events_cap         see append_event
+--   s.events_cap int     see append_event
 --   s.short number       bytes
---   s.large_bytes
+--   s.large_bytes int
 --   s.longest number     how many bytes a task's msg may have
 --   id                   of the task
 --   turn_too flag        also if it is part of a turn
 --   deadline number      do nothing after this ms: the sender has given up
 -- RETURNS
---   'taken' now wake      it is a dead letter now; wake: 1 if what is left may be claimed sooner now
+--   'taken' now:int wake:flag      it is a dead letter now; wake: 1 if what is left may be claimed sooner now
 --   'ending'              the end of its turn is requested
 --   'running'             it is part of a turn: nothing is written
 --   'ended' state result  the task's, before this call

@@ -3,10 +3,10 @@
 -- KEYS sentinel run record partial
 -- ARGS
 --   s.token
---   s.fence
---   ttl             the sentinel's, ms
+--   s.fence int
+--   ttl int         the sentinel's, ms
 --   content         the partial, JSON
---   partial_ttl     ms
+--   partial_ttl int  ms
 -- RETURNS
 --   'ok'
 --   'lost'

@@ -10,22 +10,22 @@
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
---   ttl              the sentinel's, ms
+--   ttl int          the sentinel's, ms
 --   worker
 --   phase            of the new turn
 --   mode             this worker's busy mode
---   cap              its cap of follow-ups
+--   cap int          its cap of follow-ups
 --   drop             its drop policy
---   debounce         its quiet window, ms
---   warm             '1': it keeps agents warm
+--   debounce int     its quiet window, ms
+--   warm bit         '1': it keeps agents warm
 --   s.longest number  how many bytes a task's msg may have
 -- ARGS full
 --   stuck_limit number     interruptions in a row that suspend
---   s.events_cap           see append_event
+--   s.events_cap int       see append_event
 --   s.short number         bytes
---   s.large_bytes
+--   s.large_bytes int
 --   retention number       seconds
---   transcript_ttl         ms
+--   transcript_ttl int     ms
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
@@ -36,18 +36,18 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now fence sid entries dropped messages reset resume mark_age
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
---   'held' left          ms
+--   'held' left:int          ms
 --   'paused'
---   'wait' at            ms
+--   'wait' at:int            ms
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
 --     found waiting, or of messages at the head of the line that are too long to be read, or it
 --     has removed ids without a task from the line
 --   'special'            the fast path has done nothing
---   message: id msg age redelivered unique
+--   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
 --
 -- A repetition under the same token returns the same result. The full path begins with SET, unless

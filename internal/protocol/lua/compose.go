@@ -38,6 +38,7 @@ type Script struct {
 	Header
 	Name   string
 	Source string
+	run    error // of checkRun
 }
 
 // FastSuffix ends the name of a move's fast path.
@@ -119,12 +120,13 @@ func (l *library) compose(name string) (s Script, err error) {
 		return s, err
 	}
 	p := &parts{header: header, functions: append(l.used(both+body), functions...), own: len(functions), body: body}
+	run := p.checkRun()
 	for _, step := range []func() error{p.inline, p.construct, p.scalars, p.readers, p.lift} {
 		if err := step(); err != nil {
 			return s, err
 		}
 	}
-	return Script{p.header, name, p.source(fast)}, nil
+	return Script{p.header, name, p.source(file, fast), run}, nil
 }
 
 // parts is a script while it is composed.
@@ -148,8 +150,9 @@ func (p *parts) each(change func(code string) (string, error)) (err error) {
 }
 
 // source returns the text that is sent to Redis.
-func (p *parts) source(fast bool) string {
+func (p *parts) source(file string, fast bool) string {
 	var out, own strings.Builder
+	fmt.Fprintf(&out, "-- Code generated from ../lua/%s.lua by go generate; DO NOT EDIT.\n--\n%s\n", file, p.header.comment)
 	if fast {
 		// An error in the keys of one session must not end the script: it serves other sessions, too.
 		out.WriteString("local call, pcall, try = redis.pcall, redis.pcall, pcall\n")
@@ -163,11 +166,17 @@ func (p *parts) source(fast bool) string {
 	out.WriteString(p.read)
 	library := len(p.functions) - p.own
 	for i, f := range p.functions {
-		if i < library {
-			out.WriteString(f.text)
-		} else {
-			own.WriteString(f.text)
+		if f.doc != "" {
+			f.doc = "\n" + f.doc
 		}
+		if i < library {
+			out.WriteString(f.doc + f.text)
+		} else {
+			own.WriteString(f.doc + f.text)
+		}
+	}
+	if library > 0 {
+		out.WriteString("\n")
 	}
 	if fast {
 		out.WriteString(p.header.eachSession(own.String(), p.body))

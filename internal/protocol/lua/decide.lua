@@ -12,10 +12,10 @@
 --   user             who decides, or '': unknown
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
---   'ok' number question fence
+--   'ok' number:int question fence
 --   'none'                      there is no question
---   'other' number question fence     the open question is another one
---   'new' number question fence       the open question, which the user may not have seen yet
+--   'other' number:int question fence     the open question is another one
+--   'new' number:int question fence       the open question, which the user may not have seen yet
 --   'answered'                  another decision came first
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')

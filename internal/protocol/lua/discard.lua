@@ -6,7 +6,7 @@
 --   s.task       prefix of the session's task hashes
 --   ids list
 -- RETURNS
---   result: discarded
+--   result: discarded:int
 
 local found = {}
 for _, id in ipairs(ids) do

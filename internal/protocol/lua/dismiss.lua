@@ -7,11 +7,11 @@
 --   s.task             prefix of the session's task hashes
 --   s.prefix           of task ids
 --   s.token
---   s.fence
---   s.events_cap       see append_event
+--   s.fence int
+--   s.events_cap int   see append_event
 --   s.short number     bytes
---   s.large_bytes
---   ttl                the sentinel's, ms
+--   s.large_bytes int
+--   ttl int            the sentinel's, ms
 --   id                 of the task
 --   own                the message's own id
 --   why

@@ -3,11 +3,11 @@
 -- KEYS sentinel run events
 -- ARGS
 --   s.token
---   s.fence
---   s.events_cap       see append_event
+--   s.fence int
+--   s.events_cap int   see append_event
 --   s.short number     bytes
---   s.large_bytes
---   ttl                the sentinel's, ms
+--   s.large_bytes int
+--   ttl int            the sentinel's, ms
 --   number             of this batch within the turn, from 1
 --   batch list         events, JSON
 -- RETURNS

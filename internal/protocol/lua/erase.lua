@@ -17,10 +17,10 @@
 -- RETURNS
 --   'gone'
 --   'held'
---   'used' at        look again then, ms; 0: unknown
---   'owed' promised stored     how many outcomes are owed, and how many are not delivered
+--   'used' at:int        look again then, ms; 0: unknown
+--   'owed' promised:int stored:int     how many outcomes are owed, and how many are not delivered
 --   'changed'        a turn has run since the keys were looked up, and may have made others
---   'batch' n        how many messages are erased: call again
+--   'batch' n:int        how many messages are erased: call again
 
 if call('EXISTS', s.sentinel) == 1 then return held{} end
 if unused > 0 then

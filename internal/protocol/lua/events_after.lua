@@ -8,7 +8,7 @@
 --   room number      how many bytes a page has. Its last entry may exceed that: a page has at least
 --     one, however long
 -- RETURNS
---   'page' more      1 if there may be more; behind it the entries, as XRANGE returns them
+--   'page' more:flag entries...   more: 1 if there may be more; entries: as XRANGE returns them
 --   'gap'            the entry was trimmed, and others behind it may have been
 --   'reset'          the stream never had this entry: it is another one
 

@@ -6,7 +6,7 @@
 --   room number     how many bytes a page has. Its last event may exceed that: a page has at least one,
 --     however long. 0: no event, only whether there is one
 -- RETURNS
---   result: more    1 if there may be more; behind it the events, as XRANGE returns them
+--   result: more:flag entries...    more: 1 if there may be more; entries: as XRANGE returns them
 
 local MOST = 1000 -- events of a page
 if room == 0 then return result{more = #call('XRANGE', s.events, '(' .. after, '+', 'COUNT', 1)} end

@@ -11,21 +11,21 @@
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS full: processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
---   s.events_cap               see append_event
+--   s.events_cap int           see append_event
 --   s.short number             bytes
---   s.large_bytes
---   transcript_ttl             ms
+--   s.large_bytes int
+--   transcript_ttl int         ms
 --   phase                      of a next turn
 --   s.longest number           how many bytes a task's msg may have
---   warm                       '1': the worker keeps agents warm
+--   warm bit                   '1': the worker keeps agents warm
 -- ARGS full
---   ttl                        the sentinel's, ms
+--   ttl int                    the sentinel's, ms
 --   turn_limits                "messages bytes" that a turn has at most
 --   retention number           seconds
 -- EACH
 --   s.task                     prefix of the task hashes
 --   s.token
---   s.fence
+--   s.fence int
 --   outcome                    JSON: the event and the tasks' result
 --   start                      the turn's start, JSON, if the stream does not have it yet, or ''
 --   bounds                     of the transcript, see bound_transcript; '': it is not bounded now
@@ -33,10 +33,10 @@
 --   id                         of the task
 --   msg                        its message, completed
 --   following_fence            of the next turn; '': take no next message
---   now                        Redis' clock, ms, as the worker estimates it
---   score                      of a completed task, seconds
---   total                      entries of the transcript with these
---   done                       ended messages that are not counted yet, with this
+--   now int                    Redis' clock, ms, as the worker estimates it
+--   score int                  of a completed task, seconds
+--   total int                  entries of the transcript with these
+--   done int                   ended messages that are not counted yet, with this
 -- EACH full
 --   s.prefix                   of turn ids
 --   release flag               take no next message
@@ -54,12 +54,12 @@
 -- EACH
 --   entries range              JSON
 -- RETURNS
---   'next' now fence sid entries dropped messages    as in claim
---   'released' at now                                at: when it can be claimed again, ms; 0: never
---   'following' id msg age redelivered unique       the fast path's 'next': its caller knows the rest
+--   'next' now:int fence:int sid entries:int dropped messages:message     as in claim
+--   'released' at:int now:int            at: when it can be claimed again, ms; 0: never
+--   'following' id msg age:ms redelivered:int unique:flag     the fast path's 'next': its caller knows the rest
 --   'lost'
---   'special'                                        the fast path has done nothing
---   message: id msg age redelivered unique           as in claim
+--   'special'                            the fast path has done nothing
+--   message: id msg age:ms redelivered:int unique:flag     as in claim
 --
 -- A repetition returns the same, or 'special' on the fast path. The fast path writes statistics
 -- every ten turns and with a release. Until then the run record counts these turns, and the next

@@ -6,7 +6,7 @@
 -- ARGS
 --   age number     at which it goes, ms
 -- RETURNS
---   result: gone   1 if it is
+--   result: gone:flag   1 if it is
 
 if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.completed, s.archived, s.stopped, s.owed, s.outbox) > 0 then return result{gone = 0} end
 local record = fields(s.record, 'updated_at', 'created_at')

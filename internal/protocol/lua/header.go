@@ -17,32 +17,43 @@ type Header struct {
 
 	// Results are the tables that the script returns, by the name of their constructor.
 	Results map[string]Result
+
+	comment string // of the move, without what is declared for the other path
 }
 
 // Arg is one word of ARGV, or a list of them behind its length.
 type Arg struct {
 	Name  string
 	Kind  Kind
-	Field bool // of the session's table, else a local
+	Field bool   // of the session's table, else a local
+	doc   string // what stands behind its declaration
 }
 
 // Kind is how a script reads an argument.
 type Kind string
 
-// The kinds of arguments. A script uses a text as it is.
+// The kinds of arguments.
 const (
 	Text   Kind = "text"
-	Number Kind = "number"
-	Flag   Kind = "flag"
+	Int    Kind = "int"    // a whole number in Go, which the script uses as text
+	Bit    Kind = "bit"    // a bool in Go, which the script uses as text: '1' or '0'
+	Number Kind = "number" // a whole number
+	Flag   Kind = "flag"   // a bool
 	List   Kind = "list"
 	Range  Kind = "range" // a list that stays where it is: ARGV[NAME_first] to ARGV[NAME_last]
 )
 
-// Result is a table that a script returns. Status is its first element, if it has one.
+// Result is a table that a script returns. Status is its first element, if it has one. Rest names the
+// elements behind the fields, if there may be any.
 type Result struct {
 	Status string
-	Fields []string
+	Fields []Field
+	Rest   string
 }
+
+// Field is an element of a result. Its type is text, int, flag (the number 1 or another one), ms, list,
+// or the name of a record: then it is a list of these.
+type Field struct{ Name, Type string }
 
 // Key returns the key of that name in the KEYS of a call, for the call's first session.
 func (h Header) Key(keys []string, name string) string {
@@ -72,9 +83,9 @@ func (h Header) Word(argv []string, name string) string {
 
 var (
 	headline   = regexp.MustCompile(`^-- (KEYS|ARGS|EACH|RETURNS)(?: (fast|full):?)?( .*)?$`)
-	argLine    = regexp.MustCompile(`^--   (s\.)?([a-z_]+)(?: (number|flag|list|range))?(?:  .*)?$`)
-	statusLine = regexp.MustCompile(`^--   '([a-z]+)'((?: [a-z_]+)*)(?:  .*)?$`)
-	recordLine = regexp.MustCompile(`^--   ([a-z_]+):((?: [a-z_]+)*)(?:  .*)?$`)
+	argLine    = regexp.MustCompile(`^--   (s\.)?([a-z_]+)(?: (int|bit|number|flag|list|range))?(?:  +(.*))?$`)
+	statusLine = regexp.MustCompile(`^--   '([a-z]+)'((?: [a-z_]+(?::[a-z]+|\.\.\.)?)*)(?:  .*)?$`)
+	recordLine = regexp.MustCompile(`^--   ([a-z_]+):((?: [a-z_]+(?::[a-z]+|\.\.\.)?)*)(?:  .*)?$`)
 )
 
 // list reports whether the argument has any number of words. Lists follow all other arguments.
@@ -84,28 +95,49 @@ func (a Arg) list() bool { return a.Kind == List || a.Kind == Range }
 // lines that are indented by more than three blanks are prose.
 func parseMove(text, path string) (h Header, body string, err error) {
 	h.Results = map[string]Result{}
-	block := ""
+	var comment strings.Builder
+	block, other := "", false // other: the block is the other path's
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "--") {
+			h.comment = comment.String()
 			return h, body, err
 		}
 		body = strings.TrimPrefix(text, line)
 		text = body
-		line = strings.TrimRight(line, "\n")
-		if m := headline.FindStringSubmatch(line); m != nil {
-			if block = m[1]; m[2] != "" && m[2] != path {
-				block = ""
+		bare := strings.TrimRight(line, "\n")
+		switch m := headline.FindStringSubmatch(bare); {
+		case m != nil:
+			block, other = m[1], m[2] != "" && m[2] != path
+			if m[2] != "" {
+				line = strings.Replace(strings.Replace(line, " "+m[2]+":", "", 1), " "+m[2], "", 1)
 			}
-			if block == "KEYS" {
+			if block == "KEYS" && !other {
 				h.Keys = append(h.Keys, strings.Fields(m[3])...)
 			}
-		} else if !strings.HasPrefix(line, "--   ") {
-			block = ""
-		} else if !strings.HasPrefix(line, "--    ") && !h.declare(block, line) {
-			return h, "", fmt.Errorf("%s has a line that declares nothing: %q", block, line)
+		case !strings.HasPrefix(bare, "--   "):
+			block, other = "", false
+		case other:
+		case strings.HasPrefix(bare, "--    "):
+			h.describe(block, strings.TrimSpace(bare[2:]))
+		case !h.declare(block, bare):
+			return h, "", fmt.Errorf("%s has a line that declares nothing: %q", block, bare)
+		}
+		if !other {
+			comment.WriteString(line)
 		}
 	}
 	return h, "", fmt.Errorf("there is a comment only")
+}
+
+// describe adds a line of prose to the argument above it.
+func (h *Header) describe(block, line string) {
+	list := h.Args
+	if block == "EACH" {
+		list = h.Each
+	}
+	if n := len(list); n > 0 && (block == "ARGS" || block == "EACH") {
+		list[n-1].doc = strings.TrimSpace(list[n-1].doc + " " + line)
+	}
 }
 
 // declare reads a line of a block. It returns false if the line declares nothing.
@@ -116,7 +148,7 @@ func (h *Header) declare(block, line string) bool {
 		if m == nil {
 			return false
 		}
-		arg := Arg{Name: m[2], Kind: Kind(cmp.Or(m[3], string(Text))), Field: m[1] != ""}
+		arg := Arg{Name: m[2], Kind: Kind(cmp.Or(m[3], string(Text))), Field: m[1] != "", doc: m[4]}
 		into := &h.Args
 		if block == "EACH" {
 			into = &h.Each
@@ -133,9 +165,21 @@ func (h *Header) declare(block, line string) bool {
 		if m == nil {
 			return false
 		}
-		result := Result{Fields: strings.Fields(m[2])}
+		result := Result{}
 		if status {
 			result.Status = m[1]
+		}
+		for _, field := range strings.Fields(m[2]) {
+			name, rest := strings.CutSuffix(field, "...")
+			if rest {
+				result.Rest = name
+				continue
+			}
+			name, kind, _ := strings.Cut(name, ":")
+			if slices.ContainsFunc(result.Fields, func(f Field) bool { return f.Name == name }) || result.Rest != "" {
+				return false
+			}
+			result.Fields = append(result.Fields, Field{name, cmp.Or(kind, "text")})
 		}
 		h.Results[m[1]] = result
 	}

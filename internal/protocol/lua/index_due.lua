@@ -2,9 +2,9 @@
 --
 -- KEYS index
 -- ARGS
---   batch        how many at most
+--   batch int    how many at most
 -- RETURNS
---   result: now next due     next: score of the first that is not due yet, or 0; due: member, score ...
+--   result: now:int next:int due:list     next: score of the first that is not due yet, or 0; due: member, score ...
 
 local now = now_ms()
 local due = call('ZRANGEBYSCORE', s.index, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, batch)

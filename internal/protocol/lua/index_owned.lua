@@ -8,7 +8,7 @@
 --   ttl number        in how many ms
 --   sessions list     at most 1,000
 -- RETURNS
---   result: moved     how many got another score
+--   result: moved:int     how many got another score
 
 local now, moved = now_ms(), {}
 local at = now + ttl

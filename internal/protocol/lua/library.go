@@ -148,6 +148,7 @@ func bare(code string) string {
 // definition is a function or a constant of the library.
 type definition struct {
 	name string
+	doc  string // the comment above it
 	text string
 }
 
@@ -157,6 +158,7 @@ var defined = regexp.MustCompile(`^local (?:function )?([A-Za-z_]\w*)`)
 // same line, or with an end or a brace in the first column.
 func definitions(text string) (all []definition, err error) {
 	var open *definition
+	doc := ""
 	for line := range strings.Lines(text) {
 		code := strings.TrimRight(line, "\n")
 		switch {
@@ -165,13 +167,17 @@ func definitions(text string) (all []definition, err error) {
 			if code == "end" || code == "}" {
 				all, open = append(all, *open), nil
 			}
-		case code == "" || strings.HasPrefix(code, "--"):
+		case strings.HasPrefix(code, "--"):
+			doc += line
+		case code == "":
+			doc = ""
 		default:
 			m := defined.FindStringSubmatch(code)
 			if m == nil {
 				return nil, fmt.Errorf("no definition: %q", code)
 			}
-			d := definition{name: m[1], text: line}
+			d := definition{name: m[1], doc: doc, text: line}
+			doc = ""
 			function := strings.HasPrefix(code, "local function")
 			if bare := strings.TrimRight(bare(code), " "); function && strings.HasSuffix(bare, " end") || !function && !strings.HasSuffix(bare, "{") {
 				all = append(all, d)

@@ -5,7 +5,7 @@
 -- ARGS
 --   s.task       prefix of the session's task hashes
 -- RETURNS
---   result: now state n
+--   result: now:int state n:int
 --     state: 'held' (n = ms left), 'paused', 'ready' (n = 1 after a dead owner, else 0), 'wait' (n = until,
 --     ms) or 'empty'
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"turnstile/test/redistest"
 )
@@ -61,11 +62,7 @@ func TestScriptsCompile(t *testing.T) {
 	}
 }
 
-var (
-	usedField = regexp.MustCompile(`(?:^|[^.\w])s\.([a-z_]+)`)
-	runField  = regexp.MustCompile(`(?:^|[^.\w])run\.([a-z_]+)`)
-	runRead   = regexp.MustCompile(`fields\(s\.run, ([^)]*)\)`)
-)
+var usedField = regexp.MustCompile(`(?:^|[^.\w])s\.([a-z_]+)`)
 
 // A script declares the keys and arguments that it uses, and uses those that it declares.
 func TestScriptsDeclareWhatTheyUse(t *testing.T) {
@@ -103,25 +100,53 @@ func TestScriptsDeclareWhatTheyUse(t *testing.T) {
 	}
 }
 
-// A script reads those fields of the run record that it, or a function that it uses, looks at.
-// Other fields would be nil.
-func TestScriptsReadTheFieldsTheyUse(t *testing.T) {
+// A misspelt name fails the generator.
+func TestMisspeltNamesFail(t *testing.T) {
 	t.Parallel()
-	l, all := scripts(t)
-	for name := range all {
-		code, read := parsed(t, l, name), map[string]bool{}
-		for _, m := range runRead.FindAllStringSubmatch(code, -1) {
-			for _, field := range strings.Split(m[1], ", ") {
-				read[strings.Trim(field, "'")] = true
-			}
+	for _, c := range []struct{ file, old, new, want string }{
+		{"promote.lua", "run.nostart", "run.nostrat", "run.nostrat"},                   // a field that is not read
+		{"promote.lua", "'nostart'", "'nostrat'", "run.nostart"},                       // as it is read
+		{"promote.lua", "refused{by", "refused{why", "no field why"},                   // a result's field
+		{"promote.lua", "'refused' by", "'refused' why", "no field by"},                // as it is declared
+		{"promote.lua", "PEXPIRE', s.sentinel, ttl", "PEXPIRE', s.sentinel, tl", "tl"}, // an argument
+		{"claim.lua", "call('PTTL', s.sentinel)", "call('PTTL', s.sentinal)", "s_sentinal"},
+		{"claim.lua", "mark.suspended or", "mark.suspend or", "suspend"},           // a table's field
+		{"claim.lua", "verdict = {archive =", "verdict = {archvie =", "archvie"},   // as it is written
+		{"lib/turn.lua", "run.token == s.token", "run.tokn == s.token", "tokn"},    // in the library
+		{"claim.lua", "local group = {}", "local group = {}; gruop = {}", "gruop"}, // a local
+	} {
+		text, err := fs.ReadFile(Files(), c.file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, m := range runField.FindAllStringSubmatch(bare(code), -1) {
-			if !read[m[1]] {
-				t.Errorf("%s looks at run.%s and does not read it", name, m[1])
-			}
+		if !strings.Contains(string(text), c.old) {
+			t.Errorf("%s has no %s", c.file, c.old)
+		}
+		changed := fstest.MapFS{c.file: {Data: []byte(strings.Replace(string(text), c.old, c.new, 1))}}
+		if _, err := Generate(over{changed}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %s: %v", c.file, c.new, err)
 		}
 	}
 }
+
+// over is the Lua files, with one of them changed.
+type over struct{ fstest.MapFS }
+
+func (o over) Open(name string) (fs.File, error) {
+	if _, changed := o.MapFS[name]; changed {
+		return o.MapFS.Open(name)
+	}
+	return Files().Open(name)
+}
+
+func (o over) ReadFile(name string) ([]byte, error) {
+	if f, changed := o.MapFS[name]; changed {
+		return f.Data, nil
+	}
+	return fs.ReadFile(Files(), name)
+}
+
+func (over) Glob(pattern string) ([]string, error) { return fs.Glob(Files(), pattern) }
 
 // Keys, arguments and results have names. Only erase, for its other keys, and entries use places.
 func TestScriptsHaveNoNumbers(t *testing.T) {
@@ -204,7 +229,7 @@ func TestMistakesInHeaders(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h := Header{Results: map[string]Result{"ok": {"ok", []string{"a", "b"}}}}
+	h := Header{Results: map[string]Result{"ok": {Status: "ok", Fields: []Field{{"a", "text"}, {"b", "int"}}}}}
 	for code, want := range map[string]string{
 		"return ok{a = f({1, 'x, y'}), b = g(',')}": "return {'ok', f({1, 'x, y'}), g(',')}",
 		"return ok{b = 1, a = ok{a = 2}}":           "return {'ok', {'ok', 2}, 1}",

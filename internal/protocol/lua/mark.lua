@@ -5,8 +5,8 @@
 -- KEYS sentinel run resume
 -- ARGS
 --   s.token
---   s.fence
---   ttl                    the sentinel's, ms
+--   s.fence int
+--   ttl int                the sentinel's, ms
 --   reason
 --   stuck_limit number     interruptions in a row that suspend the session
 -- RETURNS

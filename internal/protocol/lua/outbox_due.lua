@@ -3,10 +3,10 @@
 --
 -- KEYS index
 -- ARGS
---   batch           how many at most
+--   batch int       how many at most
 --   hidden number   for how long nobody else takes them, ms
 -- RETURNS
---   result: now at sessions     at: their new score
+--   result: now:int at:int sessions:list     at: their new score
 
 local now = now_ms()
 local due, scores = call('ZRANGEBYSCORE', s.index, '-inf', int(now), 'LIMIT', '0', batch), {}

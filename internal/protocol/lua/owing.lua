@@ -6,8 +6,8 @@
 -- ARGS
 --   cursor      '0', or that of the last call
 -- RETURNS
---   result: cursor lines     cursor: '0' if there is nothing further
---   line: to n oldest        oldest: when the first record was stored, ms, or 0
+--   result: cursor lines:line     cursor: '0' if there is nothing further
+--   line: to n:int oldest:int        oldest: when the first record was stored, ms, or 0
 
 local most = call('HLEN', s.owed) + call('HLEN', s.deliveries)
 local found = call('HSCAN', s.deliveries, cursor, 'MATCH', 'n *', 'COUNT', '1000')

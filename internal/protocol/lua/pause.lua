@@ -8,7 +8,7 @@
 --   wait number       it fails: until the next attempt, ms; 0 and not disabled: it works
 --   why
 -- RETURNS
---   result: stored    0: it stays as it is
+--   result: stored:flag    0: it stays as it is
 
 local now, old = now_ms(), call('HGET', s.destinations, to)
 if old then

@@ -3,10 +3,10 @@
 -- KEYS sentinel run
 -- ARGS
 --   s.token
---   s.fence
---   ttl             the sentinel's, ms
+--   s.fence int
+--   ttl int         the sentinel's, ms
 -- RETURNS
---   'ok' steer      1 if a message waits that is to be steered in
+--   'ok' steer:flag      1 if a message waits that is to be steered in
 --   'refused' by    'stop', 'rollback', 'interrupt' or 'drain'
 --   'lost'
 

@@ -7,7 +7,7 @@
 --   batch number       how many at a time
 --   archive_ttl number  age at which an archived task goes, seconds
 -- RETURNS
---   result: deleted more any     1 if more are due; 1 if the queue still holds any task
+--   result: deleted:int more:flag any:flag     1 if more are due; 1 if the queue still holds any task
 
 local seconds = math.floor(now_ms() / 1000)
 local old, more = {}, 0

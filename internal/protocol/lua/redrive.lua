@@ -9,7 +9,7 @@
 --   drop flag       delete them
 --   most number     how many at most
 -- RETURNS
---   result: n more     how many were put back, or deleted by drop; 1 if there may be more: call again
+--   result: n:int more:flag     how many were put back, or deleted by drop; 1 if there may be more: call again
 
 local now, found = now_ms(), {}
 local before, rest = string.match(call('GET', s.call) or '', '^(%d+) (%d)$')

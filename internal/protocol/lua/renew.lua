@@ -4,10 +4,10 @@
 -- KEYS sentinel run pending lease
 -- ARGS
 --   s.token
---   s.fence          of the turn that the owner knows of
+--   s.fence int      of the turn that the owner knows of
 --   ttl number       the sentinel's, ms
 -- RETURNS
---   'ok' fence request waiting steer question decision now by
+--   'ok' fence:int request waiting:int steer:flag question:int decision now:int by
 --     of the running turn: its fence, what is requested of it, how many messages wait, 1 if one of them
 --     is to be steered in, the number of the last question that has a decision, the decision; by:
 --     who has decided, '' if unknown

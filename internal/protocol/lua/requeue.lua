@@ -7,10 +7,10 @@
 --   s.task                 prefix of the session's task hashes
 --   s.prefix               of turn ids
 --   s.token
---   s.fence
---   s.events_cap           see append_event
+--   s.fence int
+--   s.events_cap int       see append_event
 --   s.short number         bytes
---   s.large_bytes
+--   s.large_bytes int
 --   wait number            before it may be taken again, ms; 0: at once
 --   attempts               so far, for asynq's retried; '': none was spent
 --   why                    the error, if an attempt was spent
@@ -18,12 +18,12 @@
 --   start                  the turn's start, JSON, if the stream does not have it yet, or ''
 --   content                the partial from which the next run is to resume, JSON; '': the stored one,
 --     unless it is of an attempt that failed
---   partial_ttl            ms
+--   partial_ttl int        ms
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   ids list               of the tasks, oldest first
 -- RETURNS
---   'released' at now      at: when it can be claimed again, ms; 0: never
+--   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
 --   'requested' request    'stop', 'interrupt' or 'rollback': end the turn that way instead;
 --     nothing is written
 --   'lost'

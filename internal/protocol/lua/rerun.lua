@@ -11,7 +11,7 @@
 --   arrived list        of each, '' if it has none. Another one shows that the message has been run
 --     and has failed since
 -- RETURNS
---   result: moved now
+--   result: moved:int now:int
 
 local now, wanted = now_ms(), {}
 local before, at = string.match(call('GET', s.call) or '', '^(%d+) (%d+)$')

@@ -7,7 +7,7 @@
 --   were list        the score that was read of each
 --   to list          the new score of each, or '' to remove it
 -- RETURNS
---   result: changed  how many
+--   result: changed:int  how many
 
 local gone, moved = {}, {}
 local scores = call('ZMSCORE', s.index, unpack(members))

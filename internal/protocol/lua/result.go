@@ -87,7 +87,8 @@ func (r Result) table(list map[string]string) (string, error) {
 		values = append(values, "'"+r.Status+"'")
 	}
 	missing := ""
-	for _, name := range r.Fields {
+	for _, field := range r.Fields {
+		name := field.Name
 		value, given := list[name]
 		if !given {
 			missing = name

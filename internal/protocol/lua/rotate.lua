@@ -8,7 +8,7 @@
 --   sid                 the session id that it replaces, or '' for whichever
 --   deadline number     do nothing after this ms: the sender has given up
 -- RETURNS
---   result: sid changed
+--   result: sid changed:int
 --     sid: the session id now; changed: 1 if this call or an earlier one has set it, 0 if the
 --     session id was not sid, -1 if it is too late
 

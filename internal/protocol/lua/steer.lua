@@ -7,17 +7,17 @@
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
 --   s.token
---   s.fence
+--   s.fence int
 --   s.longest number     how many bytes one task's msg may have
---   ttl                  the sentinel's, ms
+--   ttl int              the sentinel's, ms
 --   most number          messages of a turn
 --   room number          bytes of their tasks
 --   known list           ids of the turn's tasks that the owner knows of
 -- RETURNS
---   'ok' messages more     messages: those that the owner does not know of, as they are new or an
+--   'ok' messages:message more:flag     messages: those that the owner does not know of, as they are new or an
 --     earlier reply was lost; more: 1 if there may be more
 --   'lost'
---   message: id msg age redelivered unique     as in claim
+--   message: id msg age:ms redelivered:int unique:flag     as in claim
 
 local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt')
 if not owned(s, run) then return lost{} end

@@ -6,16 +6,16 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.events_cap         see append_event
+--   s.events_cap int     see append_event
 --   s.short number       bytes
---   s.large_bytes
+--   s.large_bytes int
 --   s.longest number     how many bytes a task's msg may have
 --   batch_limits         "messages bytes" that a call archives
 --   number number        this call's: 1, 2 ...
 --   deadline number      do nothing after this ms: the sender has given up, and does not mean
 --     messages that came since
 -- RETURNS
---   result: phase fence meant more
+--   result: phase fence:int meant:int more:flag
 --     phase: 'idle', 'starting' or 'running'; meant: how many messages it applies to; more:
 --     1 if more are to be archived: call again with the next number
 --   'earlier'            this call has archived a batch of an earlier stop: call again with the

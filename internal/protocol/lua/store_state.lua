@@ -3,10 +3,10 @@
 -- KEYS sentinel run state
 -- ARGS
 --   s.token
---   s.fence
---   ttl           the sentinel's, ms
+--   s.fence int
+--   ttl int       the sentinel's, ms
 --   content       the state, JSON; '': delete it
---   state_ttl     ms
+--   state_ttl int  ms
 -- RETURNS
 --   'ok'
 --   'lost'

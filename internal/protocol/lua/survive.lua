@@ -6,10 +6,10 @@
 -- ARGS
 --   s.task       prefix of the session's task hashes
 --   s.token      of the lost claim
---   s.fence      of its last turn
+--   s.fence int  of its last turn
 --   ids list     of the turn's tasks
 -- RETURNS
---   result: now free     free: 1 if this has released the session. Else its sentinel expired
+--   result: now:int free:flag     free: 1 if this has released the session. Else its sentinel expired
 --     earlier, and reap finds it
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'survived')

@@ -20,12 +20,12 @@
 --   ages list         of each: the age at which a record is given up, ms
 --   paused list       of each: '1' if it is to get nothing now
 -- RETURNS
---   result: now at unknown last forged records     last: the highest sequence of a record of the session;
+--   result: now:int at:int unknown:int last:int forged:list records:record     last: the highest sequence of a record of the session;
 --     forged: destinations of members of the outbox that no script can have written, which are removed;
 --     '-': it is unknown; at: when to look again, ms: not after now if there is more to
 --     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
 --     not know
---   record: to sequence id attempt unsure refused by body     id: the sequence under which it was stored
+--   record: to sequence:int id:int attempt:int unsure:flag refused:int by:int body     id: the sequence under which it was stored
 --     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was;
 --     by: until when it is to be delivered, ms, 0: until its age
 

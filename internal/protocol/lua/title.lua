@@ -3,7 +3,7 @@
 -- KEYS sentinel run record
 -- ARGS
 --   s.token     of the agent's turn, or '' for the user
---   s.fence     the same
+--   s.fence int  the same
 --   title       '': delete it
 -- RETURNS
 --   'ok'

@@ -2,14 +2,14 @@
 --
 -- KEYS transcript
 -- ARGS
---   oldest number     how many of the oldest entries are meant; '': all
+--   oldest number     how many of the oldest entries are meant; -1: all
 --   room number       how many bytes a page has. Its last entry may exceed that: a page has at least one,
 --     however long
 -- RETURNS
---   result: left      how many older entries are left; behind it the entries, newest first
+--   result: left:int entries...      left: how many older entries are left; entries: the newest first
 
 local MOST = 2000 -- entries of a page
-local left = oldest or call('LLEN', s.transcript)
+local left = oldest >= 0 and oldest or call('LLEN', s.transcript)
 local page, total, n = result{left = left}, 0, 8
 while left > 0 and total < room and #page <= MOST do
   local some = call('LRANGE', s.transcript, math.max(left - n, 0), left - 1)

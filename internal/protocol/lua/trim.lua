@@ -6,13 +6,13 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.events_cap         see append_event
+--   s.events_cap int     see append_event
 --   s.short number       bytes
---   s.large_bytes
+--   s.large_bytes int
 --   s.longest number     how many bytes a task's msg may have
 --   line_cap number      how many may wait
 -- RETURNS
---   result: left more     how many left the line; 1 if there are more: call again
+--   result: left:int more:flag     how many left the line; 1 if there are more: call again
 
 local MOST, BYTES = 100, 4 * 1024 * 1024
 local now = now_ms()

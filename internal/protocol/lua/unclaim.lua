@@ -9,7 +9,7 @@
 --   s.prefix     of task ids
 --   s.token      of the claim
 -- RETURNS
---   'released' at now     at: when it can be claimed again, ms; 0: never
+--   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
 --   'lost'                the claim was not carried out, or its sentinel has expired
 
 local now = now_ms()

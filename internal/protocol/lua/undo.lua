@@ -16,7 +16,7 @@
 --     or 0 if these are of another session id
 --   messages list      task ids of the turn's messages
 -- RETURNS
---   'ok' removed now
+--   'ok' removed:int now:int
 --   'held'
 --   'changed'          read the transcript again: nothing is written
 

@@ -1,0 +1,99 @@
+-- Code generated from ../lua/accept.lua by go generate; DO NOT EDIT.
+--
+-- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe to
+-- repeat. One call drops at most 100 messages or about 4 MiB from a line that is too long. Later calls
+-- drop the rest.
+--
+-- The fast path is for the common case: a new message without a delay or a route, for a session that
+-- nobody owns. It accepts messages of many sessions in one call. It does nothing if it finds anything
+-- else, and the sender sends the full path.
+--
+-- KEYS sentinel run record followups pending idem
+-- EACH
+--   s.task                prefix of the session's task hashes
+--   session               its key
+--   id                    of the task
+--   msg                   the task, as asynq encodes it
+--   nonce                 of this sender, in msg
+--   mode                  busy mode, or '' for the session's
+--   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
+--   to                    destination of the outcome; '': the session's own, else fallback; '-': none
+--   hash                  of what the sender wants, if it named the id, else ''
+--   idem_ttl int          for how long another hash is a conflict, ms
+-- RETURNS
+--   result: now:int state n:int duplicate:flag
+--     duplicate: 1 if there was a message with its id, of another Submit. state:
+--     'queued'     behind a turn; n = its position, which counts the running turn
+--     'idle'       nothing runs: the session is to be claimed; n = when, ms
+--     'scheduled'  n = when, ms
+--     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
+--       was deleted
+--     'busy'       refused: a turn is running
+--     'full'       refused, n = the cap of follow-ups
+--     'line'       refused, n = line_cap
+--     'outbox'     refused, n = outbox_cap, also for a destination in full
+--     'not_last'   refused: another message than after is the last of the conversation
+--     'conflict'   refused: the id was used with another hash
+--     'expired'    refused: it was carried out with this hash, and is no longer there
+--   'special'      the fast path has done nothing
+--
+-- A refused message is not stored, and its id is free: a repetition of the call decides anew.
+
+local call, pcall, try = redis.pcall, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local function fields_1(key)
+  local v = call('HMGET', key, 'mode', 'hold', 'worker', 'warm')
+  return {mode = v[1], hold = v[2], worker = v[3], warm = v[4]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'created_at', 'queue', 'reply_to')
+  return {created_at = v[1], queue = v[2], reply_to = v[3]}
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local now = now_ms()
+
+-- signal_warm(run, session) tells the last owner, which may have a warm agent of the session: it gets
+-- the message's signal a little before the other workers, which do not wait for it.
+local function signal_warm(run, session)
+  if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
+end
+
+-- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
+local function one(k, a)
+  local s_sentinel, s_run, s_record, s_followups, s_pending, s_idem = unpack(KEYS, k + 1, k + 6)
+  local s_task, session, id, msg, nonce, mode, line_cap, to, hash, idem_ttl = unpack(ARGV, a + 1, a + 10)
+  line_cap = tonumber(line_cap)
+  if call('EXISTS', s_sentinel, s_followups, s_idem, s_task .. id) ~= 0 then return false end
+  local run, record = fields_1(s_run), fields_2(s_record)
+  if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then return false end
+  local waiting, seq = call('LPUSH', s_pending, id), false
+  if type(waiting) ~= 'number' then return false end
+  -- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
+  -- In a line of one even the first may be one too many: a delayed message counts.
+  if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
+    and not call('HGET', s_task .. call('LINDEX', s_pending, '-1'), 'quiet') then
+    seq = call('HINCRBY', s_record, 'seq', '1')
+  end
+  if type(seq) ~= 'number' then
+    call('LREM', s_pending, '1', id)
+    return false
+  end
+  call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'seq', seq, 'seen', string.format('%d', now), 'pending_since', string.format('%d', now) .. '000000')
+  if hash ~= '' then call('SET', s_idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
+  if not record.created_at then call('HSET', s_record, 'v', '1', 'created_at', string.format('%d', now)) end
+  signal_warm(run, session)
+  return {now, 'idle', now, 0}
+end
+
+local results, k, a = {}, 0, 0
+while KEYS[k + 1] do
+  results[#results + 1] = one(k, a) or {'special'}
+  k, a = k + 6, a + 10
+end
+return results

@@ -1,0 +1,50 @@
+// Code generated from ../lua/ask.lua by go generate; DO NOT EDIT.
+
+package scripts
+
+import (
+	_ "embed"
+
+	"turnstile/internal/script"
+)
+
+//go:embed ask.lua
+var askLua string
+
+// Ask is the script of ask.lua.
+var Ask = newMove[AskArgs]("ask", askLua, readAsk)
+
+// AskKeys are the KEYS of Ask.
+func AskKeys(k Keys) []string {
+	return []string{k.Sentinel(), k.Run(), k.Owed(), k.Outbox(), k.Deliveries()}
+}
+
+// AskArgs are the arguments of Ask.
+type AskArgs struct {
+	Prefixes
+	Owner
+	TTL      int64  // the sentinel's, ms
+	Nth      int64  // which of the turn's questions, from 1
+	Question string // JSON; '': it is withdrawn
+}
+
+// Words are the arguments as ARGV has them.
+func (a AskArgs) Words() []any {
+	return []any{a.Task, a.Prefix, a.Token, a.Fence, a.TTL, a.Nth, a.Question}
+}
+
+// AskResult is the result of Ask.
+type AskResult struct {
+	Status   Status
+	Decision string
+	Number   int64
+	By       string
+}
+
+func readAsk(l script.Result) (r AskResult) {
+	switch r.Status = Status(l.Text(0)); r.Status {
+	case OK:
+		r.Decision, r.Number, r.By = l.Text(1), l.Int(2), l.Text(3)
+	}
+	return r
+}

@@ -1,0 +1,118 @@
+// Code generated from ../lua/claim.lua by go generate; DO NOT EDIT.
+
+package scripts
+
+import (
+	_ "embed"
+	"time"
+
+	"turnstile/internal/script"
+)
+
+//go:embed claim.lua
+var claimLua string
+
+// Claim is the script of claim.lua.
+var Claim = newMove[ClaimArgs]("claim", claimLua, readClaim)
+
+// ClaimKeys are the KEYS of Claim.
+func ClaimKeys(k Keys) []string {
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
+}
+
+// ClaimArgs are the arguments of Claim.
+type ClaimArgs struct {
+	Prefixes
+	Stream
+	TTL           int64 // the sentinel's, ms
+	Worker        string
+	Phase         string // of the new turn
+	Mode          string // this worker's busy mode
+	Cap           int64  // its cap of follow-ups
+	Drop          string // its drop policy
+	Debounce      int64  // its quiet window, ms
+	Warm          bool   // '1': it keeps agents warm
+	Longest       int64  // how many bytes a task's msg may have
+	StuckLimit    int64  // interruptions in a row that suspend
+	Retention     int64  // seconds
+	TranscriptTTL int64  // ms
+	CrashSuspends bool
+	StopBatch     string // "messages bytes" of a /stop that a claim archives
+	TurnLimits    string // "messages bytes" that a turn has at most, unless the first alone has more
+	Token         string // new for every claim
+	FreshSID      string // a fresh session id
+}
+
+// Words are the arguments as ARGV has them.
+func (a ClaimArgs) Words() []any {
+	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Task, a.Token, a.FreshSID, a.Prefix}
+}
+
+//go:embed claim_fast.lua
+var claimFastLua string
+
+// ClaimFast is the script of claim_fast.lua, the fast path.
+var ClaimFast = newMove[ClaimFastArgs]("claim_fast", claimFastLua, readClaim)
+
+// ClaimFastKeys are the KEYS of ClaimFast.
+func ClaimFastKeys(k Keys) []string {
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
+}
+
+// ClaimFastShared are the arguments that all calls of ClaimFast in a command share.
+type ClaimFastShared struct {
+	TTL      int64 // the sentinel's, ms
+	Worker   string
+	Phase    string // of the new turn
+	Mode     string // this worker's busy mode
+	Cap      int64  // its cap of follow-ups
+	Drop     string // its drop policy
+	Debounce int64  // its quiet window, ms
+	Warm     bool   // '1': it keeps agents warm
+	Longest  int64  // how many bytes a task's msg may have
+}
+
+// Words are the arguments as ARGV has them.
+func (a ClaimFastShared) Words() []any {
+	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest}
+}
+
+// ClaimFastArgs are the other arguments of ClaimFast.
+type ClaimFastArgs struct {
+	Task     string // prefix of the session's task hashes
+	Token    string // new for every claim
+	FreshSID string // a fresh session id
+}
+
+// Words are the arguments as ARGV has them.
+func (a ClaimFastArgs) Words() []any {
+	return []any{a.Task, a.Token, a.FreshSID}
+}
+
+// ClaimResult is the result of Claim.
+type ClaimResult struct {
+	Status   Status
+	Left     int64
+	Now      int64
+	Fence    int64
+	SID      string
+	Entries  int64
+	Dropped  string
+	Messages []Message
+	Reset    string
+	Resume   string
+	MarkAge  time.Duration
+	At       int64
+}
+
+func readClaim(l script.Result) (r ClaimResult) {
+	switch r.Status = Status(l.Text(0)); r.Status {
+	case Held:
+		r.Left = l.Int(1)
+	case Turn:
+		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9)
+	case Wait:
+		r.At = l.Int(1)
+	}
+	return r
+}

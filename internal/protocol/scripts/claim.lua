@@ -1,0 +1,1077 @@
+-- Code generated from ../lua/claim.lua by go generate; DO NOT EDIT.
+--
+-- claim: takes the sentinel, and with it the next message, or several that are collected into one
+-- turn.
+--
+-- The fast path is for the common case: nothing but messages waits, and the last owner has released
+-- the session. It claims many sessions in one call, and does no more than these need. If the head
+-- of the line is no ordinary message, it moves the head back. It skips tasks that a stock
+-- asynq.Server is to retry: they wait for the end of the turn.
+--
+-- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries
+-- ARGS
+--   ttl int          the sentinel's, ms
+--   worker
+--   phase            of the new turn
+--   mode             this worker's busy mode
+--   cap int          its cap of follow-ups
+--   drop             its drop policy
+--   debounce int     its quiet window, ms
+--   warm bit         '1': it keeps agents warm
+--   s.longest number  how many bytes a task's msg may have
+-- ARGS
+--   stuck_limit number     interruptions in a row that suspend
+--   s.events_cap int       see append_event
+--   s.short number         bytes
+--   s.large_bytes int
+--   retention number       seconds
+--   transcript_ttl int     ms
+--   crash_suspends flag
+--   stop_batch             "messages bytes" of a /stop that a claim archives
+--   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
+-- EACH
+--   s.task           prefix of the session's task hashes
+--   s.token          new for every claim
+--   fresh_sid        a fresh session id
+-- EACH
+--   s.prefix         of turn ids
+-- RETURNS
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
+--     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
+--     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
+--   'held' left:int          ms
+--   'paused'
+--   'wait' at:int            ms
+--   'empty'
+--   'again'              claim again: this call has archived a batch of the messages that a /stop
+--     found waiting, or of messages at the head of the line that are too long to be read, or it
+--     has removed ids without a task from the line
+--   'special'            the fast path has done nothing
+--   message: id msg age:ms redelivered:int unique:flag
+--     age: ms; the last two may be left out: 0
+--
+-- A repetition under the same token returns the same result. The full path begins with SET, unless
+-- it archives a batch: in a full Redis no new turn starts.
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[22]
+local function fields_1(key)
+  local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
+  return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18]}
+end
+local function fields_3(key)
+  local v = call('HMGET', key, 'deaths', 'died')
+  return {deaths = v[1], died = v[2]}
+end
+
+-- IN_DOUBT is the sentinel's value while a dead owner has time to say that it lives.
+local IN_DOUBT = 'in doubt'
+
+-- LEASE_LOST is the reason of a turn whose owner lost its lease and lives.
+local LEASE_LOST = 'lease_lost'
+local WHY_STOPPED = 'stopped by user'
+
+-- append_event(s, event, start) writes an event into the stream, with its turn's start if the
+-- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
+-- s.short bytes are large: together they may have s.large_bytes. If s.large_bytes is 0, nothing is
+-- counted. Short events are bounded by their number.
+--
+-- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
+-- of the younger one, its first id". If the next event takes the younger one past half of the
+-- limit, the younger one becomes the older one, the event begins a new one, and everything before
+-- them is deleted. An event that alone is longer than the limit stays until the next large one.
+local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
+  local size, id = #event, false
+  if (start or '') == '' then
+    id = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 'e', event)
+  else
+    id, size = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 's', start, 'e', event), size + #start
+  end
+  if size <= s_short or s_large_bytes == '0' or type(id) ~= 'string' then return end
+  local was = pcall('HGET', s_run, 'stream')
+  if type(was) == 'table' then return end
+  local older, younger, from = string.match(was or '', '^(%d+) (%d+) (%S+)$')
+  older, younger, from = tonumber(older) or 0, tonumber(younger) or 0, from or '0'
+  local first, most = false, tonumber(s_large_bytes) -- first: id of the first event that stays
+  if younger + size > most / 2 then
+    first, older, younger, from = from, younger, 0, id
+  end
+  younger = younger + size
+  if older + younger > most then first, older = from, 0 end
+  if first then pcall('XTRIM', s_events, 'MINID', '~', first) end
+  pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
+end
+
+-- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
+-- its result. Returns how many fields are new. Every such end goes through this function. It deletes
+-- pending_since, which asynq's dequeue deletes earlier: see leased.
+local function end_message(s_task, id, state, outcome, msg)
+  local new = call('HSET', s_task .. id, 'state', state, 'result', outcome, 'msg', msg)
+  call('HDEL', s_task .. id, 'pending_since')
+  return new
+end
+
+-- varint(n) returns n as protobuf writes it.
+local function varint(n)
+  local text = ''
+  while n >= 128 do
+    text = text .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return text .. string.char(n)
+end
+
+-- varint_at(msg, at) returns the number at that place, and where it ends; or false if there is
+-- none.
+local function varint_at(msg, at)
+  local n, factor = 0, 1
+  for i = at, at + 9 do
+    local b = string.byte(msg, i)
+    if not b then return false end
+    n = n + b % 128 * factor
+    if b < 128 then return n, i end
+    factor = factor * 128
+  end
+  return false
+end
+
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
+-- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+local function without(msg, numbers)
+  local kept, from, at = {}, 1, 1
+  for _ = 1, 1000 do
+    local tag, last = varint_at(msg, at)
+    local kind, n = tag and tag % 8, false
+    if kind == 0 then
+      n, last = varint_at(msg, last + 1)
+    elseif kind == 1 then
+      n, last = true, last + 8
+    elseif kind == 2 then
+      n, last = varint_at(msg, last + 1)
+      if n then last = last + n end
+    elseif kind == 5 then
+      n, last = true, last + 4
+    end
+    if not n or last > #msg then break end
+    if numbers[math.floor(tag / 8)] then
+      kept[#kept + 1] = string.sub(msg, from, at - 1)
+      from = last + 1
+    end
+    at = last + 1
+  end
+  return table.concat(kept) .. string.sub(msg, from)
+end
+
+-- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
+-- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+local function with_error(msg, why, seconds)
+  return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
+end
+
+-- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
+-- others there, and after a Run in asynqmon the message does not expire again at once.
+local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
+  local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
+  call('ZADD', s_archived, string.format('%d', seconds), id)
+  end_message(s_task, id, 'archived', outcome, with_error(msg, why, seconds))
+  call('HSET', s_task .. id, 'arrived', seen or string.format('%d', now))
+  call('HDEL', s_task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
+  if unique then call('DEL', unique) end
+end
+
+-- add(counter, day, n) adds n to one of asynq's counters, and to that of the day, which lives for
+-- 90 days.
+local function add(counter, day, n)
+  if n == 0 then return end
+  if pcall('INCRBY', day, n) == n then call('EXPIRE', day, 90 * 24 * 3600) end
+  pcall('INCRBY', counter, n)
+end
+local function count_archived(s_failed, s_failed_day, s_processed, s_processed_day, n)
+  add(s_processed, s_processed_day, n)
+  add(s_failed, s_failed_day, n)
+end
+local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
+
+-- count_for(s, to, n) counts what a destination is owed, stored records included.
+local function count_for(s_deliveries, to, n)
+  if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
+end
+
+-- own_id(s, id) returns the id by which a task's sender knows it.
+local function own_id(s_prefix, id)
+  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
+  return id
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- list_of(s, ids) returns the messages' own ids as JSON.
+local function list_of(s_prefix, ids)
+  local named = {}
+  for i, id in ipairs(ids) do named[i] = quote(own_id(s_prefix, id)) end
+  return '[' .. table.concat(named, ',') .. ']'
+end
+local LAST = 2 ^ 52 -- no sequence is above it. It is exact as a number, and 140,000 years away as a time
+
+-- next_sequence(s, now) returns the sequence of a new record, as text. It rises with Redis' clock, so
+-- it is higher after an erase, too.
+local function next_sequence(s_deliveries, now)
+  local last = tonumber(call('HGET', s_deliveries, 'seq')) or 0
+  return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
+end
+
+-- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
+-- that a leap day is the last of its year.
+local function timestamp(now)
+  local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
+  local era = math.floor(days / 146097)
+  local day = days - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - 365 * year - math.floor(year / 4) + math.floor(year / 100)
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  if month < 10 then month = month + 3 else month = month - 9 end
+  year = year + era * 400
+  if month < 3 then year = year + 1 end
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, day, math.floor(ms / 3600000), math.floor(ms / 60000) % 60,
+    math.floor(ms / 1000) % 60, ms % 1000)
+end
+
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
+-- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
+-- what own_end returns. Returns its member of s.outbox.
+local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
+  local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
+  local sequence = next_sequence(s_deliveries, now)
+  local body = '{"type":"' .. kind .. '","timestamp":"' .. timestamp(now) .. '","data":{"session":' .. quote(string.match(s_task, '{session:(.*)}')) ..
+    ',"messages":' .. list_of(s_prefix, ids)
+  if of ~= '-' then body = body .. ',"retry_of":' .. quote(of) end
+  if context ~= '' then body = body .. ',"context":' .. context end
+  call('HSET', s_deliveries, 'seq', sequence, sequence, body .. data .. '}}')
+  if by then call('HSET', s_deliveries, 'by ' .. sequence, string.format('%d', by)) end
+  call('ZADD', s_outbox, '0', to .. ' ' .. sequence)
+  count_for(s_deliveries, to, 1)
+  call('PUBLISH', 'turnstile:signal:outbox', string.match(s_task, '{session:(.*)}'))
+  return to .. ' ' .. sequence
+end
+
+-- by_route(tasks) returns the routes of these tasks, in the order of their first messages, and
+-- the ids of each.
+local function by_route(tasks)
+  local routes, ids = {}, {}
+  for _, t in ipairs(tasks) do
+    if t.route then
+      if not ids[t.route] then
+        routes[#routes + 1], ids[t.route] = t.route, {}
+      end
+      table.insert(ids[t.route], t.id)
+    end
+  end
+  return routes, ids
+end
+
+-- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
+-- of other destinations, of which a receiver learns nothing.
+local function naming(outcome, named)
+  local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
+  if not from or string.sub(outcome, from + 11, till) == named then return outcome end
+  return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
+end
+
+-- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
+-- the latest that they have themselves. It returns false if one of them has none: what counts then is
+-- the record's age.
+local function own_end(s_deliveries, s_prefix, ids)
+  local latest = 0
+  for _, id in ipairs(ids) do
+    local by = tonumber(call('HGET', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) or '')
+    if not by then return false end
+    latest = math.max(latest, by)
+  end
+  return latest
+end
+local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
+
+-- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
+-- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+local function remember_routes(s_deliveries, s_prefix, routes, ids)
+  local text, new = call('HGET', s_deliveries, 'routes') or '', ''
+  for n, route in ipairs(routes) do
+    local named = {}
+    for i, id in ipairs(ids[route]) do named[i] = own_id(s_prefix, id) end
+    local first, of, rest = string.match(text, '^(%S+) ([^\n]*)\n(.*)$')
+    if n == 1 and of == route and #first < 1000 then
+      named[#named + 1], text = first, rest
+    end
+    new = table.concat(named, ',') .. ' ' .. route .. '\n' .. new
+  end
+  text = new .. (string.match(string.sub(text, 1, math.max(ROUTES - #new, 0)), '^.*\n') or '')
+  call('HSET', s_deliveries, 'routes', text)
+end
+
+-- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
+-- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
+-- goes through this function.
+local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
+  local routes, ids = by_route(tasks)
+  if #routes == 0 then return end
+  remember_routes(s_deliveries, s_prefix, routes, ids)
+  local status = string.match(outcome, '"status":"([a-z_]+)"') or 'failed'
+  local kind, short = status, false
+  if status == 'interrupted' and string.find(outcome, '"error":"rolled back', 1, true) then kind = 'rolled_back' end
+  if #outcome > math.min(BODY, BODIES / #routes) then
+    short = ',"outcome":{"type":"turn_ended","status":"' .. status .. '","turn":' .. (string.match(outcome, '"turn":("[^"]*")') or '""') .. '},"truncated":true'
+  end
+  for _, route in ipairs(routes) do
+    local owed, by = 0, own_end(s_deliveries, s_prefix, ids[route])
+    for _, id in ipairs(ids[route]) do
+      owed = owed + call('HDEL', s_owed, own_id(s_prefix, id))
+      call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id))
+    end
+    local data = short or ',"outcome":' .. naming(outcome, list_of(s_prefix, ids[route]))
+    add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'message.' .. kind, ids[route], data, now, by)
+    count_for(s_deliveries, string.match(route, '^%S+'), -owed)
+  end
+end
+
+-- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
+-- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
+local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
+  local own = own_id(s_prefix, t.id)
+  pcall('HDEL', s_followups, own)
+  if not t.msg then return 0 end
+  local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own) .. '],"error":"' .. WHY_STOPPED .. '"}'
+  archive(s_archived, s_task, t.id, t.msg, t.unique, WHY_STOPPED, outcome, now)
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {t}, outcome, now)
+  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
+  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
+  return 1
+end
+
+-- archive_stopped(s, batch, now) archives the batch, which is the oldest part of s.stopped by now.
+-- Returns how many messages that were.
+local function archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
+  local n = 0
+  for _, t in ipairs(batch) do
+    call('RPOP', s_stopped)
+    n = n + archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
+  end
+  return n
+end
+
+-- tombstone(s, id, bytes) returns the TaskMessage that replaces one that is too long to be read. 1
+-- type, 2 payload, 3 id, 4 queue; Limits.DecodePayload reads too_long.
+local function tombstone(s_task, id, bytes)
+  local payload, queue = '{"v":1,"text":"","too_long":' .. string.format('%d', bytes) .. '}', string.match(s_task, '{(.*)}')
+  return '\10' .. varint(17) .. 'turnstile:message' .. '\18' .. varint(#payload) .. payload ..
+    '\26' .. varint(#id) .. id .. '\34' .. varint(#queue) .. queue
+end
+
+-- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}. It has left the line unread, because
+-- its msg is too long.
+local function archive_too_long(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_longest, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
+  local own = own_id(s_prefix, t.id)
+  local why = 'invalid message: its task has ' .. string.format('%d', t.bytes) .. ' bytes, at most ' .. string.format('%d', s_longest) .. ' are allowed; its content was not kept'
+  local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '","code":"invalid_message"}'
+  archive(s_archived, s_task, t.id, tombstone(s_task, t.id, t.bytes), t.unique, why, outcome, now)
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {t}, outcome, now)
+  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
+  pcall('HDEL', s_followups, own)
+  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
+end
+
+-- check_outbox(s) fails on a key of a wrong type, before a script's first write.
+local function check_outbox(s_deliveries, s_outbox, s_owed)
+  call('HLEN', s_owed)
+  call('ZCARD', s_outbox)
+  call('HLEN', s_deliveries)
+end
+
+-- check_routes(s, group) fails on a key of a wrong type, before promise_all.
+local function check_routes(s_deliveries, s_outbox, s_owed, group)
+  for _, t in ipairs(group) do
+    if t and t.route then check_outbox(s_deliveries, s_outbox, s_owed) end
+  end
+end
+
+-- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
+-- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
+-- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
+-- 'by sequence' until when it is to be delivered, if its messages say so.
+local function forget_record(s_deliveries, sequence)
+  call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
+end
+
+-- line_records(s, to, most) returns the first members of s.outbox for a destination.
+local function line_records(s_outbox, to, most)
+  return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
+end
+
+-- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
+-- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
+-- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
+-- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+local function load_line(s_deliveries, to)
+  local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
+  local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
+  return {token = token or '-', till = tonumber(till) or 0, attempts = tonumber(attempts) or 0, at = tonumber(at) or 0,
+    unsure = tonumber(unsure) or 0}
+end
+
+-- close_question(s, now) tells the routes of the open question that it is over. A question that no
+-- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
+-- behind the head.
+local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+  local open = pcall('HGET', s_deliveries, 'question')
+  if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
+  call('HDEL', s_deliveries, 'question')
+  for entry in string.gmatch(open, '[^\n]+') do
+    local to, sequence, number, ids, route = string.match(entry, '^(%S+) (%d+) (%d+) (%S+) (.*)$')
+    local member, named = to .. ' ' .. sequence, {}
+    local tried = load_line(s_deliveries, to).till > now
+      or call('HEXISTS', s_deliveries, 'line ' .. to) == 1 and line_records(s_outbox, to, 1)[1] == member
+    if not tried and call('ZREM', s_outbox, member) == 1 then
+      forget_record(s_deliveries, sequence)
+      count_for(s_deliveries, to, -1)
+    else
+      for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
+      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number, now)
+    end
+  end
+end
+
+-- complete(s, id, msg, unique, outcome, retention, seconds) ends a message that was carried out.
+-- Without a retention it deletes the task. The caller adds the task to the completed ones.
+local function complete(s_task, id, msg, unique, outcome, retention, seconds)
+  if retention > 0 then
+    end_message(s_task, id, 'completed', outcome, (msg .. '\96' .. varint(retention) .. '\104' .. varint(seconds)))
+  else
+    call('DEL', s_task .. id)
+  end
+  if unique then call('DEL', unique) end
+end
+
+-- count_processed(s, n) and count_archived(s, n) add n ended messages to asynq's statistics.
+local function count_processed(s_processed, s_processed_day, n) add(s_processed, s_processed_day, n) end
+
+-- due_tasks(s, now) returns delayed tasks whose time has come, by time and then by order of
+-- enqueueing: {id, score, seq, zset, state}. state is false if the task is gone.
+local function due_tasks(s_retry, s_scheduled, s_task, now)
+  local due = {}
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGEBYSCORE', zset, '-inf', string.format('%d', (math.floor(now / 1000))), 'WITHSCORES', 'LIMIT', 0, 1000)
+    for i = 1, #z, 2 do
+      local v = call('HMGET', s_task .. z[i], 'seq', 'state')
+      local t_seq, t_state = v[1], v[2]
+      due[#due + 1] = {id = z[i], score = tonumber(z[i + 1]), seq = tonumber(t_seq) or 0, zset = zset, state = t_state}
+    end
+  end
+  table.sort(due, function(a, b)
+    if a.score ~= b.score then return a.score < b.score end
+    if a.seq ~= b.seq then return a.seq < b.seq end
+    return a.id < b.id
+  end)
+  return due
+end
+
+-- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
+-- array is empty.
+local function noted_ids(dropped)
+  local ok, ids = try(cjson.decode, dropped or '')
+  if ok and type(ids) == 'table' then return ids end
+  return {}
+end
+
+-- forget_notes(s) deletes the notes: their conversation is over.
+local function forget_notes(s_record)
+  local v = call('HMGET', s_record, 'dropped', 'omitted', 'omitted_told')
+  local n_dropped, n_omitted, n_omitted_told = v[1], v[2], v[3]
+  local gone = (tonumber(n_omitted) or 0) + #noted_ids(n_dropped)
+  if gone == (tonumber(n_omitted_told) or 0) then return end
+  call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
+end
+
+-- forward(s, due, now) moves due tasks to the end of the line.
+local function forward(s_pending, s_task, due, now)
+  for _, t in ipairs(due) do
+    call('ZREM', t.zset, t.id)
+    if t.state then
+      call('LPUSH', s_pending, t.id)
+      call('HSET', s_task .. t.id, 'state', 'pending', 'pending_since', string.format('%d', now) .. '000000')
+    end
+  end
+end
+
+-- too_long(s, id) returns how many bytes a task's msg has, if these are more than s.longest, or
+-- false. Such a msg is not read: it may have tens of megabytes.
+local function too_long(s_longest, s_task, id)
+  local bytes = call('HSTRLEN', s_task .. id, 'msg')
+  return bytes > s_longest and bytes
+end
+
+-- load_task(s, id) returns a task with the fields that a claim needs. msg is false if the task is
+-- gone. If the msg is too long, msg is '' and too_long is its size in bytes.
+local function load_task(s_longest, s_task, id)
+  local bytes = too_long(s_longest, s_task, id)
+  if bytes then return {id = id, msg = '', too_long = bytes} end
+  local t = fields_1(s_task .. id)
+  t.id = id
+  return t
+end
+
+-- gather(s, first, gone, now, limits) returns the messages of one turn, and until when (ms) they
+-- wait for more, or false. The turn takes first, the head of the line. If first is to be collected,
+-- it takes the messages to be collected right behind it as well, up to limits: "messages bytes". A
+-- task's quiet is "ms cap": the end of its quiet window, and the number of messages that ends the
+-- wait.
+local function gather(s_longest, s_pending, s_task, first, gone, now, limits)
+  if not first.quiet then return {first}, false end
+  local till, cap = string.match(first.quiet, '^(%d+) (%d+)$')
+  local most, room = string.match(limits, '^(%d+) (%d+)$')
+  till, cap = tonumber(till) or 0, math.min(tonumber(cap) or 1, tonumber(most))
+  local group, behind = {first}, call('LRANGE', s_pending, -cap - gone, -2 - gone) -- newest first
+  room = tonumber(room) - #first.msg
+  for i = #behind, 1, -1 do
+    local t = load_task(s_longest, s_task, behind[i])
+    if not t.msg or not t.quiet then break end
+    room = room - #t.msg
+    if room < 0 then break end
+    group[#group + 1] = t
+    till = math.max(till, tonumber(string.match(t.quiet, '^%d+')) or 0)
+  end
+  if #group >= cap or room < 0 or till <= now then till = false end
+  return group, till
+end
+
+-- head(s, due) returns the task at the head of the line once due is forwarded, and how many ids
+-- without a task stand before it. The task is false if the line is empty, or if there are so many
+-- ids without a task that the next call continues.
+local function head(s_longest, s_pending, s_task, due)
+  local gone, most, behind = 0, 500, {}
+  while gone < most do
+    if gone == 1 then behind = call('LRANGE', s_pending, -most, -2) end -- newest first
+    local id
+    if gone == 0 then id = call('LINDEX', s_pending, '-1') else id = behind[#behind + 1 - gone] end
+    if not id then
+      for _, t in ipairs(due) do
+        if t.state then return load_task(s_longest, s_task, t.id), gone end
+      end
+      return false, gone
+    end
+    local t = load_task(s_longest, s_task, id)
+    if t.msg then return t, gone end
+    gone = gone + 1
+  end
+  return false, gone
+end
+
+-- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- failure, or false. hold is the run record's "ms id".
+local function held_back(id, hold, now)
+  if not hold or hold == '' then return false end
+  local at, who = string.match(hold, '^(%d+) (.*)$')
+  at = tonumber(at)
+  if who == id and at > now then return at end
+  return false
+end
+
+-- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
+-- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
+-- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
+-- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- marked and not counted.
+local function interrupt(mark, fence, reason, rotated, now, limit)
+  if mark.suspended or mark.fence == fence or rotated then return false end
+  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
+  mark.pending, mark.reason, mark.marked_at = true, reason, now
+  mark.suspended = limit and mark.interruptions >= limit
+  return true
+end
+
+-- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
+-- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
+-- somebody deletes the sentinel by hand.
+local function leased(s_lease, s_task, id, now)
+  local score = call('ZSCORE', s_lease, id)
+  score = score and tonumber(score) * 1000
+  -- Leases of an earlier version of Turnstile end at a half second.
+  if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
+  return math.min(score, now + 1000)
+end
+
+-- leave_conversation(s) clears the mark and deletes the partial: the next turn is in another
+-- conversation.
+local function leave_conversation(s_partial, s_resume)
+  call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
+  call('DEL', s_partial)
+end
+
+-- load_mark(s) returns the session's resume record.
+local function load_mark(s_resume)
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+  return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
+    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
+end
+
+-- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
+local function held_lock(id, unique)
+  return unique and unique ~= '' and call('GET', unique) == id and unique
+end
+
+-- load_msg(s, id) returns the task's msg, false if the task is gone, and its unique lock, or false.
+local function load_msg(s_task, id)
+  local v = call('HMGET', s_task .. id, 'msg', 'unique_key')
+  local t_msg, t_unique_key = v[1], v[2]
+  return t_msg, held_lock(id, t_unique_key)
+end
+
+-- lock_of(s, id) returns the unique lock that a task holds, or false. It does not read the msg.
+local function lock_of(s_task, id) return held_lock(id, call('HGET', s_task .. id, 'unique_key')) end
+
+-- load_short(s, id) is load_msg, with a tombstone in place of a msg that is too long.
+local function load_short(s_longest, s_task, id)
+  local bytes = too_long(s_longest, s_task, id)
+  if bytes then return tombstone(s_task, id, bytes), lock_of(s_task, id) end
+  return load_msg(s_task, id)
+end
+
+-- mark_stopping(s, more) writes into the run record whether s.stopped still has messages, which the
+-- next claim archives. Scripts that do not get that key read it there.
+local function mark_stopping(s_run, more)
+  if more then
+    call('HSET', s_run, 'stopping', '1', 'special', '1')
+  elseif call('HGET', s_run, 'stopping') == '1' then
+    call('HSET', s_run, 'stopping', '')
+  end
+end
+
+-- message_record(now, id, msg, seen, redelivered, unique_key) returns the record of a message for
+-- the worker that takes it.
+local function message_record(now, id, msg, seen, redelivered, unique_key)
+  local age = now - (tonumber(seen) or now)
+  if redelivered or unique_key then
+    return {id, msg, age, tonumber(redelivered) or 0, unique_key and 1 or 0}
+  end
+  return {id, msg, age}
+end
+
+-- message_records(s, ids, now) returns the records of messages that were taken before.
+local function message_records(s_longest, s_task, ids, now)
+  local list = {}
+  for i, id in ipairs(ids) do
+    local t = load_task(s_longest, s_task, id)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+  end
+  return list
+end
+
+-- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- their quiet window.
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+  local id = call('LINDEX', s_pending, '-1')
+  if id then
+    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
+    if at or type(quiet) ~= 'string' then return at or now end
+    return tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
+-- notes_record(s, dropped) returns the notes for a worker: 'omitted omitted_told ids', or ''.
+local function notes_record(s_record, dropped)
+  if not dropped or dropped == '' then return '' end
+  local v = call('HMGET', s_record, 'omitted', 'omitted_told')
+  local n_omitted, n_omitted_told = v[1], v[2]
+  return string.format('%d', ((tonumber(n_omitted) or 0))) .. ' ' .. string.format('%d', ((tonumber(n_omitted_told) or 0))) .. ' ' .. dropped
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
+-- was owed before.
+local function promise(s_deliveries, s_owed, s_prefix, id, route)
+  local new = call('HSET', s_owed, own_id(s_prefix, id), route)
+  count_for(s_deliveries, string.match(route, '^%S+'), new)
+  -- That of an earlier run: an older version's script has ended it.
+  if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
+  return new == 1
+end
+
+-- promise_all(s, group) promises the ends of a turn's messages, {id, route} each, and returns whether
+-- one has a route. A message of which nothing is owed has ended before: Run in asynqmon has put the
+-- dead letter back. It repeats itself.
+local function promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
+  local routed = false
+  for _, t in ipairs(group) do
+    if t.route then
+      call('HDEL', s_task .. t.id, 'result') -- of an earlier run: it is not how this one ends
+      if promise(s_deliveries, s_owed, s_prefix, t.id, t.route) then
+        local again = string.gsub(t.route, '^(%S+) %S+', '%1 ' .. own_id(s_prefix, t.id), 1)
+        call('HSET', s_task .. t.id, 'route', again)
+        call('HSET', s_owed, own_id(s_prefix, t.id), again)
+      end
+      routed = true
+    end
+  end
+  return routed
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
+-- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
+-- message first. Returns false if the message has left the turn.
+local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
+  pcall('ZREM', s_lease, id)
+  if call('LREM', s_active, 1, id) == 0 then return false end
+  call('RPUSH', s_pending, id)
+  call('HSET', s_task .. id, 'state', 'pending')
+  if not as_it_was then call('HDEL', s_task .. id, 'quiet', 'first') end
+  pcall('HDEL', s_followups, own_id(s_prefix, id)) -- that of a message that was steered in
+  return true
+end
+
+-- route_of(s, id) returns a task's route, or false. Scripts call it before their first write.
+local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
+  local route = call('HGET', s_task .. id, 'route')
+  if route then check_outbox(s_deliveries, s_outbox, s_owed) end
+  return route
+end
+
+-- stopped_batch(s, list, limits) returns the oldest messages of a list, {id, msg, unique,
+-- route} each, and whether there are more. limits is "messages bytes": how many messages at most, and how many bytes
+-- of text. The first message may exceed that. A tombstone replaces a msg that is too long.
+local function stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, list, limits)
+  local most, bytes = string.match(limits, '^(%d+) (%d+)$')
+  local batch, size = {}, 0
+  local ids = call('LRANGE', list, '-' .. most, -1)
+  for i = #ids, 1, -1 do
+    size = size + call('HSTRLEN', s_task .. ids[i], 'msg')
+    if #batch > 0 and size > tonumber(bytes) then break end
+    local msg, unique = load_short(s_longest, s_task, ids[i])
+    batch[#batch + 1] = {id = ids[i], msg = msg, unique = unique, route = route_of(s_deliveries, s_outbox, s_owed, s_task, ids[i])}
+  end
+  return batch, call('LLEN', list) > #batch
+end
+
+-- store_interruption(s, mark) writes what interrupt has changed.
+local function store_interruption(s_resume, s_run, mark)
+  call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
+    'fence', mark.fence, 'interruptions', mark.interruptions)
+  if mark.suspended then call('HSET', s_resume, 'suspended', '1') end
+  call('HSET', s_run, 'special', '1')
+end
+
+-- activate(s, id, seen, at) writes that a task is in active. seen is its field, or false: then it
+-- becomes at.
+local function activate(s_task, id, seen, at)
+  if seen then
+    call('HSET', s_task .. id, 'state', 'active')
+  else
+    call('HSET', s_task .. id, 'state', 'active', 'seen', at)
+  end
+end
+
+-- take(s, group, now) moves the group from the line to active. Returns its ids, as JSON, and the
+-- record of each for the worker.
+local function take(s_active, s_pending, s_task, group, now)
+  local messages, ids = {}, ''
+  for i, t in ipairs(group) do
+    call('RPOPLPUSH', s_pending, s_active)
+    activate(s_task, t.id, t.seen, string.format('%d', now))
+    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
+  end
+  return '[' .. ids .. ']', messages
+end
+
+local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, fresh_sid = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[21]
+local now = now_ms()
+
+-- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
+-- record and the session's record, and returns its fence. first: there is no run record yet; last:
+-- the last fence; known: there is a session's record. The records of a session's first turn are
+-- short: a missing field has its default.
+local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, known)
+  local fence, at = string.format('%d', (math.max((tonumber(last or 0) or 0) + 1, now))), string.format('%d', now)
+  if first and drop == 'new' and warm == '0' then
+    call('HSET', s_run, 'fence', fence, 'ids', ids, 'started_at', at, 'entries', '0', 'done', '0', 'token', s_token, 'phase', phase, 'sid', sid, 'worker', worker, 'mode', mode, 'cap', cap, 'debounce', debounce)
+  else
+    call('HSET', s_run, 'fence', fence, 'ids', ids, 'started_at', at, 'entries', string.format('%d', entries), 'done', '0', 'token', s_token, 'phase', phase, 'sid', sid, 'worker', worker, 'mode', mode, 'cap', cap, 'drop', drop, 'debounce', debounce, 'warm', warm)
+  end
+  if known then
+    call('HSET', s_record, 'session_id', sid, 'fence', fence, 'updated_at', at)
+  else
+    call('HSET', s_record, 'v', '1', 'session_id', sid, 'fence', fence, 'created_at', at)
+  end
+  return tonumber(fence)
+end
+local MOST = 100 -- messages that are too long, archived by one call
+
+local run = fields_2(s_run)
+local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped')
+local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
+local sid, entries, last_sid = record_session_id, tonumber(run.entries) or 0, run.sid or ''
+
+local owner = call('GET', s_sentinel)
+if owner == s_token and run.token == s_token then
+  local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at}
+end
+if owner then return {'held', call('PTTL', s_sentinel)} end
+
+-- Most claims find none of these.
+local special = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_partial, s_stopped) > 0
+local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
+if special and call('EXISTS', s_paused) == 1 then return {'paused'} end
+-- A /stop whose sender has died is finished first.
+if special and call('EXISTS', s_stopped) == 1 then
+  local batch, more = stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, s_stopped, stop_batch)
+  call('ZCARD', s_archived)
+  archive_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_stopped, s_task, batch, now)
+  mark_stopping(s_run, more)
+  return {'again'}
+end
+
+-- How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
+-- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
+-- because the reply may be lost: that counts neither as a death nor as an interruption. Nor does the
+-- loss of an owner that has said that it lives: see survive.
+local mark = special and load_mark(s_resume) or {reason = '', interruptions = 0}
+local rotated = (run.rotated or '') ~= ''
+local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
+local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
+local request = dead and requested(run, run.fence)
+local verdict, crashed, excused = false, false, false
+local final = false -- this death suspends the session, or ends a message
+if request == 'stop' then
+  verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
+elseif request == 'rollback' then
+  verdict = {archive = true, status = 'interrupted', why = 'rolled back by a newer message'}
+elseif request == 'interrupt' then
+  verdict = {status = 'interrupted', why = 'interrupted by a newer message'}
+elseif confirmed and run.phase == 'running' then
+  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit)
+  if crashed and mark.suspended then
+    verdict = {archive = true, status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
+  end
+  final = crashed and (mark.suspended or crash_suspends)
+elseif survived and run.phase == 'running' then
+  excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
+end
+
+-- Messages in active go back to the head of the line. If one has somebody else's live lease, a
+-- stock asynq.Server works on this queue: wait for it.
+local in_active = special and call('LRANGE', s_active, 0, -1) or {} -- newest first
+local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
+if dead then
+  local ok, ids = try(cjson.decode, run.ids)
+  if ok and type(ids) == 'table' then in_turn = ids end
+  for _, id in ipairs(in_turn) do ours[id] = true end
+end
+for _, id in ipairs(in_active) do
+  local theirs = leased(s_lease, s_task, id, now)
+  if theirs then return {'wait', theirs} end
+  local deaths = confirmed and ours[id] and fields_3(s_task .. id) or {}
+  local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
+  local ends = ours[id] and verdict
+  -- A turn whose agent has not started is not interrupted, but its message may still be what kills
+  -- the workers.
+  if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
+    ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
+    given_up = given_up or id == in_turn[1] -- no later turn has what an earlier one of it had done
+    final = true
+  end
+  if call('HEXISTS', s_task .. id, 'msg') == 0 then
+    lost[#lost + 1] = id
+  elseif ends then
+    local msg, unique = load_short(s_longest, s_task, id)
+    ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)}
+  else
+    back[#back + 1] = {id = id, died = died, fences = deaths.died}
+  end
+end
+-- What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
+-- Redis.
+if final and run.doubted ~= run.fence then
+  if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
+  return {'held', tonumber(ttl)}
+end
+local partial_entries = {} -- what an interrupted turn had done, in this run or an earlier one
+if #ending > 0 and verdict and not verdict.archive then
+  -- To decode a longer one would block Redis for too long.
+  local stored = call('STRLEN', s_partial) <= 4 * 1024 * 1024 and call('GET', s_partial)
+  local ok, p = try(cjson.decode, stored or '')
+  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(s_prefix, in_turn[1] or '')
+    and type(p.entries) == 'table' then
+    partial_entries = p.entries
+  end
+  -- Without entries the message would be in no transcript, so it becomes a dead letter.
+  if #partial_entries == 0 then verdict.archive = true end
+end
+
+local due = special and due_tasks(s_retry, s_scheduled, s_task, now) or {}
+local first, gone, waits = false, 0, false
+if #back > 0 then
+  first = load_task(s_longest, s_task, back[#back].id)
+  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + 1, false
+else
+  first, gone = head(s_longest, s_pending, s_task, due)
+end
+local group = {}
+if first and first.too_long then
+  -- A dead owner's turn and due messages come first.
+  if #in_active == 0 and #due == 0 and not dead and gone == 0 then
+    local ids, batch = call('LRANGE', s_pending, -MOST, -1), {}
+    for i = #ids, 1, -1 do
+      local bytes = too_long(s_longest, s_task, ids[i])
+      if not bytes then break end
+      batch[#batch + 1] = {id = ids[i], bytes = bytes, unique = lock_of(s_task, ids[i]), route = route_of(s_deliveries, s_outbox, s_owed, s_task, ids[i])}
+    end
+    call('ZCARD', s_archived)
+    for _, t in ipairs(batch) do
+      call('RPOP', s_pending)
+      archive_too_long(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_longest, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
+    end
+    return {'again'}
+  end
+  first = false
+end
+if first then
+  group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits)
+  waits = held_back(first.id, run.hold, now) or waits
+end
+if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
+  waits = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+  if waits then return {'wait', waits} end
+  return {'empty'}
+end
+if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
+  call('ZCARD', s_archived)
+  call('ZCARD', s_completed)
+  call('LLEN', s_pending)
+end
+
+check_routes(s_deliveries, s_outbox, s_owed, group)
+
+if not call('SET', s_sentinel, s_token, 'NX', 'PX', ttl) then return {'held', tonumber(ttl)} end
+
+-- If the turn died before its start was in the stream, write it now.
+if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
+  local named = {}
+  for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s_prefix, id)) end
+  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
+    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
+end
+for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
+for _, e in ipairs(ending) do
+  local id, seconds, ends = e.id, math.floor(now / 1000), e.ends
+  local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
+    '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s_prefix, id)) .. '],"error":"' .. ends.why ..
+    (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
+  call('LREM', s_active, 1, id)
+  if ends.archive then
+    archive(s_archived, s_task, id, e.msg, e.unique, ends.why, outcome, now)
+    count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
+  else
+    complete(s_task, id, e.msg, e.unique, outcome, retention, seconds)
+    if retention > 0 then call('ZADD', s_completed, string.format('%d', (seconds + retention)), id) end
+    count_processed(s_processed, s_processed_day, 1)
+  end
+  pcall('HDEL', s_followups, own_id(s_prefix, id))
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {e}, outcome, now)
+  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
+end
+for _, e in ipairs(partial_entries) do
+  if type(e) == 'string' and tonumber(pcall('RPUSH', s_transcript .. last_sid, e)) then entries = entries + 1 end
+end
+if #partial_entries > 0 then call('PEXPIRE', s_transcript .. last_sid, transcript_ttl) end
+for _, b in ipairs(back) do
+  requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id)
+  pcall('HINCRBY', s_task .. b.id, 'redelivered', 1)
+  if b.died > 0 then call('HSET', s_task .. b.id, 'deaths', b.died, 'died', string.sub((b.fences or '') .. run.fence .. ' ', -140)) end
+end
+if #in_active > 0 or dead then call('DEL', s_lease) end
+if verdict or given_up then call('DEL', s_partial) end
+if dead and rotated then leave_conversation(s_partial, s_resume) end
+if dead then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
+-- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
+if dead and run.rollback == run.fence then entries = entries + 1 end
+count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
+if crashed or excused then store_interruption(s_resume, s_run, mark) end
+if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
+forward(s_pending, s_task, due, now)
+if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
+
+if not first or waits then
+  call('DEL', s_sentinel)
+  call('HSET', s_run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', string.format('%d', entries))
+  if crashed and crash_suspends and not mark.suspended then call('HSET', s_resume, 'suspended', '1', 'carried', mark.interruptions) end
+  local at = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+  if at and at <= now then return {'again'} end
+  if at then return {'wait', at} end
+  return {'empty'}
+end
+
+-- A suspended session begins a new transcript, under the same queue and lock. If a crash alone
+-- suspended it, its interruptions are still counted: the message may be what kills the workers.
+local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record_dropped
+if mark.suspended or crashed and crash_suspends then
+  sid, reset, dropped = false, 'suspended', ''
+  call('DEL', s_resume, s_partial)
+  call('HDEL', s_record, 'title', 'title_by')
+  forget_notes(s_record)
+  local carried = mark.carried or not mark.suspended and mark.interruptions
+  if carried then call('HSET', s_resume, 'interruptions', carried) end
+elseif mark.pending and not (dead and rotated) then
+  resumed = mark.reason ~= '' and mark.reason or 'restart_timeout'
+end
+sid = sid or fresh_sid
+if sid ~= run.sid then entries = 0 end
+
+local ids, messages = take(s_active, s_pending, s_task, group, now)
+if special then
+  for _, t in ipairs(group) do pcall('HDEL', s_followups, own_id(s_prefix, t.id)) end
+end
+local last = math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0)
+local fence = begin(s_record, s_run, s_token, not run.fence, last, sid, ids, entries, record_created_at)
+if rotated then call('HSET', s_run, 'rotated', '') end
+local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
+if special or crashed or excused or routed or (run.special or '') ~= '' then
+  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial) > 0) and '1' or '')
+end
+if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at}

@@ -1,0 +1,174 @@
+-- Code generated from ../lua/decide.lua by go generate; DO NOT EDIT.
+--
+-- decide: stores the user's decision on a question of the running turn. The owner learns it at
+-- once, or by its next renewal.
+--
+-- KEYS sentinel run outbox deliveries
+-- ARGS
+--   s.task           prefix of the session's task hashes
+--   s.prefix         of task ids
+--   number           of the question, or '' for the one that the user sees. A turn's fence and a blank
+--     before it mean that turn only
+--   decision         'allow', 'always' or 'deny'
+--   name             of this call, by which a repetition is known
+--   user             who decides, or '': unknown
+--   settle number    for how long a user may still see the question before it, ms
+-- RETURNS
+--   'ok' number:int question fence
+--   'none'                      there is no question
+--   'other' number:int question fence     the open question is another one
+--   'new' number:int question fence       the open question, which the user may not have seen yet
+--   'answered'                  another decision came first
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_outbox, s_deliveries, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
+
+-- count_for(s, to, n) counts what a destination is owed, stored records included.
+local function count_for(s_deliveries, to, n)
+  if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
+end
+
+-- own_id(s, id) returns the id by which a task's sender knows it.
+local function own_id(s_prefix, id)
+  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
+  return id
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- list_of(s, ids) returns the messages' own ids as JSON.
+local function list_of(s_prefix, ids)
+  local named = {}
+  for i, id in ipairs(ids) do named[i] = quote(own_id(s_prefix, id)) end
+  return '[' .. table.concat(named, ',') .. ']'
+end
+local LAST = 2 ^ 52 -- no sequence is above it. It is exact as a number, and 140,000 years away as a time
+
+-- next_sequence(s, now) returns the sequence of a new record, as text. It rises with Redis' clock, so
+-- it is higher after an erase, too.
+local function next_sequence(s_deliveries, now)
+  local last = tonumber(call('HGET', s_deliveries, 'seq')) or 0
+  return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
+end
+
+-- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
+-- that a leap day is the last of its year.
+local function timestamp(now)
+  local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
+  local era = math.floor(days / 146097)
+  local day = days - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - 365 * year - math.floor(year / 4) + math.floor(year / 100)
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  if month < 10 then month = month + 3 else month = month - 9 end
+  year = year + era * 400
+  if month < 3 then year = year + 1 end
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, day, math.floor(ms / 3600000), math.floor(ms / 60000) % 60,
+    math.floor(ms / 1000) % 60, ms % 1000)
+end
+
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
+-- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
+-- what own_end returns. Returns its member of s.outbox.
+local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
+  local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
+  local sequence = next_sequence(s_deliveries, now)
+  local body = '{"type":"' .. kind .. '","timestamp":"' .. timestamp(now) .. '","data":{"session":' .. quote(string.match(s_task, '{session:(.*)}')) ..
+    ',"messages":' .. list_of(s_prefix, ids)
+  if of ~= '-' then body = body .. ',"retry_of":' .. quote(of) end
+  if context ~= '' then body = body .. ',"context":' .. context end
+  call('HSET', s_deliveries, 'seq', sequence, sequence, body .. data .. '}}')
+  if by then call('HSET', s_deliveries, 'by ' .. sequence, string.format('%d', by)) end
+  call('ZADD', s_outbox, '0', to .. ' ' .. sequence)
+  count_for(s_deliveries, to, 1)
+  call('PUBLISH', 'turnstile:signal:outbox', string.match(s_task, '{session:(.*)}'))
+  return to .. ' ' .. sequence
+end
+
+-- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
+-- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
+-- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
+-- 'by sequence' until when it is to be delivered, if its messages say so.
+local function forget_record(s_deliveries, sequence)
+  call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
+end
+
+-- line_records(s, to, most) returns the first members of s.outbox for a destination.
+local function line_records(s_outbox, to, most)
+  return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
+end
+
+-- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
+-- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
+-- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
+-- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+local function load_line(s_deliveries, to)
+  local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
+  local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
+  return {token = token or '-', till = tonumber(till) or 0, attempts = tonumber(attempts) or 0, at = tonumber(at) or 0,
+    unsure = tonumber(unsure) or 0}
+end
+
+-- close_question(s, now) tells the routes of the open question that it is over. A question that no
+-- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
+-- behind the head.
+local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+  local open = pcall('HGET', s_deliveries, 'question')
+  if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
+  call('HDEL', s_deliveries, 'question')
+  for entry in string.gmatch(open, '[^\n]+') do
+    local to, sequence, number, ids, route = string.match(entry, '^(%S+) (%d+) (%d+) (%S+) (.*)$')
+    local member, named = to .. ' ' .. sequence, {}
+    local tried = load_line(s_deliveries, to).till > now
+      or call('HEXISTS', s_deliveries, 'line ' .. to) == 1 and line_records(s_outbox, to, 1)[1] == member
+    if not tried and call('ZREM', s_outbox, member) == 1 then
+      forget_record(s_deliveries, sequence)
+      count_for(s_deliveries, to, -1)
+    else
+      for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
+      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number, now)
+    end
+  end
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local number, decision, name, user, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+
+local v = call('HMGET', s_run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
+local run_token, run_worker, run_fence, run_question, run_answered, run_questions = v[1], v[2], v[3], v[4], v[5], v[6]
+local of, to, _, by = string.match(run_answered or '', '^(%d+) (%d+) (%S+) (%S+)')
+local fence, n, question = string.match(run_question or '', '^(%d+) (%d+) (.*)$')
+if not fence or fence ~= run_fence or not run_token or run_token == '' or call('GET', s_sentinel) ~= run_token then return {'none'} end
+-- A repetition of a decision that was carried out must not decide the question that came since.
+if by == name and of == fence and to ~= n then return {'ok', tonumber(to), '', of} end
+local turn, which = string.match(number, '^(%d+) (%d*)$')
+if not which then turn, which = fence, number end
+if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
+if turn ~= fence then return {'new', tonumber(n), question, fence} end
+local decided = of == fence and to == n
+if which == '' and not decided and tonumber(n) > 1 then
+  local last, _, _, at = string.match(run_questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  if last == n and now_ms() - tonumber(at) < settle then return {'new', tonumber(n), question, fence} end
+end
+-- A full Redis refuses a script only until its first write, so that one frees memory.
+call('HDEL', s_run, '')
+if decided then
+  if by ~= name then return {'answered'} end
+else
+  call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms())
+end
+call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"answer","token":"' .. run_token .. '","fence":' .. fence ..
+  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')
+return {'ok', tonumber(n), question, fence}

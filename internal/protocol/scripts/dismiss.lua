@@ -1,0 +1,365 @@
+-- Code generated from ../lua/dismiss.lua by go generate; DO NOT EDIT.
+--
+-- dismiss: archives one of several messages of a turn, which is not to be run. The turn continues
+-- without it.
+--
+-- KEYS sentinel run followups events active lease processed processed_day archived failed failed_day
+-- KEYS owed outbox deliveries
+-- ARGS
+--   s.task             prefix of the session's task hashes
+--   s.prefix           of task ids
+--   s.token
+--   s.fence int
+--   s.events_cap int   see append_event
+--   s.short number     bytes
+--   s.large_bytes int
+--   ttl int            the sentinel's, ms
+--   id                 of the task
+--   own                the message's own id
+--   why
+--   outcome            JSON
+-- RETURNS
+--   'ok'
+--   'lost'
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_followups, s_events, s_active, s_lease, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_owed, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local function fields_1(key)
+  local v = call('HMGET', key, 'token', 'fence', 'ids')
+  return {token = v[1], fence = v[2], ids = v[3]}
+end
+
+-- append_event(s, event, start) writes an event into the stream, with its turn's start if the
+-- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
+-- s.short bytes are large: together they may have s.large_bytes. If s.large_bytes is 0, nothing is
+-- counted. Short events are bounded by their number.
+--
+-- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
+-- of the younger one, its first id". If the next event takes the younger one past half of the
+-- limit, the younger one becomes the older one, the event begins a new one, and everything before
+-- them is deleted. An event that alone is longer than the limit stays until the next large one.
+local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
+  local size, id = #event, false
+  if (start or '') == '' then
+    id = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 'e', event)
+  else
+    id, size = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 's', start, 'e', event), size + #start
+  end
+  if size <= s_short or s_large_bytes == '0' or type(id) ~= 'string' then return end
+  local was = pcall('HGET', s_run, 'stream')
+  if type(was) == 'table' then return end
+  local older, younger, from = string.match(was or '', '^(%d+) (%d+) (%S+)$')
+  older, younger, from = tonumber(older) or 0, tonumber(younger) or 0, from or '0'
+  local first, most = false, tonumber(s_large_bytes) -- first: id of the first event that stays
+  if younger + size > most / 2 then
+    first, older, younger, from = from, younger, 0, id
+  end
+  younger = younger + size
+  if older + younger > most then first, older = from, 0 end
+  if first then pcall('XTRIM', s_events, 'MINID', '~', first) end
+  pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
+end
+
+-- end_message(s, id, state, outcome, msg) ends a message whose task is kept: the outcome becomes
+-- its result. Returns how many fields are new. Every such end goes through this function. It deletes
+-- pending_since, which asynq's dequeue deletes earlier: see leased.
+local function end_message(s_task, id, state, outcome, msg)
+  local new = call('HSET', s_task .. id, 'state', state, 'result', outcome, 'msg', msg)
+  call('HDEL', s_task .. id, 'pending_since')
+  return new
+end
+
+-- varint(n) returns n as protobuf writes it.
+local function varint(n)
+  local text = ''
+  while n >= 128 do
+    text = text .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return text .. string.char(n)
+end
+
+-- varint_at(msg, at) returns the number at that place, and where it ends; or false if there is
+-- none.
+local function varint_at(msg, at)
+  local n, factor = 0, 1
+  for i = at, at + 9 do
+    local b = string.byte(msg, i)
+    if not b then return false end
+    n = n + b % 128 * factor
+    if b < 128 then return n, i end
+    factor = factor * 128
+  end
+  return false
+end
+
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
+-- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+local function without(msg, numbers)
+  local kept, from, at = {}, 1, 1
+  for _ = 1, 1000 do
+    local tag, last = varint_at(msg, at)
+    local kind, n = tag and tag % 8, false
+    if kind == 0 then
+      n, last = varint_at(msg, last + 1)
+    elseif kind == 1 then
+      n, last = true, last + 8
+    elseif kind == 2 then
+      n, last = varint_at(msg, last + 1)
+      if n then last = last + n end
+    elseif kind == 5 then
+      n, last = true, last + 4
+    end
+    if not n or last > #msg then break end
+    if numbers[math.floor(tag / 8)] then
+      kept[#kept + 1] = string.sub(msg, from, at - 1)
+      from = last + 1
+    end
+    at = last + 1
+  end
+  return table.concat(kept) .. string.sub(msg, from)
+end
+
+-- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
+-- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+local function with_error(msg, why, seconds)
+  return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
+end
+
+-- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
+-- others there, and after a Run in asynqmon the message does not expire again at once.
+local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
+  local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
+  call('ZADD', s_archived, string.format('%d', seconds), id)
+  end_message(s_task, id, 'archived', outcome, with_error(msg, why, seconds))
+  call('HSET', s_task .. id, 'arrived', seen or string.format('%d', now))
+  call('HDEL', s_task .. id, 'seen', 'redelivered', 'deaths', 'died', 'quiet', 'first')
+  if unique then call('DEL', unique) end
+end
+
+-- add(counter, day, n) adds n to one of asynq's counters, and to that of the day, which lives for
+-- 90 days.
+local function add(counter, day, n)
+  if n == 0 then return end
+  if pcall('INCRBY', day, n) == n then call('EXPIRE', day, 90 * 24 * 3600) end
+  pcall('INCRBY', counter, n)
+end
+local function count_archived(s_failed, s_failed_day, s_processed, s_processed_day, n)
+  add(s_processed, s_processed_day, n)
+  add(s_failed, s_failed_day, n)
+end
+local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
+
+-- count_for(s, to, n) counts what a destination is owed, stored records included.
+local function count_for(s_deliveries, to, n)
+  if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
+end
+
+-- own_id(s, id) returns the id by which a task's sender knows it.
+local function own_id(s_prefix, id)
+  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
+  return id
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- list_of(s, ids) returns the messages' own ids as JSON.
+local function list_of(s_prefix, ids)
+  local named = {}
+  for i, id in ipairs(ids) do named[i] = quote(own_id(s_prefix, id)) end
+  return '[' .. table.concat(named, ',') .. ']'
+end
+local LAST = 2 ^ 52 -- no sequence is above it. It is exact as a number, and 140,000 years away as a time
+
+-- next_sequence(s, now) returns the sequence of a new record, as text. It rises with Redis' clock, so
+-- it is higher after an erase, too.
+local function next_sequence(s_deliveries, now)
+  local last = tonumber(call('HGET', s_deliveries, 'seq')) or 0
+  return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
+end
+
+-- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
+-- that a leap day is the last of its year.
+local function timestamp(now)
+  local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
+  local era = math.floor(days / 146097)
+  local day = days - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - 365 * year - math.floor(year / 4) + math.floor(year / 100)
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  if month < 10 then month = month + 3 else month = month - 9 end
+  year = year + era * 400
+  if month < 3 then year = year + 1 end
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, day, math.floor(ms / 3600000), math.floor(ms / 60000) % 60,
+    math.floor(ms / 1000) % 60, ms % 1000)
+end
+
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
+-- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
+-- what own_end returns. Returns its member of s.outbox.
+local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
+  local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
+  local sequence = next_sequence(s_deliveries, now)
+  local body = '{"type":"' .. kind .. '","timestamp":"' .. timestamp(now) .. '","data":{"session":' .. quote(string.match(s_task, '{session:(.*)}')) ..
+    ',"messages":' .. list_of(s_prefix, ids)
+  if of ~= '-' then body = body .. ',"retry_of":' .. quote(of) end
+  if context ~= '' then body = body .. ',"context":' .. context end
+  call('HSET', s_deliveries, 'seq', sequence, sequence, body .. data .. '}}')
+  if by then call('HSET', s_deliveries, 'by ' .. sequence, string.format('%d', by)) end
+  call('ZADD', s_outbox, '0', to .. ' ' .. sequence)
+  count_for(s_deliveries, to, 1)
+  call('PUBLISH', 'turnstile:signal:outbox', string.match(s_task, '{session:(.*)}'))
+  return to .. ' ' .. sequence
+end
+
+-- by_route(tasks) returns the routes of these tasks, in the order of their first messages, and
+-- the ids of each.
+local function by_route(tasks)
+  local routes, ids = {}, {}
+  for _, t in ipairs(tasks) do
+    if t.route then
+      if not ids[t.route] then
+        routes[#routes + 1], ids[t.route] = t.route, {}
+      end
+      table.insert(ids[t.route], t.id)
+    end
+  end
+  return routes, ids
+end
+
+-- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
+-- of other destinations, of which a receiver learns nothing.
+local function naming(outcome, named)
+  local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
+  if not from or string.sub(outcome, from + 11, till) == named then return outcome end
+  return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
+end
+
+-- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
+-- the latest that they have themselves. It returns false if one of them has none: what counts then is
+-- the record's age.
+local function own_end(s_deliveries, s_prefix, ids)
+  local latest = 0
+  for _, id in ipairs(ids) do
+    local by = tonumber(call('HGET', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) or '')
+    if not by then return false end
+    latest = math.max(latest, by)
+  end
+  return latest
+end
+local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
+
+-- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
+-- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+local function remember_routes(s_deliveries, s_prefix, routes, ids)
+  local text, new = call('HGET', s_deliveries, 'routes') or '', ''
+  for n, route in ipairs(routes) do
+    local named = {}
+    for i, id in ipairs(ids[route]) do named[i] = own_id(s_prefix, id) end
+    local first, of, rest = string.match(text, '^(%S+) ([^\n]*)\n(.*)$')
+    if n == 1 and of == route and #first < 1000 then
+      named[#named + 1], text = first, rest
+    end
+    new = table.concat(named, ',') .. ' ' .. route .. '\n' .. new
+  end
+  text = new .. (string.match(string.sub(text, 1, math.max(ROUTES - #new, 0)), '^.*\n') or '')
+  call('HSET', s_deliveries, 'routes', text)
+end
+
+-- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
+-- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
+-- goes through this function.
+local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
+  local routes, ids = by_route(tasks)
+  if #routes == 0 then return end
+  remember_routes(s_deliveries, s_prefix, routes, ids)
+  local status = string.match(outcome, '"status":"([a-z_]+)"') or 'failed'
+  local kind, short = status, false
+  if status == 'interrupted' and string.find(outcome, '"error":"rolled back', 1, true) then kind = 'rolled_back' end
+  if #outcome > math.min(BODY, BODIES / #routes) then
+    short = ',"outcome":{"type":"turn_ended","status":"' .. status .. '","turn":' .. (string.match(outcome, '"turn":("[^"]*")') or '""') .. '},"truncated":true'
+  end
+  for _, route in ipairs(routes) do
+    local owed, by = 0, own_end(s_deliveries, s_prefix, ids[route])
+    for _, id in ipairs(ids[route]) do
+      owed = owed + call('HDEL', s_owed, own_id(s_prefix, id))
+      call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id))
+    end
+    local data = short or ',"outcome":' .. naming(outcome, list_of(s_prefix, ids[route]))
+    add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'message.' .. kind, ids[route], data, now, by)
+    count_for(s_deliveries, string.match(route, '^%S+'), -owed)
+  end
+end
+
+-- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
+local function held_lock(id, unique)
+  return unique and unique ~= '' and call('GET', unique) == id and unique
+end
+
+-- load_msg(s, id) returns the task's msg, false if the task is gone, and its unique lock, or false.
+local function load_msg(s_task, id)
+  local v = call('HMGET', s_task .. id, 'msg', 'unique_key')
+  local t_msg, t_unique_key = v[1], v[2]
+  return t_msg, held_lock(id, t_unique_key)
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- owned(s, run) returns whether the turn still belongs to this token and fence. If not, nothing may
+-- be written.
+local function owned(s_fence, s_sentinel, s_token, run)
+  return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
+end
+
+-- check_outbox(s) fails on a key of a wrong type, before a script's first write.
+local function check_outbox(s_deliveries, s_outbox, s_owed)
+  call('HLEN', s_owed)
+  call('ZCARD', s_outbox)
+  call('HLEN', s_deliveries)
+end
+
+-- route_of(s, id) returns a task's route, or false. Scripts call it before their first write.
+local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
+  local route = call('HGET', s_task .. id, 'route')
+  if route then check_outbox(s_deliveries, s_outbox, s_owed) end
+  return route
+end
+
+local ttl, id, own, why, outcome = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+
+local run = fields_1(s_run)
+if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
+local now, ids, rest = now_ms(), cjson.decode(run.ids), {}
+for _, other in ipairs(ids) do
+  if other ~= id then rest[#rest + 1] = other end
+end
+local msg, unique = load_msg(s_task, id)
+local route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)
+call('ZCARD', s_archived)
+call('LLEN', s_active)
+
+call('PEXPIRE', s_sentinel, ttl)
+if #rest == #ids then return {'ok'} end -- a repetition
+call('HSET', s_run, 'ids', cjson.encode(rest))
+call('LREM', s_active, -1, id)
+pcall('ZREM', s_lease, id)
+pcall('HDEL', s_followups, own)
+if msg then
+  archive(s_archived, s_task, id, msg, unique, why, outcome, now)
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {{id = id, route = route}}, outcome, now)
+  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
+end
+append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
+return {'ok'}

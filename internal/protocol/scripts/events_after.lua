@@ -1,0 +1,66 @@
+-- Code generated from ../lua/events_after.lua by go generate; DO NOT EDIT.
+--
+-- events_after: returns a page of a session's events behind one that a reader has seen. It checks
+-- that the stream still has that one, so nothing between the two was lost. Writes nothing.
+--
+-- KEYS record events
+-- ARGS
+--   after            id of the entry that was read last; '': none, read from the beginning
+--   seen number      how many events of that entry were read
+--   room number      how many bytes a page has. Its last entry may exceed that: a page has at least
+--     one, however long
+-- RETURNS
+--   'page' more:flag entries...   more: 1 if there may be more; entries: as XRANGE returns them
+--   'gap'            the entry was trimmed, and others behind it may have been
+--   'reset'          the stream never had this entry: it is another one
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_record, s_events = KEYS[1], KEYS[2]
+
+-- add(counter, day, n) adds n to one of asynq's counters, and to that of the day, which lives for
+-- 90 days.
+local function add(counter, day, n)
+  if n == 0 then return end
+  if pcall('INCRBY', day, n) == n then call('EXPIRE', day, 90 * 24 * 3600) end
+  pcall('INCRBY', counter, n)
+end
+
+local after, seen, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local MOST = 1000 -- entries of a page
+local list, total, n = {'page', 0}, 0, 1
+local function add(entry)
+  list[#list + 1], after = entry, entry[1]
+  total = total + 32 -- the id, and what a reply has around it
+  for _, text in ipairs(entry[2]) do total = total + #text end
+end
+if after == '' then
+  after = '0'
+else
+  local own = call('XRANGE', s_events, after, after)[1]
+  if own then
+    if #own[2] / 2 > seen then add(own) end
+  else
+    local first = call('XRANGE', s_events, '-', '+', 'COUNT', 1)[1]
+    -- The embedded server compares no ids, so whether any is before the entry is read.
+    if first and #call('XRANGE', s_events, '-', after, 'COUNT', 1) > 0 then return {'reset'} end
+    local created = tonumber(call('HGET', s_record, 'created_at') or '') or 0
+    if call('EXISTS', s_events) == 0 or (tonumber((string.match(after, '^(%d+)-'))) or 0) < created then return {'reset'} end
+    return {'gap'}
+  end
+end
+while total < room do
+  local some = call('XRANGE', s_events, '(' .. after, '+', 'COUNT', n)
+  for _, entry in ipairs(some) do
+    if total >= room then break end
+    add(entry)
+  end
+  if #some < n then return list end
+  -- As many more as would fit if they were as long as these, but at most 64: any may be longer.
+  n = math.floor((room - total) / (total / (#list - 2)))
+  n = math.max(math.min(n, 64, MOST - #list + 2), 1)
+  if #list - 2 >= MOST then break end
+end
+list[2] = 1
+return list

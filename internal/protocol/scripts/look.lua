@@ -1,0 +1,91 @@
+-- Code generated from ../lua/look.lua by go generate; DO NOT EDIT.
+--
+-- look: returns whether a session can be claimed. Writes nothing. It fails if one of the keys that a
+-- claim reads has a wrong type: such a session would be woken again and again.
+--
+-- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
+-- ARGS
+--   s.task       prefix of the session's task hashes
+-- RETURNS
+--   result: now:int state n:int
+--     state: 'held' (n = ms left), 'paused', 'ready' (n = 1 after a dead owner, else 0), 'wait' (n = until,
+--     ms) or 'empty'
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_record, s_resume, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], ARGV[1]
+
+-- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
+-- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
+-- somebody deletes the sentinel by hand.
+local function leased(s_lease, s_task, id, now)
+  local score = call('ZSCORE', s_lease, id)
+  score = score and tonumber(score) * 1000
+  -- Leases of an earlier version of Turnstile end at a half second.
+  if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
+  return math.min(score, now + 1000)
+end
+
+-- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- failure, or false. hold is the run record's "ms id".
+local function held_back(id, hold, now)
+  if not hold or hold == '' then return false end
+  local at, who = string.match(hold, '^(%d+) (.*)$')
+  at = tonumber(at)
+  if who == id and at > now then return at end
+  return false
+end
+
+-- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- their quiet window.
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+  local id = call('LINDEX', s_pending, '-1')
+  if id then
+    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
+    if at or type(quiet) ~= 'string' then return at or now end
+    return tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+
+-- ready(dead) is the result for a session that can be claimed.
+local function ready(dead)
+  for _, hash in ipairs{s_run, s_record, s_resume} do call('HLEN', hash) end
+  for _, list in ipairs{s_pending, s_stopped} do call('LLEN', list) end
+  for _, set in ipairs{s_scheduled, s_retry, s_completed, s_archived} do call('ZCARD', set) end
+  return {now_ms(), 'ready', dead}
+end
+
+local now = now_ms()
+if call('EXISTS', s_sentinel, s_pending, s_active, s_scheduled, s_retry, s_stopped) == 0 then return {now, 'empty', 0} end
+local left = call('PTTL', s_sentinel)
+if left >= 0 then return {now, 'held', left} end
+if call('EXISTS', s_paused) == 1 then return {now, 'paused', 0} end
+if call('EXISTS', s_active) == 1 then
+  for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
+    local theirs = leased(s_lease, s_task, id, now)
+    if theirs then return {now, 'wait', theirs} end
+  end
+  return ready(1)
+end
+local at = next_at(s_pending, s_retry, s_run, s_scheduled, s_task, call('HGET', s_run, 'hold'), now)
+if not at and call('EXISTS', s_stopped) == 1 then at = now end -- even if run's stopping was lost
+if not at then return {now, 'empty', 0} end
+if at > now then return {now, 'wait', at} end
+return ready(0)

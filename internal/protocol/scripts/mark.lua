@@ -1,0 +1,93 @@
+-- Code generated from ../lua/mark.lua by go generate; DO NOT EDIT.
+--
+-- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
+-- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
+-- one, and needs no mark. Nor does one whose end was requested: it is not requeued.
+--
+-- KEYS sentinel run resume
+-- ARGS
+--   s.token
+--   s.fence int
+--   ttl int                the sentinel's, ms
+--   reason
+--   stuck_limit number     interruptions in a row that suspend the session
+-- RETURNS
+--   'marked'
+--   'suspended'            the session was suspended before
+--   'starting'
+--   'requested'            the turn's end was requested
+--   'lost'
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_resume, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+local function fields_1(key)
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], fence = v[2], phase = v[3], rotated = v[4], stop = v[5], rollback = v[6], interrupt = v[7]}
+end
+
+-- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
+-- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
+-- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
+-- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- marked and not counted.
+local function interrupt(mark, fence, reason, rotated, now, limit)
+  if mark.suspended or mark.fence == fence or rotated then return false end
+  mark.interruptions, mark.fence = mark.interruptions + (limit and 1 or 0), fence
+  mark.pending, mark.reason, mark.marked_at = true, reason, now
+  mark.suspended = limit and mark.interruptions >= limit
+  return true
+end
+
+-- load_mark(s) returns the session's resume record.
+local function load_mark(s_resume)
+  local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')
+  local m_pending, m_reason, m_marked_at, m_interruptions, m_fence, m_suspended, m_carried, m_crashes = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+  return {pending = m_pending == '1', reason = m_reason or '', marked_at = tonumber(m_marked_at), interruptions = tonumber(m_interruptions) or 0,
+    fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- owned(s, run) returns whether the turn still belongs to this token and fence. If not, nothing may
+-- be written.
+local function owned(s_fence, s_sentinel, s_token, run)
+  return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- store_interruption(s, mark) writes what interrupt has changed.
+local function store_interruption(s_resume, s_run, mark)
+  call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
+    'fence', mark.fence, 'interruptions', mark.interruptions)
+  if mark.suspended then call('HSET', s_resume, 'suspended', '1') end
+  call('HSET', s_run, 'special', '1')
+end
+
+local ttl, reason, stuck_limit = ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+local run = fields_1(s_run)
+if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
+local now, mark = now_ms(), load_mark(s_resume)
+call('PEXPIRE', s_sentinel, ttl)
+if requested(run, s_fence) ~= '' then return {'requested'} end
+if run.phase ~= 'running' then
+  call('HSET', s_run, 'nostart', s_fence)
+  return {'starting'}
+end
+if mark.suspended and mark.fence ~= s_fence then return {'suspended'} end
+-- Else it is a repetition.
+if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, stuck_limit) then store_interruption(s_resume, s_run, mark) end
+return {'marked'}

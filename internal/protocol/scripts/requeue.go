@@ -1,0 +1,60 @@
+// Code generated from ../lua/requeue.lua by go generate; DO NOT EDIT.
+
+package scripts
+
+import (
+	_ "embed"
+
+	"turnstile/internal/script"
+)
+
+//go:embed requeue.lua
+var requeueLua string
+
+// Requeue is the script of requeue.lua.
+var Requeue = newMove[RequeueArgs]("requeue", requeueLua, readRequeue)
+
+// RequeueKeys are the KEYS of Requeue.
+func RequeueKeys(k Keys) []string {
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Outbox(), k.Deliveries()}
+}
+
+// RequeueArgs are the arguments of Requeue.
+type RequeueArgs struct {
+	Prefixes
+	Owner
+	Stream
+	Wait       int64    // before it may be taken again, ms; 0: at once
+	Attempts   string   // so far, for asynq's retried; '': none was spent
+	Why        string   // the error, if an attempt was spent
+	Event      string   // JSON
+	Start      string   // the turn's start, JSON, if the stream does not have it yet, or ''
+	Content    string   // the partial from which the next run is to resume, JSON; '': the stored one, unless it is of an attempt that failed
+	PartialTTL int64    // ms
+	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
+	StuckLimit int64    // interruptions in a row that suspend the session
+	IDs        []string // of the tasks, oldest first
+}
+
+// Words are the arguments as ARGV has them.
+func (a RequeueArgs) Words() []any {
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Reason, a.StuckLimit}, a.IDs)
+}
+
+// RequeueResult is the result of Requeue.
+type RequeueResult struct {
+	Status  Status
+	At      int64
+	Now     int64
+	Request string
+}
+
+func readRequeue(l script.Result) (r RequeueResult) {
+	switch r.Status = Status(l.Text(0)); r.Status {
+	case Released:
+		r.At, r.Now = l.Int(1), l.Int(2)
+	case Requested:
+		r.Request = l.Text(1)
+	}
+	return r
+}

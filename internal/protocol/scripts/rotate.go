@@ -1,0 +1,43 @@
+// Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
+
+package scripts
+
+import (
+	_ "embed"
+
+	"turnstile/internal/script"
+)
+
+//go:embed rotate.lua
+var rotateLua string
+
+// Rotate is the script of rotate.lua.
+var Rotate = newMove[RotateArgs]("rotate", rotateLua, readRotate)
+
+// RotateKeys are the KEYS of Rotate.
+func RotateKeys(k Keys) []string {
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Partial()}
+}
+
+// RotateArgs are the arguments of Rotate.
+type RotateArgs struct {
+	FreshSID string // the new session id
+	SID      string // the session id that it replaces, or '' for whichever
+	Deadline int64  // do nothing after this ms: the sender has given up
+}
+
+// Words are the arguments as ARGV has them.
+func (a RotateArgs) Words() []any {
+	return []any{a.FreshSID, a.SID, a.Deadline}
+}
+
+// RotateResult is the result of Rotate.
+type RotateResult struct {
+	SID     string
+	Changed int64
+}
+
+func readRotate(l script.Result) (r RotateResult) {
+	r.SID, r.Changed = l.Text(0), l.Int(1)
+	return r
+}

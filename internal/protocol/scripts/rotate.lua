@@ -1,0 +1,63 @@
+-- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
+--
+-- rotate: begins another transcript with the next message, under the same key, queue and lock. A
+-- running turn ends in the old one. What is stored of interrupted turns is deleted, except how many
+-- there were in a row: one of the waiting messages may be what kills the workers.
+--
+-- KEYS sentinel run record resume partial
+-- ARGS
+--   fresh_sid           the new session id
+--   sid                 the session id that it replaces, or '' for whichever
+--   deadline number     do nothing after this ms: the sender has given up
+-- RETURNS
+--   result: sid changed:int
+--     sid: the session id now; changed: 1 if this call or an earlier one has set it, 0 if the
+--     session id was not sid, -1 if it is too late
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_record, s_resume, s_partial = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
+-- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
+-- array is empty.
+local function noted_ids(dropped)
+  local ok, ids = try(cjson.decode, dropped or '')
+  if ok and type(ids) == 'table' then return ids end
+  return {}
+end
+
+-- forget_notes(s) deletes the notes: their conversation is over.
+local function forget_notes(s_record)
+  local v = call('HMGET', s_record, 'dropped', 'omitted', 'omitted_told')
+  local n_dropped, n_omitted, n_omitted_told = v[1], v[2], v[3]
+  local gone = (tonumber(n_omitted) or 0) + #noted_ids(n_dropped)
+  if gone == (tonumber(n_omitted_told) or 0) then return end
+  call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local fresh_sid, sid, deadline = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local v = call('HMGET', s_record, 'session_id', 'created_at')
+local record_session_id, record_created_at = v[1], v[2]
+if record_session_id == fresh_sid then return {fresh_sid, 1} end
+if sid ~= '' and record_session_id ~= sid then return {record_session_id or '', 0} end
+local now = now_ms()
+if now > deadline then return {'', -1} end
+local busy = call('EXISTS', s_sentinel)
+call('HLEN', s_run)
+call('HLEN', s_resume)
+call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.format('%d', now), 'created_at', record_created_at or string.format('%d', now))
+call('HDEL', s_record, 'title', 'title_by')
+forget_notes(s_record)
+if call('EXISTS', s_run) == 1 then call('HSET', s_run, 'rotated', fresh_sid) end
+if busy == 0 then
+  call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
+  call('DEL', s_partial)
+end
+return {fresh_sid, 1}

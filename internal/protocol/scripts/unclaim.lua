@@ -1,0 +1,116 @@
+-- Code generated from ../lua/unclaim.lua by go generate; DO NOT EDIT.
+--
+-- unclaim: takes back a claim whose reply was lost, by its token: nobody knows what it took. Its
+-- messages go back to the head of the line as they were, because no agent got them. If the end of
+-- that turn was requested meanwhile, nothing goes back: the next claim ends the turn like one whose
+-- owner has died.
+--
+-- KEYS sentinel run followups resume pending active lease scheduled retry
+-- ARGS
+--   s.task       prefix of the session's task hashes
+--   s.prefix     of task ids
+--   s.token      of the claim
+-- RETURNS
+--   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
+--   'lost'                the claim was not carried out, or its sentinel has expired
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_followups, s_resume, s_pending, s_active, s_lease, s_scheduled, s_retry, s_task, s_prefix, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[1], ARGV[2], ARGV[3]
+local function fields_1(key)
+  local v = call('HMGET', key, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
+end
+
+-- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- failure, or false. hold is the run record's "ms id".
+local function held_back(id, hold, now)
+  if not hold or hold == '' then return false end
+  local at, who = string.match(hold, '^(%d+) (.*)$')
+  at = tonumber(at)
+  if who == id and at > now then return at end
+  return false
+end
+
+-- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- their quiet window.
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+  local id = call('LINDEX', s_pending, '-1')
+  if id then
+    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
+    if at or type(quiet) ~= 'string' then return at or now end
+    return tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- own_id(s, id) returns the id by which a task's sender knows it.
+local function own_id(s_prefix, id)
+  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
+  return id
+end
+
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
+-- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
+-- message first. Returns false if the message has left the turn.
+local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
+  pcall('ZREM', s_lease, id)
+  if call('LREM', s_active, 1, id) == 0 then return false end
+  call('RPUSH', s_pending, id)
+  call('HSET', s_task .. id, 'state', 'pending')
+  if not as_it_was then call('HDEL', s_task .. id, 'quiet', 'first') end
+  pcall('HDEL', s_followups, own_id(s_prefix, id)) -- that of a message that was steered in
+  return true
+end
+
+
+local now = now_ms()
+local run = fields_1(s_run)
+local mine = s_token .. ' - released' -- no fence: nobody knows it
+if run.last == mine then return {'released', run.token == s_token and now or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
+if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
+local ids, back = cjson.decode(run.ids), {}
+local ends = requested(run, run.fence) ~= ''
+for i = #ids, 1, -1 do -- newest first
+  if not ends and call('HEXISTS', s_task .. ids[i], 'msg') == 1 then back[#back + 1] = ids[i] end
+end
+call('LLEN', s_active)
+call('LLEN', s_pending)
+local carried = call('HGET', s_resume, 'interruptions')
+
+call('DEL', s_sentinel)
+for _, id in ipairs(back) do requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, true) end
+if run.reset == 'suspended' then -- the turn that begins a new transcript is still to come
+  call('HSET', s_run, 'special', '1')
+  call('HSET', s_resume, 'suspended', '1')
+  if carried then call('HSET', s_resume, 'carried', carried) end
+end
+if ends then
+  call('HSET', s_run, 'reset', '', 'last', mine)
+  return {'released', now, now}
+end
+call('HSET', s_run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
+return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}

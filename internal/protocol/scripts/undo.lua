@@ -1,0 +1,228 @@
+-- Code generated from ../lua/undo.lua by go generate; DO NOT EDIT.
+--
+-- undo: removes the last turn's entries from the transcript. To try again, the same words become a
+-- message at the head of the line. It is refused while somebody owns the session, or if the
+-- transcript was changed since the caller read its end.
+--
+-- KEYS sentinel run record transcript pending owed outbox deliveries call
+-- ARGS
+--   s.task             prefix of the session's task hashes
+--   s.prefix           of task ids
+--   turn               to undo; the key call is named after it
+--   id                 of the task to enqueue, or ''
+--   msg                of the task
+--   sid                the transcript's session id
+--   entries number     how many the turn has, at most 10,000
+--   length number      how many the transcript had when it was read, and
+--   written number     how many were written to it by then: run's entries,
+--     or 0 if these are of another session id
+--   messages list      task ids of the turn's messages
+-- RETURNS
+--   'ok' removed:int now:int
+--   'held'
+--   'changed'          read the transcript again: nothing is written
+
+local call, pcall, try = redis.call, redis.pcall, pcall
+local KEYS, ARGV = KEYS, ARGV
+local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_call, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[1], ARGV[2]
+local function fields_1(key)
+  local v = call('HMGET', key, 'sid', 'entries')
+  return {sid = v[1], entries = v[2]}
+end
+
+-- count_for(s, to, n) counts what a destination is owed, stored records included.
+local function count_for(s_deliveries, to, n)
+  if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
+end
+
+-- own_id(s, id) returns the id by which a task's sender knows it.
+local function own_id(s_prefix, id)
+  if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
+  return id
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- list_of(s, ids) returns the messages' own ids as JSON.
+local function list_of(s_prefix, ids)
+  local named = {}
+  for i, id in ipairs(ids) do named[i] = quote(own_id(s_prefix, id)) end
+  return '[' .. table.concat(named, ',') .. ']'
+end
+local LAST = 2 ^ 52 -- no sequence is above it. It is exact as a number, and 140,000 years away as a time
+
+-- next_sequence(s, now) returns the sequence of a new record, as text. It rises with Redis' clock, so
+-- it is higher after an erase, too.
+local function next_sequence(s_deliveries, now)
+  local last = tonumber(call('HGET', s_deliveries, 'seq')) or 0
+  return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
+end
+
+-- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
+-- that a leap day is the last of its year.
+local function timestamp(now)
+  local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
+  local era = math.floor(days / 146097)
+  local day = days - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - 365 * year - math.floor(year / 4) + math.floor(year / 100)
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  if month < 10 then month = month + 3 else month = month - 9 end
+  year = year + era * 400
+  if month < 3 then year = year + 1 end
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, day, math.floor(ms / 3600000), math.floor(ms / 60000) % 60,
+    math.floor(ms / 1000) % 60, ms % 1000)
+end
+
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
+-- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
+-- what own_end returns. Returns its member of s.outbox.
+local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
+  local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
+  local sequence = next_sequence(s_deliveries, now)
+  local body = '{"type":"' .. kind .. '","timestamp":"' .. timestamp(now) .. '","data":{"session":' .. quote(string.match(s_task, '{session:(.*)}')) ..
+    ',"messages":' .. list_of(s_prefix, ids)
+  if of ~= '-' then body = body .. ',"retry_of":' .. quote(of) end
+  if context ~= '' then body = body .. ',"context":' .. context end
+  call('HSET', s_deliveries, 'seq', sequence, sequence, body .. data .. '}}')
+  if by then call('HSET', s_deliveries, 'by ' .. sequence, string.format('%d', by)) end
+  call('ZADD', s_outbox, '0', to .. ' ' .. sequence)
+  count_for(s_deliveries, to, 1)
+  call('PUBLISH', 'turnstile:signal:outbox', string.match(s_task, '{session:(.*)}'))
+  return to .. ' ' .. sequence
+end
+
+-- by_route(tasks) returns the routes of these tasks, in the order of their first messages, and
+-- the ids of each.
+local function by_route(tasks)
+  local routes, ids = {}, {}
+  for _, t in ipairs(tasks) do
+    if t.route then
+      if not ids[t.route] then
+        routes[#routes + 1], ids[t.route] = t.route, {}
+      end
+      table.insert(ids[t.route], t.id)
+    end
+  end
+  return routes, ids
+end
+
+-- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
+-- Package script gives up much sooner.
+local function keep_result(s_call, ...)
+  call('SET', s_call, table.concat({...}, ' '), 'PX', '300000')
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
+-- was owed before.
+local function promise(s_deliveries, s_owed, s_prefix, id, route)
+  local new = call('HSET', s_owed, own_id(s_prefix, id), route)
+  count_for(s_deliveries, string.match(route, '^%S+'), new)
+  -- That of an earlier run: an older version's script has ended it.
+  if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
+  return new == 1
+end
+
+-- check_outbox(s) fails on a key of a wrong type, before a script's first write.
+local function check_outbox(s_deliveries, s_outbox, s_owed)
+  call('HLEN', s_owed)
+  call('ZCARD', s_outbox)
+  call('HLEN', s_deliveries)
+end
+
+-- remembered_route(s, id) returns the route of a message whose task has gone, or false. Call it before
+-- the first write.
+local function remembered_route(s_deliveries, s_outbox, s_owed, s_prefix, id)
+  for ids, route in string.gmatch(call('HGET', s_deliveries, 'routes') or '', '(%S+) ([^\n]*)\n') do
+    if string.find(',' .. ids .. ',', ',' .. own_id(s_prefix, id) .. ',', 1, true) then
+      check_outbox(s_deliveries, s_outbox, s_owed)
+      return route
+    end
+  end
+  return false
+end
+
+-- removed(own) is the outcome of a message that an operator has deleted or archived.
+local function removed(own)
+  return '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own) .. '],"error":"removed by operator"}'
+end
+
+-- route_of(s, id) returns a task's route, or false. Scripts call it before their first write.
+local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
+  local route = call('HGET', s_task .. id, 'route')
+  if route then check_outbox(s_deliveries, s_outbox, s_owed) end
+  return route
+end
+
+local turn, id, msg, sid, entries, length, written = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local at = 10
+local function list()
+  local l, n = {}, tonumber(ARGV[at])
+  for i = 1, n do l[i] = ARGV[at + i] end
+  at = at + n + 1
+  return l
+end
+local messages = list()
+
+local now, again = now_ms(), id ~= ''
+-- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
+-- has undone the same turn. The message is enqueued if nobody has done so. A sender of the previous
+-- version writes and reads "entries turn task" of the last undo in the record.
+local v = call('HMGET', s_record, 'session_id', 'undone')
+local record_session_id, record_undone = v[1], v[2]
+local n, put_in = string.match(call('GET', s_call) or '', '^(%d+) (.*)$')
+if not n then
+  local of, last, message = string.match(record_undone or '', '^(%d+) (%S+) ?(.*)$')
+  if last == turn then n, put_in = of, message end
+end
+n = tonumber(n)
+if n and (not again or put_in ~= '') then return {'ok', n, now} end
+if call('EXISTS', s_sentinel) == 1 then return {'held'} end
+if (record_session_id or '') ~= sid then return {'changed'} end
+
+local run, out = fields_1(s_run), n
+local counted = run.sid == sid
+if not out then
+  local so_far = counted and tonumber(run.entries) or 0
+  if call('LLEN', s_transcript) ~= length or so_far ~= written then return {'changed'} end
+  n = entries
+end
+call('LLEN', s_pending)
+local tasks = {}
+for i, task in ipairs(messages) do
+  tasks[i] = {id = task, route = route_of(s_deliveries, s_outbox, s_owed, s_task, task) or call('EXISTS', s_task .. task) == 0 and remembered_route(s_deliveries, s_outbox, s_owed, s_prefix, task)}
+end
+
+if not out then
+  call('LTRIM', s_transcript, 0, -1 - n)
+  -- The count tells warm agents that the transcript has changed: it only rises.
+  if counted then call('HINCRBY', s_run, 'entries', 1) end
+  local routes, ids = by_route(tasks)
+  for _, route in ipairs(routes) do add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'message.withdrawn', ids[route], ',"turn":' .. quote(turn), now) end
+end
+call('HSET', s_record, 'updated_at', string.format('%d', now), 'undone', n .. ' ' .. turn .. ' ' .. id)
+keep_result(s_call, n, id)
+if again then
+  call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'pending_since', string.format('%d', now) .. '000000', 'seen', string.format('%d', now))
+  call('RPUSH', s_pending, id)
+  for _, t in ipairs(tasks) do
+    if t.route then -- the first one's
+      local route = string.gsub(t.route, '^(%S+) %S+', '%1 ' .. own_id(s_prefix, t.id), 1)
+      call('HSET', s_task .. id, 'route', route)
+      promise(s_deliveries, s_owed, s_prefix, id, route)
+      break
+    end
+  end
+end
+return {'ok', n, now}
