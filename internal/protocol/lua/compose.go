@@ -139,14 +139,11 @@ type parts struct {
 }
 
 // each changes every text of the script.
-func (p *parts) each(change func(code string) (string, error)) (err error) {
+func (p *parts) each(change func(code string) string) {
 	for i := range p.functions {
-		if p.functions[i].text, err = change(p.functions[i].text); err != nil {
-			return err
-		}
+		p.functions[i].text = change(p.functions[i].text)
 	}
-	p.body, err = change(p.body)
-	return err
+	p.body = change(p.body)
 }
 
 // source returns the text that is sent to Redis.

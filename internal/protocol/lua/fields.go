@@ -6,22 +6,17 @@ import (
 	"strings"
 )
 
-var fieldsCall = regexp.MustCompile(`^fields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
+var fieldsCall = regexp.MustCompile(`\bfields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
 
 // readers replaces each call of fields by a function for its list of names, which returns a table
 // with these names.
 func (p *parts) readers() error {
 	var out strings.Builder
 	known := map[string]string{}
-	err := p.each(func(code string) (string, error) {
-		var changed strings.Builder
-		from := 0
-		for i := range literals(code, "fields(") {
-			sub := fieldsCall.FindStringSubmatch(code[i:])
-			if sub == nil || i < from || i > 0 && word(code[i-1]) {
-				continue
-			}
-			list := sub[2]
+	p.each(func(code string) string {
+		return fieldsCall.ReplaceAllStringFunc(code, func(call string) string {
+			m := fieldsCall.FindStringSubmatch(call)
+			key, list := m[1], m[2]
 			if known[list] == "" {
 				known[list] = fmt.Sprintf("fields_%d", len(known)+1)
 				var table []string
@@ -31,17 +26,12 @@ func (p *parts) readers() error {
 				fmt.Fprintf(&out, "local function %s(key)\n  local v = call('HMGET', key, %s)\n  return {%s}\nend\n",
 					known[list], list, strings.Join(table, ", "))
 			}
-			changed.WriteString(code[from:i] + known[list] + "(" + sub[1] + ")")
-			from = i + len(sub[0])
-		}
-		changed.WriteString(code[from:])
-		return changed.String(), nil
+			return known[list] + "(" + key + ")"
+		})
 	})
 	p.read = out.String()
-	return err
+	return nil
 }
-
-var readOnce = regexp.MustCompile(`^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
 
 // scalars replaces the table of a hash by locals, which cost less, if the code uses only the
 // table's fields. It does so in functions that read one hash, and for run and record of a move.
@@ -55,17 +45,15 @@ func (p *parts) scalars() error {
 	return nil
 }
 
+var readOnce = regexp.MustCompile(`(?m)^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
+
 func scalars(code string, chosen func(indent, name string) bool) string {
-	for line := range strings.Lines(code) {
-		if !strings.Contains(line, " = fields(") {
+	for _, m := range readOnce.FindAllStringSubmatch(code, -1) {
+		line, indent, name, key, list := m[0], m[1], m[2], m[3], m[4]
+		whole := regexp.MustCompile(`(^|[^.\w])` + name + `($|[^.\w])`) // not only a field of it
+		if !chosen(indent, name) || whole.MatchString(bare(strings.Replace(code, line, "", 1))) {
 			continue
 		}
-		line = strings.TrimSuffix(line, "\n")
-		m := readOnce.FindStringSubmatch(line)
-		if m == nil || !chosen(m[1], m[2]) || alone(bare(strings.Replace(code, line, "", 1)), m[2]) {
-			continue
-		}
-		indent, name, key, list := m[1], m[2], m[3], m[4]
 		var locals, values []string
 		for i, field := range strings.Split(list, ", ") {
 			locals = append(locals, name+"_"+strings.Trim(field, "'"))
@@ -76,15 +64,4 @@ func scalars(code string, chosen func(indent, name string) bool) string {
 		code = flat(strings.Replace(code, line, read, 1), name)
 	}
 	return code
-}
-
-// alone reports whether code uses a table other than for its fields.
-func alone(code, table string) bool {
-	for i := range literals(code, table) {
-		end := i + len(table)
-		if begins(code, i) && (end == len(code) || code[end] != '.' && !word(code[end])) {
-			return true
-		}
-	}
-	return false
 }

@@ -3,23 +3,36 @@ package lua
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
 
+// fieldOf matches a field that code reads of a table: what stands before it, and the field.
+func fieldOf(table string) *regexp.Regexp { return regexp.MustCompile(`(^|[^.\w])` + table + `\.([a-z_]+)`) }
+
+// flat replaces the fields of a table by locals: table.field by table_field.
+func flat(code, table string) string {
+	return fieldOf(table).ReplaceAllString(code, "${1}"+table+"_${2}")
+}
+
+var (
+	sessionField = fieldOf("s")
+	sessionCall  = regexp.MustCompile(`\b([a-z_]+)\(s(, |\))`) // the session is the first argument
+)
+
 // lift replaces the session's table by locals, which cost nothing. A function that takes the
 // session gets the fields that it needs.
-func (p *parts) lift() error {
+func (p *parts) lift() (err error) {
 	needs, calls := map[string]map[string]bool{}, map[string][]string{}
 	for _, f := range p.functions {
-		need := map[string]bool{}
-		for _, field := range fieldsOf(f.text, "s") {
-			need[field] = true
+		needs[f.name] = map[string]bool{}
+		for _, m := range sessionField.FindAllStringSubmatch(f.text, -1) {
+			needs[f.name][m[2]] = true
 		}
-		for _, called := range sessionCalls(f.text) {
-			calls[f.name] = append(calls[f.name], called)
+		for _, m := range sessionCall.FindAllStringSubmatch(f.text, -1) {
+			calls[f.name] = append(calls[f.name], m[1])
 		}
-		needs[f.name] = need
 	}
 	for grown := true; grown; {
 		grown = false
@@ -31,25 +44,22 @@ func (p *parts) lift() error {
 			grown = grown || len(need) > before
 		}
 	}
-	return p.each(func(code string) (string, error) {
-		var out strings.Builder
-		from := 0
-		for at, called := range sessionCalls(code) {
+	p.each(func(code string) string {
+		return flat(sessionCall.ReplaceAllStringFunc(code, func(call string) string {
+			called, end, _ := strings.Cut(call, "(s")
 			need, ours := needs[called]
 			if !ours {
-				return "", fmt.Errorf("%s gets the session and is no function of the library", called)
+				err = fmt.Errorf("%s gets the session and is no function of the library", called)
 			}
-			given := make([]string, 0, len(need))
+			var given []string
 			for _, field := range slices.Sorted(maps.Keys(need)) {
 				given = append(given, "s_"+field)
 			}
-			out.WriteString(code[from:at[0]])
-			out.WriteString(called + "(" + strings.Join(given, ", "))
-			if from = at[1]; len(given) == 0 && code[from] == ',' {
-				from += len(", ")
+			if len(given) == 0 {
+				end = strings.TrimPrefix(end, ", ")
 			}
-		}
-		out.WriteString(code[from:])
-		return flat(out.String(), "s"), nil
+			return called + "(" + strings.Join(given, ", ") + end
+		}), "s")
 	})
+	return err
 }

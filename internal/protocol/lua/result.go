@@ -3,22 +3,32 @@ package lua
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
 // construct replaces the named fields of results by lists in the order of RETURNS.
-func (p *parts) construct() error { return p.each(p.header.construct) }
+func (p *parts) construct() (err error) {
+	p.each(func(code string) string {
+		text, failed := p.header.construct(code)
+		err = errors.Join(err, failed)
+		return text
+	})
+	return err
+}
+
+var tableOf = regexp.MustCompile(`(?:^|[^.\w])([a-z_]+)\{`)
 
 func (h Header) construct(code string) (string, error) {
 	var out strings.Builder
 	from := 0
-	for open := range literals(code, "{") {
-		start, ok := nameUntil(code, open)
+	for _, at := range tableOf.FindAllStringSubmatchIndex(code, -1) {
+		start, open := at[2], at[3]
 		result, ours := h.Results[code[start:open]]
-		if open < from || !ok || !ours || !begins(code, start) {
+		if open < from || !ours {
 			continue
 		}
-		list, end, err := elements(code, open)
+		list, err := elements(code[open:])
 		for field, value := range list {
 			if err == nil {
 				list[field], err = h.construct(value)
@@ -32,52 +42,28 @@ func (h Header) construct(code string) (string, error) {
 			return "", fmt.Errorf("%s: %w", code[start:open], err)
 		}
 		out.WriteString(code[from:start] + text)
-		from = end
+		from = open + parenthesized(code[open:])
 	}
 	out.WriteString(code[from:])
 	return out.String(), nil
 }
 
-// elements returns the name = value pairs of the table that opens at code[open], and where it ends.
-func elements(code string, open int) (list map[string]string, end int, err error) {
-	list = map[string]string{}
-	depth, from := 0, open+1
-	add := func(to int) error {
-		text := strings.TrimSpace(code[from:to])
-		if from = to + 1; text == "" {
-			return nil
+var element = regexp.MustCompile(`(?s)^([a-z_]+)\s*=\s*([^=\s].*)$`)
+
+// elements returns the name = value pairs of the table at the beginning of code.
+func elements(code string) (map[string]string, error) {
+	list := map[string]string{}
+	for _, text := range arguments(code[1 : parenthesized(code)-1]) {
+		if text == "" {
+			continue
 		}
-		name, value, ok := strings.Cut(text, "=")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || nameFrom(name, 0) < len(name) || strings.HasPrefix(value, "=") {
-			return fmt.Errorf("no name = value: %q", text)
+		m := element.FindStringSubmatch(text)
+		if m == nil {
+			return nil, fmt.Errorf("no name = value: %q", text)
 		}
-		list[name] = strings.TrimSpace(value)
-		return nil
+		list[m[1]] = m[2]
 	}
-	for i := open; i < len(code); i++ {
-		switch c := code[i]; c {
-		case '\'', '"':
-			for i++; i < len(code) && code[i] != c; i++ {
-				if code[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '(', '[':
-			depth++
-		case '}', ')', ']':
-			if depth--; depth == 0 {
-				return list, i + 1, add(i)
-			}
-		case ',':
-			if depth == 1 {
-				if err := add(i); err != nil {
-					return nil, 0, err
-				}
-			}
-		}
-	}
-	return nil, 0, errors.New("a table has no end")
+	return list, nil
 }
 
 // table returns a result as Lua text. Fields at its end may be missing.
@@ -88,17 +74,16 @@ func (r Result) table(list map[string]string) (string, error) {
 	}
 	missing := ""
 	for _, field := range r.Fields {
-		name := field.Name
-		value, given := list[name]
+		value, given := list[field.Name]
 		if !given {
-			missing = name
+			missing = field.Name
 			continue
 		}
 		if missing != "" {
-			return "", fmt.Errorf("%s is missing before %s", missing, name)
+			return "", fmt.Errorf("%s is missing before %s", missing, field.Name)
 		}
 		values = append(values, value)
-		delete(list, name)
+		delete(list, field.Name)
 	}
 	for name := range list {
 		return "", fmt.Errorf("there is no field %s", name)
