@@ -1,7 +1,10 @@
-// Package lua has the scripts of the session protocol: a file for each move, and in lib the
-// functions that they share. Compose makes a script of them.
+// Package lua has the sources of the session protocol's scripts: a file for each move, and in lib
+// the functions that they share. Generate makes package scripts of them. No program imports this
+// package.
 //
-// A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. In its text
+// A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. A [Kind] may
+// follow an argument. A field of a result may have a type: see [Field]; what is called NAME... is a
+// list of all further elements. In its text
 //
 //   - s is the session: a table of its keys, and of the arguments that are declared as s.NAME.
 //     Other arguments are locals;
@@ -15,8 +18,8 @@
 //     case, which serves many sessions in one call, and below -- FULL the full path for every
 //     case. The functions above belong to both.
 //
-// Names cost a script nothing: Compose replaces the session's table and records by locals, and
-// results by lists.
+// Names cost a script nothing: in the composed script the session's table and records are locals,
+// and results are lists.
 package lua
 
 import (

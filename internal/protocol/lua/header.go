@@ -51,7 +51,7 @@ type Result struct {
 	Rest   string
 }
 
-// Field is an element of a result. Its type is text, int, flag (the number 1 or another one), ms, list,
+// Field is an element of a result, NAME or NAME:TYPE. Its type is text, int, flag (1 is true), ms, list,
 // or the name of a record: then it is a list of these.
 type Field struct{ Name, Type string }
 
