@@ -88,6 +88,7 @@ local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
 local NEWEST = 1000 -- ids at the end of the line among which a message is searched
 local own = own_id(s, id)
 
+-- 1. What is known of the id.
 local t = fields(s.task .. id, 'state', 'seen', 'seq')
 local new, used = not t.state, hash ~= '' and call('GET', s.idem)
 if used and string.sub(used, 1, #hash) ~= hash then return result{now = now, state = 'conflict', n = 0, duplicate = 0} end
@@ -127,6 +128,7 @@ local function next_seq()
   return 1
 end
 
+-- 2. Where the outcome goes.
 if to == '' then to = record.reply_to or fallback end
 local routed, owed = new and to ~= '' and to ~= '-', false
 if routed then
@@ -162,6 +164,7 @@ local function mark_seen(at)
   if not t.seen then call('HSET', s.task .. id, 'seen', int(at)) end
 end
 
+-- 3. A message that runs, that has ended or that is delayed.
 if state == 'active' then return result{now = now, state = 'running', n = 1, duplicate = duplicate} end
 if state == 'completed' or state == 'archived' then return result{now = now, state = state, n = 0, duplicate = duplicate} end
 local delayed_cap = math.ceil(line_cap / 2)
@@ -181,6 +184,7 @@ if state ~= 'pending' then
   mark_seen(math.max(score * 1000, now))
   return result{now = now, state = 'scheduled', n = score * 1000, duplicate = duplicate}
 end
+-- 4. A message that must follow another one.
 if new and after ~= '' then
   local follows = call('LINDEX', s.pending, 0) == after
   if waiting == 0 then
@@ -195,6 +199,7 @@ if new and after ~= '' then
 end
 if new then waiting = waiting + 1 end
 
+-- 5. Whether a turn runs, and what the settings make of the message.
 local owner = call('GET', s.sentinel)
 local busy = owner and owner == run.token
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
@@ -217,6 +222,7 @@ local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and run.phase == 'running' and place
 local full = waiting > cap and not urgent
 
+-- 6. Whether it is refused, and what it drops.
 local refusal, drops, most = false, {}, cap
 if new and busy then
   if mode == 'reject' then
@@ -244,6 +250,7 @@ if refusal then
   return result{now = now, state = refusal, n = most, duplicate = 0}
 end
 
+-- 7. It joins the line.
 if new then
   store(now, 'pending_since', int(now) .. '000000')
   call(busy and urgent and 'RPUSH' or 'LPUSH', s.pending, id)
@@ -261,6 +268,7 @@ if not busy then
   return result{now = now, state = 'idle', n = at, duplicate = duplicate}
 end
 
+-- 8. The dropped ones become dead letters.
 for _, d in ipairs(drops) do
   local why = 'dropped: more than ' .. cap .. ' messages were waiting'
   local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(s, d.id)) ..
@@ -281,6 +289,7 @@ local function signal(kind)
   call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')
 end
 
+-- 9. The owner is notified, and the follow-up is recorded.
 local position
 if urgent and not known then
   if not new then

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -72,18 +73,17 @@ func bindings(args []Arg, before int) string {
 	return assignment("local ", names, values) + lists.String()
 }
 
-// eachSession runs body for each session, one after the other.
-func (h Header) eachSession(both, body string) string {
-	var out strings.Builder
-	out.WriteString(bindings(h.Args, 0))
-	out.WriteString(both)
-	out.WriteString("\n-- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].\nlocal function one(k, a)\n")
+var returned = regexp.MustCompile(`\breturn (.*?)( end)?\n$`)
+
+// eachSession runs body for each session, one after the other. A function that does so for one session
+// would cost more than the rest of the fast path's own work: so body stands in a loop that is run once,
+// and break takes the place of return.
+func (h Header) eachSession(both, body string) (string, error) {
 	var keys, names []string
 	var converted string
 	for _, key := range h.Keys {
 		keys = append(keys, "s_"+key)
 	}
-	fmt.Fprintf(&out, "  local %s = unpack(KEYS, k + 1, k + %d)\n", strings.Join(keys, ", "), len(keys))
 	size := fmt.Sprint(len(h.Each))
 	for i, arg := range h.Each {
 		name := arg.Name
@@ -92,24 +92,34 @@ func (h Header) eachSession(both, body string) string {
 		}
 		if arg.Kind == Range { // the last one
 			word := fmt.Sprintf("ARGV[a + %d]", i+1)
-			converted += fmt.Sprintf("  local %s_first, %s_last = a + %d, a + %d + %s\n", name, name, i+2, i+1, word)
+			converted += fmt.Sprintf("    local %s_first, %s_last = a + %d, a + %d + %s\n", name, name, i+2, i+1, word)
 			size += " + " + word
 			break
 		}
 		names = append(names, name)
 		if arg.Kind == Number || arg.Kind == Flag {
-			converted += fmt.Sprintf("  %s = %s\n", name, arg.value(name))
+			converted += fmt.Sprintf("    %s = %s\n", name, arg.value(name))
 		}
 	}
+	var out strings.Builder
+	out.WriteString(bindings(h.Args, 0) + both)
+	fmt.Fprintf(&out, "\n-- Each round serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].\n"+
+		"local results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  local result\n  repeat\n", len(h.Args))
 	// One call for all words costs less than an index for each.
-	fmt.Fprintf(&out, "  local %s = unpack(ARGV, a + 1, a + %d)\n%s", strings.Join(names, ", "), len(names), converted)
+	fmt.Fprintf(&out, "    local %s = unpack(KEYS, k + 1, k + %d)\n", strings.Join(keys, ", "), len(keys))
+	fmt.Fprintf(&out, "    local %s = unpack(ARGV, a + 1, a + %d)\n%s", strings.Join(names, ", "), len(names), converted)
 	for line := range strings.Lines(body) {
+		if strings.Contains(bare(line), "return") && !strings.Contains(line, "local function") {
+			if strings.Contains(line, "--") || !returned.MatchString(line) {
+				return "", fmt.Errorf("a fast path has a return that is not at the end of its line: %q", line)
+			}
+			line = returned.ReplaceAllString(line, "result = $1 break$2\n")
+		}
 		if line != "\n" {
-			out.WriteString("  ")
+			line = "    " + line
 		}
 		out.WriteString(line)
 	}
-	fmt.Fprintf(&out, "end\n\nlocal results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  results[#results + 1] = one(k, a) or {'special'}\n"+
-		"  k, a = k + %d, a + %s\nend\nreturn results\n", len(h.Args), len(h.Keys), size)
-	return out.String()
+	fmt.Fprintf(&out, "  until true\n  results[#results + 1] = result or {'special'}\n  k, a = k + %d, a + %s\nend\nreturn results\n", len(h.Keys), size)
+	return out.String(), nil
 }

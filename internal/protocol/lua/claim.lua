@@ -107,6 +107,7 @@ local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt',
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
 
+-- 1. Whoever has the session keeps it. A claim that is repeated returns what it returned before.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
@@ -115,24 +116,27 @@ if owner == s.token and run.token == s.token then
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
--- Most claims find none of these.
-local special = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.stopped) > 0
-local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
-if special and call('EXISTS', s.paused) == 1 then return paused{} end
--- A /stop whose sender has died is finished first.
-if special and call('EXISTS', s.stopped) == 1 then
-  local batch, more = stopped_batch(s, s.stopped, stop_batch)
-  call('ZCARD', s.archived)
-  archive_stopped(s, batch, now)
-  mark_stopping(s, more)
-  return again{}
+-- 2. Most sessions are ordinary: they have none of these keys. Of the others, in_active has the newest
+-- first, and due are delayed tasks whose time has come. A /stop whose sender has died is finished first.
+local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.stopped) == 0
+local mark, in_active, due = {reason = '', interruptions = 0}, {}, {}
+if not ordinary then
+  if call('EXISTS', s.paused) == 1 then return paused{} end
+  if call('EXISTS', s.stopped) == 1 then
+    local batch, more = stopped_batch(s, s.stopped, stop_batch)
+    call('ZCARD', s.archived)
+    archive_stopped(s, batch, now)
+    mark_stopping(s, more)
+    return again{}
+  end
+  mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
 end
 
--- How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
+-- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
 -- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
 -- because the reply may be lost: that counts neither as a death nor as an interruption. Nor does the
 -- loss of an owner that has said that it lives: see survive.
-local mark = special and load_mark(s) or {reason = '', interruptions = 0}
+local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
@@ -155,9 +159,8 @@ elseif survived and run.phase == 'running' then
   excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
--- Messages in active go back to the head of the line. If one has somebody else's live lease, a
+-- 4. Messages in active go back to the head of the line. If one has somebody else's live lease, a
 -- stock asynq.Server works on this queue: wait for it.
-local in_active = special and call('LRANGE', s.active, 0, -1) or {} -- newest first
 local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
 if dead then
   local ok, ids = try(cjson.decode, run.ids)
@@ -186,7 +189,7 @@ for _, id in ipairs(in_active) do
     back[#back + 1] = {id = id, died = died, fences = deaths.died}
   end
 end
--- What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
+-- 5. What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
 -- Redis.
 if final and run.doubted ~= run.fence then
   if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
@@ -205,7 +208,7 @@ if #ending > 0 and verdict and not verdict.archive then
   if #partial_entries == 0 then verdict.archive = true end
 end
 
-local due = special and due_tasks(s, now) or {}
+-- 6. The next turn: a message that comes back, or the head of the line.
 local first, gone, waits = false, 0, false
 if #back > 0 then
   first = load_task(s, back[#back].id)
@@ -249,9 +252,10 @@ end
 
 check_routes(s, group)
 
+-- 7. The session is claimed. From here on everything is written.
 if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left = tonumber(ttl)} end
 
--- If the turn died before its start was in the stream, write it now.
+-- 8. What becomes of the dead owner's turn. If it died before its start was in the stream, write it now.
 if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
@@ -295,9 +299,10 @@ if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s, mark) end
 if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
-forward(s, due, now)
+forward(s, due, now) -- delayed tasks join the line
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
+-- 9. Nothing is to be run now: the session is released again.
 if not first or waits then
   call('DEL', s.sentinel)
   call('HSET', s.run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
@@ -308,7 +313,7 @@ if not first or waits then
   return empty{}
 end
 
--- A suspended session begins a new transcript, under the same queue and lock. If a crash alone
+-- 10. The conversation. A suspended session begins a new transcript, under the same queue and lock. If a crash alone
 -- suspended it, its interruptions are still counted: the message may be what kills the workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record.dropped
 if mark.suspended or crashed and crash_suspends then
@@ -324,15 +329,16 @@ end
 sid = sid or fresh_sid
 if sid ~= run.sid then entries = 0 end
 
+-- 11. The turn begins.
 local ids, messages = take(s, group, now)
-if special then
+if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
 if rotated then call('HSET', s.run, 'rotated', '') end
 local routed = promise_all(s, group)
-if special or crashed or excused or routed or (run.special or '') ~= '' then
+if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end

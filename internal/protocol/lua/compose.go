@@ -129,7 +129,8 @@ func (l *library) compose(name string) (s Script, err error) {
 			return s, err
 		}
 	}
-	return Script{p.header, name, p.source(file, fast), run}, nil
+	source, err := p.source(file, fast)
+	return Script{p.header, name, source, run}, err
 }
 
 // parts is a script while it is composed.
@@ -150,7 +151,7 @@ func (p *parts) each(change func(code string) string) {
 }
 
 // source returns the text that is sent to Redis.
-func (p *parts) source(file string, fast bool) string {
+func (p *parts) source(file string, fast bool) (string, error) {
 	var out, own strings.Builder
 	fmt.Fprintf(&out, "-- Code generated from ../lua/%s.lua by go generate; DO NOT EDIT.\n--\n%s\n", file, p.header.comment)
 	if fast {
@@ -179,13 +180,11 @@ func (p *parts) source(file string, fast bool) string {
 		out.WriteString("\n")
 	}
 	if fast {
-		out.WriteString(p.header.eachSession(own.String(), p.body))
-	} else {
-		out.WriteString(bindings(p.header.Args, 0))
-		out.WriteString(own.String())
-		out.WriteString(p.body)
+		each, err := p.header.eachSession(own.String(), p.body)
+		return out.String() + each, err
 	}
-	return out.String()
+	out.WriteString(bindings(p.header.Args, 0) + own.String() + p.body)
+	return out.String(), nil
 }
 
 const fastMark = "\n-- FAST\n"

@@ -138,6 +138,7 @@ return follow(now, next_id, next_msg, seen, redelivered, unique_key)
 local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
 
+-- 1. Only the owner ends its turn. A call that is repeated returns what it returned before.
 if not owned(s, run) then
   local before = earlier_result(s, run)
   if before == 'released' then return released{at = next_at(s, run.hold, now) or 0, now = now} end
@@ -149,6 +150,7 @@ if not owned(s, run) then
   return lost{}
 end
 
+-- 2. The messages that end.
 local seconds, archives = math.floor(now / 1000), why ~= ''
 local acks, gone_tasks = {}, {}
 for i, id in ipairs(ending) do
@@ -161,10 +163,16 @@ for i, id in ipairs(ending) do
   end
 end
 
--- Most turns find none of these.
-local special = noted or call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial) > 0
-local due = special and due_tasks(s, now) or {}
-local first, gone, group, dropped = false, 0, {}, ''
+-- 3. Most sessions are ordinary: they have none of these keys, and no notes. Of the others, due are
+-- delayed tasks whose time has come, and dropped are the notes.
+local ordinary = not noted and call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial) == 0
+local due, dropped, paused = {}, '', false
+if not ordinary then
+  due, dropped, paused = due_tasks(s, now), call('HGET', s.record, 'dropped') or '', call('EXISTS', s.paused) == 1
+end
+
+-- 4. Steered messages that the agent has not taken, and the next turn.
+local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun
 if #untaken > 0 and run.stop == s.fence then
@@ -177,13 +185,13 @@ if #untaken > 0 and run.stop == s.fence then
 end
 if #untaken > 0 then
   back = places(s, untaken)
-  if back.head and not release and call('EXISTS', s.paused) == 0 then
+  if back.head and not release and not paused then
     first = load_task(s, back.head)
     -- The next claim gathers collected messages, when all are back.
     if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
     group[1] = first
   end
-elseif release or special and call('EXISTS', s.paused) == 1 then
+elseif release or paused then
   call('LLEN', s.pending)
 else
   first, gone = head(s, due)
@@ -194,13 +202,13 @@ else
     if waits or held_back(first.id, run.hold, now) then first = false end
   end
 end
-if special then dropped = call('HGET', s.record, 'dropped') or '' end
 local remaining, omitted_told = false, 0 -- the notes that stay for later turns
 if told_ids > 0 and dropped ~= '' then remaining, omitted_told = remaining_notes(s, dropped, told_ids, omitted) end
 
 check_routes(s, group)
 
--- The first writes free memory. Writes that may fail on a key of a wrong type are undone.
+-- 5. The messages leave active, and the transcript gets the entries. The first writes free memory.
+-- Writes that may fail on a key of a wrong type are undone.
 local bin, score = s.completed, int(seconds + retention)
 if archives then bin, score = s.archived, int(seconds) end
 local done, broken = {}, false
@@ -232,6 +240,7 @@ if broken then
   return broken
 end
 
+-- 6. What becomes of the messages.
 for _, id in ipairs(gone_tasks) do
   call('LREM', s.active, '-1', id)
   pcall('ZREM', s.lease, id)
@@ -242,7 +251,7 @@ if #done < #acks then -- somebody has taken them out of active
 end
 for _, a in ipairs(done) do
   pcall('ZREM', s.lease, a.id)
-  if special then pcall('HDEL', s.followups, own_id(s, a.id)) end
+  if not ordinary then pcall('HDEL', s.followups, own_id(s, a.id)) end
   if archives then
     archive(s, a.id, a.msg, a.unique, why, a.outcome, now)
     count_archived(s, 1)
@@ -252,8 +261,10 @@ for _, a in ipairs(done) do
 end
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s, back) end
+
+-- 7. What earlier turns have left: the partial, the resume mark, and the notes that the agent has got.
 local rotated = run.rotated and run.rotated ~= ''
-if special then
+if not ordinary then
   call('DEL', s.partial)
   if well then
     call('DEL', s.resume)
@@ -271,10 +282,11 @@ if bounds ~= '' then bound_transcript(s, len, count, bounds) end
 if count > 0 and (len == count or not first) then call('PEXPIRE', s.transcript, transcript_ttl) end
 forward(s, due, now)
 
--- A rotation during the turn takes effect now: the count is that of the next turn's session id.
+-- 8. A rotation during the turn takes effect now: the count is that of the next turn's session id.
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
+-- 9. The end is made known, to destinations and in the event stream.
 close_question(s, now)
 keep_promises(s, done, outcome, now)
 append_event(s, outcome, start)
@@ -287,16 +299,17 @@ for _, t in ipairs(stopped_too) do
   end
 end
 
+-- 10. The session is released, or the next turn begins.
 if not first then
   call('DEL', s.sentinel)
-  if special and call('EXISTS', s.pending) == 0 then call('UNLINK', s.followups) end
+  if not ordinary and call('EXISTS', s.pending) == 0 then call('UNLINK', s.followups) end
   set_idle(s, warm, 'last', s.token .. ' ' .. s.fence .. ' released', 'sid', sid, 'entries', int(total), 'ended_at', int(now))
   return released{at = next_at(s, run.hold, now) or 0, now = now}
 end
 
 local fence = int(next_fence(s.fence, now))
 local ids, messages = take(s, group, now)
-if special then
+if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
 begin_turn(s, fence, ids, int(now), 'entries', int(total), 'done', '0', 'last', s.token .. ' ' .. s.fence .. ' next')

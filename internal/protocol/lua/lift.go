@@ -9,7 +9,9 @@ import (
 )
 
 // fieldOf matches a field that code reads of a table: what stands before it, and the field.
-func fieldOf(table string) *regexp.Regexp { return regexp.MustCompile(`(^|[^.\w])` + table + `\.([a-z_]+)`) }
+func fieldOf(table string) *regexp.Regexp {
+	return regexp.MustCompile(`(^|[^.\w])` + table + `\.([a-z_]+)`)
+}
 
 // flat replaces the fields of a table by locals: table.field by table_field.
 func flat(code, table string) string {

@@ -64,36 +64,36 @@ local function signal_warm(run, session)
   if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
 end
 
--- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
-local function one(k, a)
-  local s_sentinel, s_run, s_record, s_followups, s_pending, s_idem = unpack(KEYS, k + 1, k + 6)
-  local s_task, session, id, msg, nonce, mode, line_cap, to, hash, idem_ttl = unpack(ARGV, a + 1, a + 10)
-  line_cap = tonumber(line_cap)
-  if call('EXISTS', s_sentinel, s_followups, s_idem, s_task .. id) ~= 0 then return false end
-  local run, record = fields_1(s_run), fields_2(s_record)
-  if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then return false end
-  local waiting, seq = call('LPUSH', s_pending, id), false
-  if type(waiting) ~= 'number' then return false end
-  -- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
-  -- In a line of one even the first may be one too many: a delayed message counts.
-  if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
-    and not call('HGET', s_task .. call('LINDEX', s_pending, '-1'), 'quiet') then
-    seq = call('HINCRBY', s_record, 'seq', '1')
-  end
-  if type(seq) ~= 'number' then
-    call('LREM', s_pending, '1', id)
-    return false
-  end
-  call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'seq', seq, 'seen', string.format('%d', now), 'pending_since', string.format('%d', now) .. '000000')
-  if hash ~= '' then call('SET', s_idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
-  if not record.created_at then call('HSET', s_record, 'v', '1', 'created_at', string.format('%d', now)) end
-  signal_warm(run, session)
-  return {now, 'idle', now, 0}
-end
-
+-- Each round serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
 local results, k, a = {}, 0, 0
 while KEYS[k + 1] do
-  results[#results + 1] = one(k, a) or {'special'}
+  local result
+  repeat
+    local s_sentinel, s_run, s_record, s_followups, s_pending, s_idem = unpack(KEYS, k + 1, k + 6)
+    local s_task, session, id, msg, nonce, mode, line_cap, to, hash, idem_ttl = unpack(ARGV, a + 1, a + 10)
+    line_cap = tonumber(line_cap)
+    if call('EXISTS', s_sentinel, s_followups, s_idem, s_task .. id) ~= 0 then result = false break end
+    local run, record = fields_1(s_run), fields_2(s_record)
+    if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then result = false break end
+    local waiting, seq = call('LPUSH', s_pending, id), false
+    if type(waiting) ~= 'number' then result = false break end
+    -- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
+    -- In a line of one even the first may be one too many: a delayed message counts.
+    if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
+      and not call('HGET', s_task .. call('LINDEX', s_pending, '-1'), 'quiet') then
+      seq = call('HINCRBY', s_record, 'seq', '1')
+    end
+    if type(seq) ~= 'number' then
+      call('LREM', s_pending, '1', id)
+      result = false break
+    end
+    call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'seq', seq, 'seen', string.format('%d', now), 'pending_since', string.format('%d', now) .. '000000')
+    if hash ~= '' then call('SET', s_idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
+    if not record.created_at then call('HSET', s_record, 'v', '1', 'created_at', string.format('%d', now)) end
+    signal_warm(run, session)
+    result = {now, 'idle', now, 0} break
+  until true
+  results[#results + 1] = result or {'special'}
   k, a = k + 6, a + 10
 end
 return results

@@ -112,41 +112,41 @@ local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, k
   return tonumber(fence)
 end
 
--- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
-local function one(k, a)
-  local s_sentinel, s_run, s_followups, s_resume, s_partial, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 10)
-  local s_task, s_token, fresh_sid = unpack(ARGV, a + 1, a + 3)
-  local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
-  local run_phase, run_fence, run_sid, run_entries, run_hold, run_done, run_rotated, run_reset, run_resume, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
-  local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped')
-  local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
-  if run_fence == nil or record_fence == nil or (run_phase or 'idle') ~= 'idle' or (run_done or '0') ~= '0' or (run_rotated or '') ~= ''
-    or (run_reset or '') ~= '' or (run_resume or '') ~= '' or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
-    return false
-  end
-  -- A session that nobody has owned has none of the keys that only owners write.
-  if (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active, s_followups, s_resume, s_partial) ~= 0
-    or not (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active) ~= 0 then
-    return false
-  end
-  local set = call('SET', s_sentinel, s_token, 'NX', 'PX', ttl)
-  if not set or set.err then return false end
-  local id, msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
-  if not id then
-    call('DEL', s_sentinel)
-    return false
-  end
-  activate(s_task, id, seen, string.format('%d', now))
-  local sid, entries = record_session_id or fresh_sid, tonumber(run_entries) or 0
-  if sid ~= run_sid then entries = 0 end
-  local last = math.max(tonumber(run_fence) or 0, tonumber(record_fence) or 0)
-  local fence = begin(s_record, s_run, s_token, not run_fence, last, sid, '["' .. id .. '"]', entries, record_created_at)
-  return {'turn', now, fence, sid, entries, '', {message_record(now, id, msg, seen, redelivered, unique_key)}}
-end
-
+-- Each round serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
 local results, k, a = {}, 0, 9
 while KEYS[k + 1] do
-  results[#results + 1] = one(k, a) or {'special'}
+  local result
+  repeat
+    local s_sentinel, s_run, s_followups, s_resume, s_partial, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 10)
+    local s_task, s_token, fresh_sid = unpack(ARGV, a + 1, a + 3)
+    local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
+    local run_phase, run_fence, run_sid, run_entries, run_hold, run_done, run_rotated, run_reset, run_resume, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+    local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped')
+    local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
+    if run_fence == nil or record_fence == nil or (run_phase or 'idle') ~= 'idle' or (run_done or '0') ~= '0' or (run_rotated or '') ~= ''
+      or (run_reset or '') ~= '' or (run_resume or '') ~= '' or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
+      result = false break
+    end
+    -- A session that nobody has owned has none of the keys that only owners write.
+    if (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active, s_followups, s_resume, s_partial) ~= 0
+      or not (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active) ~= 0 then
+      result = false break
+    end
+    local set = call('SET', s_sentinel, s_token, 'NX', 'PX', ttl)
+    if not set or set.err then result = false break end
+    local id, msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
+    if not id then
+      call('DEL', s_sentinel)
+      result = false break
+    end
+    activate(s_task, id, seen, string.format('%d', now))
+    local sid, entries = record_session_id or fresh_sid, tonumber(run_entries) or 0
+    if sid ~= run_sid then entries = 0 end
+    local last = math.max(tonumber(run_fence) or 0, tonumber(record_fence) or 0)
+    local fence = begin(s_record, s_run, s_token, not run_fence, last, sid, '["' .. id .. '"]', entries, record_created_at)
+    result = {'turn', now, fence, sid, entries, '', {message_record(now, id, msg, seen, redelivered, unique_key)}} break
+  until true
+  results[#results + 1] = result or {'special'}
   k, a = k + 10, a + 3
 end
 return results

@@ -873,6 +873,7 @@ end
 local now = now_ms()
 local run = fields_5(s_run)
 
+-- 1. Only the owner ends its turn. A call that is repeated returns what it returned before.
 if not owned(s_fence, s_sentinel, s_token, run) then
   local before = earlier_result(s_fence, s_token, run)
   if before == 'released' then return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
@@ -883,6 +884,7 @@ if not owned(s_fence, s_sentinel, s_token, run) then
   return {'lost'}
 end
 
+-- 2. The messages that end.
 local seconds, archives = math.floor(now / 1000), why ~= ''
 local acks, gone_tasks = {}, {}
 for i, id in ipairs(ending) do
@@ -895,10 +897,16 @@ for i, id in ipairs(ending) do
   end
 end
 
--- Most turns find none of these.
-local special = noted or call('EXISTS', s_paused, s_scheduled, s_retry, s_followups, s_resume, s_partial) > 0
-local due = special and due_tasks(s_retry, s_scheduled, s_task, now) or {}
-local first, gone, group, dropped = false, 0, {}, ''
+-- 3. Most sessions are ordinary: they have none of these keys, and no notes. Of the others, due are
+-- delayed tasks whose time has come, and dropped are the notes.
+local ordinary = not noted and call('EXISTS', s_paused, s_scheduled, s_retry, s_followups, s_resume, s_partial) == 0
+local due, dropped, paused = {}, '', false
+if not ordinary then
+  due, dropped, paused = due_tasks(s_retry, s_scheduled, s_task, now), call('HGET', s_record, 'dropped') or '', call('EXISTS', s_paused) == 1
+end
+
+-- 4. Steered messages that the agent has not taken, and the next turn.
+local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun
 if #untaken > 0 and run.stop == s_fence then
@@ -911,13 +919,13 @@ if #untaken > 0 and run.stop == s_fence then
 end
 if #untaken > 0 then
   back = places(s_followups, s_pending, s_prefix, s_task, untaken)
-  if back.head and not release and call('EXISTS', s_paused) == 0 then
+  if back.head and not release and not paused then
     first = load_task(s_longest, s_task, back.head)
     -- The next claim gathers collected messages, when all are back.
     if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
     group[1] = first
   end
-elseif release or special and call('EXISTS', s_paused) == 1 then
+elseif release or paused then
   call('LLEN', s_pending)
 else
   first, gone = head(s_longest, s_pending, s_task, due)
@@ -928,13 +936,13 @@ else
     if waits or held_back(first.id, run.hold, now) then first = false end
   end
 end
-if special then dropped = call('HGET', s_record, 'dropped') or '' end
 local remaining, omitted_told = false, 0 -- the notes that stay for later turns
 if told_ids > 0 and dropped ~= '' then remaining, omitted_told = remaining_notes(s_record, dropped, told_ids, omitted) end
 
 check_routes(s_deliveries, s_outbox, s_owed, group)
 
--- The first writes free memory. Writes that may fail on a key of a wrong type are undone.
+-- 5. The messages leave active, and the transcript gets the entries. The first writes free memory.
+-- Writes that may fail on a key of a wrong type are undone.
 local bin, score = s_completed, string.format('%d', (seconds + retention))
 if archives then bin, score = s_archived, string.format('%d', seconds) end
 local done, broken = {}, false
@@ -966,6 +974,7 @@ if broken then
   return broken
 end
 
+-- 6. What becomes of the messages.
 for _, id in ipairs(gone_tasks) do
   call('LREM', s_active, '-1', id)
   pcall('ZREM', s_lease, id)
@@ -976,7 +985,7 @@ if #done < #acks then -- somebody has taken them out of active
 end
 for _, a in ipairs(done) do
   pcall('ZREM', s_lease, a.id)
-  if special then pcall('HDEL', s_followups, own_id(s_prefix, a.id)) end
+  if not ordinary then pcall('HDEL', s_followups, own_id(s_prefix, a.id)) end
   if archives then
     archive(s_archived, s_task, a.id, a.msg, a.unique, why, a.outcome, now)
     count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
@@ -986,8 +995,10 @@ for _, a in ipairs(done) do
 end
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, back) end
+
+-- 7. What earlier turns have left: the partial, the resume mark, and the notes that the agent has got.
 local rotated = run.rotated and run.rotated ~= ''
-if special then
+if not ordinary then
   call('DEL', s_partial)
   if well then
     call('DEL', s_resume)
@@ -1005,10 +1016,11 @@ if bounds ~= '' then bound_transcript(s_transcript, len, count, bounds) end
 if count > 0 and (len == count or not first) then call('PEXPIRE', s_transcript, transcript_ttl) end
 forward(s_pending, s_task, due, now)
 
--- A rotation during the turn takes effect now: the count is that of the next turn's session id.
+-- 8. A rotation during the turn takes effect now: the count is that of the next turn's session id.
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s_processed, s_processed_day, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
+-- 9. The end is made known, to destinations and in the event stream.
 close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
 keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, done, outcome, now)
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome, start)
@@ -1021,16 +1033,17 @@ for _, t in ipairs(stopped_too) do
   end
 end
 
+-- 10. The session is released, or the next turn begins.
 if not first then
   call('DEL', s_sentinel)
-  if special and call('EXISTS', s_pending) == 0 then call('UNLINK', s_followups) end
+  if not ordinary and call('EXISTS', s_pending) == 0 then call('UNLINK', s_followups) end
   set_idle(s_run, warm, 'last', s_token .. ' ' .. s_fence .. ' released', 'sid', sid, 'entries', string.format('%d', total), 'ended_at', string.format('%d', now))
   return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
 end
 
 local fence = string.format('%d', (math.max((tonumber(s_fence or 0) or 0) + 1, now)))
 local ids, messages = take(s_active, s_pending, s_task, group, now)
-if special then
+if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s_followups, own_id(s_prefix, t.id)) end
 end
 call('HSET', s_run, 'fence', fence, 'ids', ids, 'started_at', (string.format('%d', now)), 'entries', string.format('%d', total), 'done', '0', 'last', s_token .. ' ' .. s_fence .. ' next')

@@ -179,76 +179,76 @@ local function follow(now, id, msg, seen, redelivered, unique_key)
   return {'following', id, msg, age}
 end
 
--- one(k, a) serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
-local function one(k, a)
-  local s_sentinel, s_run, s_followups, s_paused, s_scheduled, s_retry, s_events, s_transcript, s_pending, s_active, s_completed, s_processed, s_processed_day = unpack(KEYS, k + 1, k + 13)
-  local s_task, s_token, s_fence, outcome, start, bounds, id, msg, following_fence, now, score, total, done = unpack(ARGV, a + 1, a + 13)
-  local entries_first, entries_last = a + 15, a + 14 + ARGV[a + 14]
-  local v = call('HMGET', s_run, 'fence', 'special', 'rotated', 'hold')
-  local run_fence, run_special, run_rotated, run_hold = v[1], v[2], v[3], v[4]
-  if call('GET', s_sentinel) ~= s_token then return false end
-  if run_fence ~= s_fence then
-    if run_fence ~= following_fence then return false end
-    local again = string.match(call('HGET', s_run, 'ids') or '', '^%["(.*)"%]$') -- a repetition
-    local function of(field) return call('HGET', s_task .. again, field) end
-    return again and of('msg') and follow(now, again, of('msg'), of('seen'), of('redelivered'), of('unique_key'))
-  end
-  if (run_special or '') ~= '' or (run_rotated or '') ~= '' or call('EXISTS', s_followups, s_paused, s_scheduled, s_retry) ~= 0
-    or following_fence == '' and call('EXISTS', s_pending) ~= 0
-    or call('LREM', s_active, '1', id) ~= 1 then
-    return false
-  end
-
-  local added, len, ordinary = false, 0, true
-  local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
-  if following_fence ~= '' then
-    next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
-    if next_msg and not next_id then ordinary = false end
-  end
-  if ordinary then
-    added = call('ZADD', s_completed, score, id)
-    ordinary = type(added) == 'number'
-  end
-  local count = entries_last - entries_first + 1
-  if ordinary and count > 0 then
-    len = call('RPUSH', s_transcript, unpack(ARGV, entries_first, entries_last))
-    ordinary = type(len) == 'number'
-  end
-  local set = ordinary and end_message(s_task, id, 'completed', outcome, msg)
-  if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
-    if set == 3 then call('DEL', s_task .. id) end
-    if type(len) == 'number' and len > 0 then call('RPOP', s_transcript, count) end
-    if added == 1 then call('ZREM', s_completed, id) end
-    if next_id then call('LMOVE', s_active, s_pending, 'LEFT', 'RIGHT') end
-    call('RPUSH', s_active, id)
-    return false
-  end
-
-  if bounds ~= '' then bound_transcript(s_transcript, len, count, bounds) end
-  if count > 0 and (len == count or not next_id) then call('PEXPIRE', s_transcript, transcript_ttl) end
-  append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome, start)
-  if not next_id or done == '10' then
-    if not call('SET', s_processed_day, done, 'NX', 'EX', '7776000') then call('INCRBY', s_processed_day, done) end
-    call('INCRBY', s_processed, done)
-    done = '0'
-  end
-  if not next_id then
-    call('DEL', s_sentinel)
-    set_idle(s_run, warm, 'last', s_token .. ' ' .. s_fence .. ' released', 'entries', total, 'ended_at', now)
-    return {'released'}
-  end
-  activate(s_task, next_id, seen, now)
-  if phase == 'running' then
-    call('HSET', s_run, 'fence', following_fence, 'ids', ('["' .. next_id .. '"]'), 'started_at', now, 'entries', total, 'done', done)
-  else
-    call('HSET', s_run, 'fence', following_fence, 'ids', ('["' .. next_id .. '"]'), 'started_at', now, 'entries', total, 'done', done, 'phase', phase)
-  end
-  return follow(now, next_id, next_msg, seen, redelivered, unique_key)
-end
-
+-- Each round serves the session whose keys come after KEYS[k], and whose arguments after ARGV[a].
 local results, k, a = {}, 0, 7
 while KEYS[k + 1] do
-  results[#results + 1] = one(k, a) or {'special'}
+  local result
+  repeat
+    local s_sentinel, s_run, s_followups, s_paused, s_scheduled, s_retry, s_events, s_transcript, s_pending, s_active, s_completed, s_processed, s_processed_day = unpack(KEYS, k + 1, k + 13)
+    local s_task, s_token, s_fence, outcome, start, bounds, id, msg, following_fence, now, score, total, done = unpack(ARGV, a + 1, a + 13)
+    local entries_first, entries_last = a + 15, a + 14 + ARGV[a + 14]
+    local v = call('HMGET', s_run, 'fence', 'special', 'rotated', 'hold')
+    local run_fence, run_special, run_rotated, run_hold = v[1], v[2], v[3], v[4]
+    if call('GET', s_sentinel) ~= s_token then result = false break end
+    if run_fence ~= s_fence then
+      if run_fence ~= following_fence then result = false break end
+      local again = string.match(call('HGET', s_run, 'ids') or '', '^%["(.*)"%]$') -- a repetition
+      local function of(field) return call('HGET', s_task .. again, field) end
+      result = again and of('msg') and follow(now, again, of('msg'), of('seen'), of('redelivered'), of('unique_key')) break
+    end
+    if (run_special or '') ~= '' or (run_rotated or '') ~= '' or call('EXISTS', s_followups, s_paused, s_scheduled, s_retry) ~= 0
+      or following_fence == '' and call('EXISTS', s_pending) ~= 0
+      or call('LREM', s_active, '1', id) ~= 1 then
+      result = false break
+    end
+
+    local added, len, ordinary = false, 0, true
+    local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
+    if following_fence ~= '' then
+      next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s_active, s_longest, s_pending, s_task, run_hold)
+      if next_msg and not next_id then ordinary = false end
+    end
+    if ordinary then
+      added = call('ZADD', s_completed, score, id)
+      ordinary = type(added) == 'number'
+    end
+    local count = entries_last - entries_first + 1
+    if ordinary and count > 0 then
+      len = call('RPUSH', s_transcript, unpack(ARGV, entries_first, entries_last))
+      ordinary = type(len) == 'number'
+    end
+    local set = ordinary and end_message(s_task, id, 'completed', outcome, msg)
+    if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
+      if set == 3 then call('DEL', s_task .. id) end
+      if type(len) == 'number' and len > 0 then call('RPOP', s_transcript, count) end
+      if added == 1 then call('ZREM', s_completed, id) end
+      if next_id then call('LMOVE', s_active, s_pending, 'LEFT', 'RIGHT') end
+      call('RPUSH', s_active, id)
+      result = false break
+    end
+
+    if bounds ~= '' then bound_transcript(s_transcript, len, count, bounds) end
+    if count > 0 and (len == count or not next_id) then call('PEXPIRE', s_transcript, transcript_ttl) end
+    append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome, start)
+    if not next_id or done == '10' then
+      if not call('SET', s_processed_day, done, 'NX', 'EX', '7776000') then call('INCRBY', s_processed_day, done) end
+      call('INCRBY', s_processed, done)
+      done = '0'
+    end
+    if not next_id then
+      call('DEL', s_sentinel)
+      set_idle(s_run, warm, 'last', s_token .. ' ' .. s_fence .. ' released', 'entries', total, 'ended_at', now)
+      result = {'released'} break
+    end
+    activate(s_task, next_id, seen, now)
+    if phase == 'running' then
+      call('HSET', s_run, 'fence', following_fence, 'ids', ('["' .. next_id .. '"]'), 'started_at', now, 'entries', total, 'done', done)
+    else
+      call('HSET', s_run, 'fence', following_fence, 'ids', ('["' .. next_id .. '"]'), 'started_at', now, 'entries', total, 'done', done, 'phase', phase)
+    end
+    result = follow(now, next_id, next_msg, seen, redelivered, unique_key) break
+  until true
+  results[#results + 1] = result or {'special'}
   k, a = k + 13, a + 14 + ARGV[a + 14]
 end
 return results
