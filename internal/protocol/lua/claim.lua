@@ -17,7 +17,7 @@
 --   cap int          its cap of follow-ups
 --   drop             its drop policy
 --   debounce int     its quiet window, ms
---   warm bit         '1': it keeps agents warm
+--   warm bit         it keeps agents warm
 --   s.longest number  how many bytes a task's msg may have
 -- ARGS full
 --   stuck_limit number     interruptions in a row that suspend

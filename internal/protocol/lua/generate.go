@@ -231,7 +231,7 @@ func (g *generator) result(name string, results map[string]Result) error {
 			statuses--
 		}
 		if key == "result" && r.Status != "" || r.Status == "" && slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Name == "status" }) {
-			return fmt.Errorf("%s cannot be told from a status", key)
+			return fmt.Errorf("%s: a result and a status may not have the same name", key)
 		}
 	}
 	g.printf("// %sResult is the result of %s.\ntype %sResult struct {\n", name, name, name)

@@ -31,7 +31,7 @@ type ClaimArgs struct {
 	Cap           int64  // its cap of follow-ups
 	Drop          string // its drop policy
 	Debounce      int64  // its quiet window, ms
-	Warm          bool   // '1': it keeps agents warm
+	Warm          bool   // it keeps agents warm
 	Longest       int64  // how many bytes a task's msg may have
 	StuckLimit    int64  // interruptions in a row that suspend
 	Retention     int64  // seconds
@@ -68,7 +68,7 @@ type ClaimFastShared struct {
 	Cap      int64  // its cap of follow-ups
 	Drop     string // its drop policy
 	Debounce int64  // its quiet window, ms
-	Warm     bool   // '1': it keeps agents warm
+	Warm     bool   // it keeps agents warm
 	Longest  int64  // how many bytes a task's msg may have
 }
 

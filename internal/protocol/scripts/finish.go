@@ -28,7 +28,7 @@ type FinishArgs struct {
 	TranscriptTTL int64    // ms
 	Phase         string   // of a next turn
 	Longest       int64    // how many bytes a task's msg may have
-	Warm          bool     // '1': the worker keeps agents warm
+	Warm          bool     // the worker keeps agents warm
 	TTL           int64    // the sentinel's, ms
 	TurnLimits    string   // "messages bytes" that a turn has at most
 	Retention     int64    // seconds
@@ -70,7 +70,7 @@ type FinishFastShared struct {
 	TranscriptTTL int64  // ms
 	Phase         string // of a next turn
 	Longest       int64  // how many bytes a task's msg may have
-	Warm          bool   // '1': the worker keeps agents warm
+	Warm          bool   // the worker keeps agents warm
 }
 
 // Words are the arguments as ARGV has them.

@@ -18,7 +18,7 @@
 --   transcript_ttl int         ms
 --   phase                      of a next turn
 --   s.longest number           how many bytes a task's msg may have
---   warm bit                   '1': the worker keeps agents warm
+--   warm bit                   the worker keeps agents warm
 -- ARGS
 --   ttl int                    the sentinel's, ms
 --   turn_limits                "messages bytes" that a turn has at most
