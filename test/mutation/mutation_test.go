@@ -69,3 +69,24 @@ func TestEdit(t *testing.T) {
 		}
 	}
 }
+
+// A change of a Lua file reaches the programs: the overlay has the scripts that are made of it.
+func TestOverlayOfLua(t *testing.T) {
+	t.Parallel()
+	for _, d := range plantedDefects(t) {
+		if !strings.HasSuffix(d.Head["file"], ".lua") {
+			continue
+		}
+		file, err := mutation.Overlay(t.TempDir(), map[string][]mutation.Mutation{root: {d}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "/internal/protocol/scripts/") {
+			t.Errorf("%s changes no script: %s", d.Name, text)
+		}
+	}
+}
