@@ -30,7 +30,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test test-busy quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ quick: ## between two edits, under a minute: the tests that start no programs, w
 cases: ## all cases of the tests that try a sample in make test, and those that it leaves out
 	.ci/cases.sh
 
-lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
+lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint, the length of commit subjects
 	go vet ./...
 	cd bench && go vet ./...
 	cd bench-peers && go vet ./...
@@ -61,8 +61,10 @@ lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
 	$(TOOL) golangci-lint run ./...
 	shellcheck -x $(SCRIPTS)
 	$(TOOL) actionlint .github/workflows/*.yml
+	@git log --no-merges --format='%h %s' "$$(grep -E '^[0-9a-f]{40}$$' .ci/previous)..HEAD" | \
+		awk '{ subject = substr($$0, index($$0, " ") + 1) } length(subject) > 71 { print "subject over 71 characters: " $$0; long = 1 } END { exit long }'
 
-build: ## worker and enqueue into BIN (bin)
+build: ## worker, gateway and enqueue into BIN (bin)
 	@mkdir -p $(BIN)
 	go build -trimpath -o $(BIN)/ ./cmd/...
 
@@ -130,5 +132,11 @@ pin: ## the images' digests, into docker-compose.yml and Dockerfile
 fmt: ## format the Go files and sort their imports
 	$(TOOL) goimports -local turnstile -w *.go bench bench-peers chaos cmd docs examples internal pkg test
 
-clean: ## remove what build made
-	rm -rf bin
+release: ## binaries, checksums, SBOMs and image of HEAD into DIST (dist) for all RELEASE_PLATFORMS (docs/releasing.md)
+	.ci/release.sh
+
+release-notes: ## the text of the next tag, from CHANGELOG.md
+	@.ci/release.sh notes
+
+clean: ## remove what build and release made
+	rm -rf bin dist
