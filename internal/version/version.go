@@ -3,8 +3,8 @@ package version
 
 import "runtime/debug"
 
-// Number is the newest version in the CHANGELOG, or the next one with -dev while the CHANGELOG has
-// changes under Unreleased.
+// Number is the version of the newest section of CHANGELOG.md, with -dev until it is released. A
+// release's tag is Number with a v: .ci/release.sh refuses any other.
 const Number = "0.2.0-dev"
 
 // String is Number with the revision that the program was built from as build metadata:
