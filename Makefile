@@ -61,7 +61,7 @@ lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint, the length of com
 	$(TOOL) golangci-lint run ./...
 	shellcheck -x $(SCRIPTS)
 	$(TOOL) actionlint .github/workflows/*.yml
-	@git log --no-merges --format='%h %s' "$$(grep -E '^[0-9a-f]{40}$$' .ci/previous)..HEAD" | \
+	@git log --no-merges --format='%h %s' "$$(cat .ci/previous)..HEAD" | \
 		awk '{ subject = substr($$0, index($$0, " ") + 1) } length(subject) > 71 { print "subject over 71 characters: " $$0; long = 1 } END { exit long }'
 
 build: ## worker, gateway and enqueue into BIN (bin)
@@ -76,7 +76,7 @@ bench-peers: ## Turnstile beside other queues, about 20 minutes; PEERS=-write re
 		npm install --no-save --ignore-scripts --no-fund --no-audit || echo "without npm's packages, BullMQ and Restate are not run" >&2
 	cd bench-peers && go test ./... && go run . $(PEERS)
 
-neighbours: ## earlier versions (.ci/previous) beside this one, as during a deploy
+neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
 
 explore: ## every order of the protocol's steps in small configurations (EXPLORE=long: with more faults)

@@ -102,18 +102,3 @@ func TestRefusalsLeaveNothing(t *testing.T) {
 	}
 	actors.Same(t, "refusals", before, database(b))
 }
-
-// A refusal that an older sender left among the follow-ups is not a waiting message, and says
-// nothing about another message with its id.
-func TestRefusalsOfAnOlderVersion(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("now")
-	b.Start()
-	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Followups(), "new", `{"refused":"busy","nonce":"n","cap":1}`).Err())
-	list, err := b.Client.Followups(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "follow-ups", len(list), 0)
-	expect.Equal(t, "receipt", b.Say("new", session.ModeInterrupt).Position, 2)
-	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val())
-}

@@ -17,7 +17,7 @@ import (
 )
 
 // Queues of plain producers whose names are not valid sessions' are skipped, and the log reports
-// each once, also if a worker of an older version has entered them in the indexes.
+// each once, also if somebody has entered them in the indexes.
 func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

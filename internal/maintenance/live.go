@@ -14,7 +14,7 @@ import (
 
 // Heartbeat describes a live worker.
 type Heartbeat struct {
-	Name     string // "" for a worker of the previous version
+	Name     string
 	Host     string
 	PID      int
 	Slots    int
@@ -70,7 +70,6 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 
 // parseServer reads asynq's ServerInfo. ok is false if it cannot be read, or is another program's.
 func parseServer(info []byte) (w Heartbeat, ok bool) {
-	var programs uint64
 	for len(info) > 0 {
 		num, kind, n := protowire.ConsumeTag(info)
 		if n < 0 {
@@ -109,11 +108,9 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 		case serverAgent:
 			w.Agent = string(text)
 		case serverPrograms:
-			programs = number
+			w.Programs = number == 1
 		}
 	}
-	// A worker of the version before sends its agent's name only; RunWorker sent none.
-	w.Programs = programs == 1 || programs == 0 && !slices.Contains([]string{"", "echo", "openai"}, w.Agent)
 	return w, !w.Started.IsZero()
 }
 

@@ -172,15 +172,15 @@ func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	expect.Equal(t, "left", b.Info().Dropped, 0)
 }
 
-// A sender of an older version has no bound. A worker of one removes from the list alone what it
-// has passed on.
-func TestSummariesOfAnOlderVersion(t *testing.T) {
+// A record that others have written may have more notes than the scripts store, or none where they
+// count some.
+func TestSummariesOfOthers(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
 	b.Say("now")
 	h := b.Start()
 	drops(b, "a", 60)
-	appends := func(n int) { // as an older sender drops
+	appends := func(n int) {
 		var ids []string
 		expect.OK(t, json.Unmarshal([]byte(b.Redis.HGet(b.Ctx, b.Keys.Record(), "dropped").Val()), &ids))
 		for i := range n {
@@ -198,7 +198,7 @@ func TestSummariesOfAnOlderVersion(t *testing.T) {
 	b.Finish(h)
 	expect.Equal(t, "left", b.Info().Dropped, 3)
 
-	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err()) // as an older worker ends a turn
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err())
 	expect.Equal(t, "left of it", b.Info().Dropped, 0)
 	b.Say("later")
 	expect.Equal(t, "a later note", noteOf(b, b.Start()), "nothing and 0")

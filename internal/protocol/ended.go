@@ -40,13 +40,12 @@ func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 }
 
 // DecodeEvents reads one entry of a session's stream. The field e has an event, and the field s the
-// start of its turn if it was not sent before. (In the field n, workers of the version before have
-// the start of the next turn.) It skips what is not an event.
+// start of its turn if it was not sent before. It skips what is not an event.
 func DecodeEvents(m redis.XMessage) []session.Event {
 	ms, _, _ := strings.Cut(m.ID, "-")
 	var events []session.Event
 	index := 0
-	for _, field := range []string{"s", "e", "n"} {
+	for _, field := range []string{"s", "e"} {
 		text, ok := m.Values[field].(string)
 		if !ok {
 			continue

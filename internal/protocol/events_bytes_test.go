@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -131,24 +129,6 @@ func TestShortEventsAreNotCountedInBytes(t *testing.T) {
 	_, large, small := streamed(b)
 	expect.Equal(t, "large and small", fmt.Sprint(large, small >= 300), "0 true")
 	expect.Equal(t, "counted", b.Redis.HExists(b.Ctx, b.Keys.Run(), "stream").Val(), false)
-}
-
-// Events of a worker of the previous version are not counted, and are trimmed with the generation
-// of their time.
-func TestEventsOfTheVersionBeforeGo(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, actors.EventsBytes(100_000))
-	b.Say("a")
-	h := b.Start()
-	for range 50 {
-		b.Redis.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []any{"e", `{"type":"notice","text":"` + strings.Repeat("y", 30_000) + `"}`}})
-	}
-	for range 5 {
-		notice(b, h, 30_000)
-	}
-	if bytes, _, _ := streamed(b); bytes > 100_000 {
-		t.Errorf("%d bytes", bytes)
-	}
 }
 
 // A finish on the fast path costs 15 commands, its own call included. A long reply costs two more, and

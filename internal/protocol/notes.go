@@ -13,7 +13,7 @@ const notesMost = 50
 
 // notes are the stored counts of dropped messages when a turn was claimed.
 type notes struct {
-	ids     int   // how many are stored by id; a sender of an older version stores all
+	ids     int   // how many are stored by id: more than a note names if others have written the record
 	omitted int64 // how many older ones there have been in all that no note named
 }
 

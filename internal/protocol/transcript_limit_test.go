@@ -13,9 +13,8 @@ import (
 
 func transcriptBytes(n int) actors.Setup { return func(c *protocol.Config) { c.TranscriptBytes = n } }
 
-// Entries of a worker of the previous version are measured with the next turn's, and so are those
-// of many short turns.
-func TestTranscriptOfTheVersionBefore(t *testing.T) {
+// Entries that were not measured, as those of many short turns, are measured with a later turn's.
+func TestTranscriptIsMeasuredLater(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
 	for name, plain := range map[string]bool{"fast path": true, "full path": false} {

@@ -66,8 +66,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A record without messages, and asynq's counters of a forgotten session, as earlier versions have
-// left them, go with the next Forget.
+// A record without messages, and asynq's counters of a forgotten session, go with the next Forget.
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SessionTTL = time.Hour })

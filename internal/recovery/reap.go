@@ -73,7 +73,7 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 		return 0, err
 	}
 	found := round{now: now, grace: r.cfg.Grace().Milliseconds(), budget: r.burst(), later: map[string]string{}}
-	found.checked = protocol.Without(sessions, named) // invalid names, entered by an older version
+	found.checked = protocol.Without(sessions, named) // invalid names, which others have entered
 	for _, s := range protocol.Without(named, notReady) {
 		found.checkAgain(s, found.grace)
 	}

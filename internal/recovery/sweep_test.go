@@ -19,8 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The messages of an unfinished stop are found although the run record is gone: a worker of an
-// older version forgets it without knowing of the list.
+// The messages of an unfinished stop are found although the run record is gone.
 func TestUnfinishedStopWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

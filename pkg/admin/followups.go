@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,9 +30,8 @@ func listFollowups(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([
 	list := make([]session.Followup, 0, len(values))
 	for id, v := range values {
 		var f session.Followup
-		// Senders of an older version store refusals here. An entry that cannot be read is left
-		// out; its message waits in asynq all the same.
-		if !strings.HasPrefix(v, `{"refused":`) && json.Unmarshal([]byte(v), &f) == nil {
+		// An entry that cannot be read is left out; its message waits in asynq all the same.
+		if json.Unmarshal([]byte(v), &f) == nil {
 			f.ID = id
 			list = append(list, f)
 		}

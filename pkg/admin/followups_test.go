@@ -31,7 +31,7 @@ func TestFollowups(t *testing.T) {
 		waits(id)
 	}
 	for id, entry := range map[string]string{
-		"third": `{"refused":"full","nonce":"x","cap":2}`, "fourth": `{"id":"fourth"}`, "fifth": `{"id":"fifth"}`, "sixth": `{"id":"sixth"}`,
+		"third": `{"id":`, "fourth": `{"id":"fourth"}`, "fifth": `{"id":"fifth"}`, "sixth": `{"id":"sixth"}`,
 	} {
 		if err := rdb.HSet(t.Context(), key, id, entry).Err(); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +17,7 @@ import (
 // WorkerInfo describes a live worker. A worker without maintenance sends no heartbeat: only its
 // Name is set.
 type WorkerInfo struct {
-	Name     string // "" for a worker of the version before with a name other than the default
+	Name     string
 	Host     string
 	PID      int
 	Slots    int
@@ -47,7 +46,7 @@ func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("list workers: %w", err)
 		}
-		if name != "" && !slices.ContainsFunc(list, func(w WorkerInfo) bool { return w.is(name) }) {
+		if name != "" && !slices.ContainsFunc(list, func(w WorkerInfo) bool { return w.Name == name }) {
 			list = append(list, WorkerInfo{Name: name})
 		}
 	}
@@ -55,10 +54,4 @@ func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Host, y.Host), cmp.Compare(x.PID, y.PID))
 	})
 	return list, nil
-}
-
-// is reports whether the worker has a name. A worker of the version before reports only its host
-// and process id, with which the default name begins.
-func (w WorkerInfo) is(name string) bool {
-	return w.Name == name || w.Name == "" && strings.HasPrefix(name, fmt.Sprintf("%s-%d-", w.Host, w.PID))
 }

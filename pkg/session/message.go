@@ -112,8 +112,8 @@ type payload struct {
 	TooLong int64 `json:"too_long,omitempty"`
 }
 
-// EncodePayload returns the message as an asynq task's payload. It omits the modes that workers of
-// the first version refuse; the sender's script acts on them.
+// EncodePayload returns the message as an asynq task's payload. It omits the modes collect,
+// steer and rollback: the sender's script acts on them.
 func (m Message) EncodePayload() ([]byte, error) {
 	switch m.Mode {
 	case ModeCollect, ModeSteer, ModeRollback:

@@ -61,7 +61,7 @@ func TestPayload(t *testing.T) {
 	} {
 		data, err := session.Message{Text: "a", Mode: mode}.EncodePayload()
 		if err != nil || strings.Contains(string(data), `"mode"`) != kept {
-			t.Errorf("mode %s for an older worker: %s, %v", mode, data, err)
+			t.Errorf("mode %s in a payload: %s, %v", mode, data, err)
 		}
 	}
 	for _, bad := range []string{

@@ -32,10 +32,8 @@ func TestSenders(t *testing.T) {
 			t.Run("stop", e.stop)
 			t.Run("busy", e.busy)
 			t.Run("new", e.rotate)
-			if c.sender == this {
-				t.Run("newer modes", e.newerModes)
-				t.Run("newer commands", e.newerCommands)
-			}
+			t.Run("modes", e.modes)
+			t.Run("commands", e.commands)
 		})
 	}
 }
@@ -81,8 +79,7 @@ func (e exchange) wait(t *testing.T) {
 	e.wants("a delayed one", e.enqueue("-s", "wait", "--in", "1s", "--wait", "later"), said{out: "echo: later\n"})
 }
 
-// A message waits behind a running turn: the versions differ in where the next turn's start is
-// written.
+// A message waits for the end of a running turn, which writes the next turn's start.
 func (e exchange) follow(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "follow", "--id", "first", "sleep=500ms", "first")
@@ -122,7 +119,8 @@ func (e exchange) follow(t *testing.T) {
 	}
 }
 
-// Events that the version before does not know do not stop its sender.
+// The sender of the version before follows this version's events. A type that it does not know does
+// not stop it.
 func TestOldSenderWithNewEvents(t *testing.T) {
 	t.Parallel()
 	before, _ := versions(t)
@@ -140,6 +138,7 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 				sq.AgentEvent(turn, agent.Event{Type: agent.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
 				{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
 				{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied},
+				{Type: "of a later version", Turn: turn, Text: "x"},
 			}))
 			r.finish(h)
 			if said := follow(); said.code != 0 || !strings.Contains(said.out, "echo: one") {
@@ -151,11 +150,7 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 
 func (e exchange) ends(t *testing.T) {
 	e = e.in(t)
-	why := "echo: told to fail"
-	if e.sender == built.old { // it knows no detail
-		why = "the agent failed"
-	}
-	e.wants("failed", e.enqueue("-s", "ends", "--id", "f", "--wait", "fail=final", "x"), said{5, "", "enqueue: message f failed: " + why + "\n"})
+	e.wants("failed", e.enqueue("-s", "ends", "--id", "f", "--wait", "fail=final", "x"), said{5, "", "enqueue: message f failed: echo: told to fail\n"})
 	if r := e.enqueue("-s", "ends", "--follow", "fail=retry:1", "again"); r.code != 0 || r.out != "echo: again\n" {
 		t.Errorf("tried again: %+v", r)
 	}
@@ -202,28 +197,35 @@ func (e exchange) rotate(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "new", "--id", "first", "sleep=500ms", "first")
 	e.starts("new", "first")
-	_, err := e.client.Session("new").NewTranscript(e.ctx) // the old sender has no /new
-	expect.OK(e, err)
+	if r := e.enqueue("-s", "new", "/new"); r.code != 0 {
+		t.Errorf("/new: %+v", r)
+	}
 	e.wants("the next message", e.enqueue("-s", "new", "--id", "second", "--wait", "second"), said{out: "echo: second\n"})
-	e.oneSet("new", []string{"second"}, func(id string) string { return "echo: " + id })
+	e.oneSet("new", entries("echo: second", "second"))
 }
 
-// Messages of a mode that a worker does not know wait in line.
-func (e exchange) newerModes(t *testing.T) {
+// Messages of each mode for a session with a running turn.
+func (e exchange) modes(t *testing.T) {
 	e = e.in(t)
-	for _, mode := range []session.Mode{session.ModeCollect, session.ModeSteer, session.ModeRollback} {
+	for mode, first := range map[session.Mode]session.Status{
+		session.ModeCollect: session.StatusDone, session.ModeSteer: session.StatusDone, session.ModeRollback: session.StatusInterrupted,
+	} {
 		key := string(mode)
 		e.enqueue("-s", key, "--id", "first", "sleep=500ms", "first")
 		e.starts(key, "first")
-		e.wants("a message of mode "+key, e.enqueue("-s", key, "--mode", key, "--wait", "hello"), said{out: "echo: hello\n"})
-		if o := e.stage.ends(key, "first"); o.Status != session.StatusDone {
+		if r := e.enqueue("-s", key, "--mode", key, "--wait", "hello"); r.code != 0 || !strings.Contains(r.out, "hello") {
+			t.Errorf("a message of mode %s: %+v", key, r)
+		}
+		if o := e.stage.ends(key, "first"); o.Status != first {
 			t.Errorf("the message before one of mode %s: %+v", key, o)
 		}
-		e.nothingLeft(key)
+		if first == session.StatusDone {
+			e.nothingLeft(key) // a message that was rolled back is a dead letter
+		}
 	}
 }
 
-func (e exchange) newerCommands(t *testing.T) {
+func (e exchange) commands(t *testing.T) {
 	e = e.in(t)
 	for _, command := range []string{"/title A title", "/queue collect debounce:0.2s cap:3 drop:summarize"} {
 		if r := e.enqueue("-s", "commands", command); r.code != 0 {
