@@ -30,7 +30,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint, the length of com
 	$(TOOL) actionlint .github/workflows/*.yml
 	@git log --no-merges --format='%h %s' "$$(cat .ci/previous)..HEAD" | \
 		awk '{ subject = substr($$0, index($$0, " ") + 1) } length(subject) > 71 { print "subject over 71 characters: " $$0; long = 1 } END { exit long }'
+	@go run ./test/english
+
+english: ## phrases in comments that usually hide a plainer sentence: it warns where there are more than twice River's
+	@go run ./test/english
 
 build: ## worker, gateway and enqueue into BIN (bin)
 	@mkdir -p $(BIN)
