@@ -1,4 +1,4 @@
-// Chaos is a module of its own: the proxy and the checker of histories that it uses stay out of
+// Chaos is its own module: the proxy that it uses stays out of
 // Turnstile's dependencies.
 module turnstile/chaos
 
@@ -8,11 +8,9 @@ replace turnstile => ../
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rs/zerolog v1.35.1
-	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	turnstile v0.0.0-00010101000000-000000000000
 )
 
@@ -37,6 +35,7 @@ require (
 	github.com/rs/xid v1.6.0 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.14.0 // indirect

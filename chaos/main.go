@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/checker"
-	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/world"
+	"turnstile/test/checker"
+	"turnstile/test/history"
 )
 
 func main() {

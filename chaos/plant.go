@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/chaos/internal/checker"
 	"turnstile/chaos/internal/defects"
+	"turnstile/test/checker"
 )
 
 // plantFor is how long a defect may stay unfound.

@@ -15,10 +15,10 @@ import (
 
 	"turnstile/chaos/internal/agents"
 	"turnstile/chaos/internal/faults"
-	"turnstile/chaos/internal/harvest"
-	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/traffic"
 	"turnstile/chaos/internal/world"
+	"turnstile/test/harvest"
+	"turnstile/test/history"
 )
 
 // options are the flags of a run.
@@ -155,7 +155,7 @@ func (o options) live(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
 	var followers sync.WaitGroup
-	followers.Go(func() { harvest.Stalls(following, log) })
+	followers.Go(func() { stalls(following, log) })
 	var users *traffic.Traffic
 	users = traffic.New(w, log, o.rate, o.work, o.drain, func(session string) {
 		followers.Go(func() { users.Follow(following, session, o.seed) })
@@ -165,13 +165,14 @@ func (o options) live(ctx context.Context) error {
 	users.ResumeDeliveries(ctx)
 	log.Add(history.Record{Kind: history.Healed})
 
-	h := harvest.New(w, log)
-	defer h.Close()
-	h.Drained(ctx, o.drain)
+	rdb := w.Client()
+	defer func() { _ = rdb.Close() }()
+	h := harvest.New(rdb, log)
+	drained(ctx, h, log, o.drain)
 	time.Sleep(2 * time.Second) // followers read the last events
 	stopFollowing()
 	followers.Wait()
-	if err := o.harvest(ctx, h, users); err != nil {
+	if err := o.harvest(ctx, h, w, log, users.Sessions()); err != nil {
 		return err
 	}
 	return log.Close()
@@ -201,31 +202,20 @@ func (o options) storm(ctx context.Context, w *world.World, users *traffic.Traff
 	group.Wait()
 }
 
-func (o options) harvest(ctx context.Context, h *harvest.Harvest, users *traffic.Traffic) error {
+func (o options) harvest(ctx context.Context, h *harvest.Harvest, w *world.World, log *history.Log, sessions []string) error {
 	records, err := history.Load(filepath.Join(o.dir, agents.HistoryDir))
 	if err != nil {
 		return err
 	}
-	if err := h.Messages(ctx, records); err != nil {
+	if err := h.All(ctx, records, sessions); err != nil {
 		return err
 	}
-	if err := h.Refused(ctx, records); err != nil {
+	for _, name := range w.End() {
+		log.Add(history.Record{Kind: history.Left, Name: "process", Target: name, Error: "it does not end by SIGTERM within 20s"})
+	}
+	processes(ctx, w, log)
+	if err := h.Erased(ctx, sessions); err != nil {
 		return err
 	}
-	if err := h.Transcripts(ctx); err != nil {
-		return err
-	}
-	for _, session := range users.Sessions() {
-		if err := h.Events(ctx, session); err != nil {
-			return err
-		}
-	}
-	for _, name := range h.World.End() {
-		h.Log.Add(history.Record{Kind: history.Left, Name: "process", Target: name, Error: "it does not end by SIGTERM within 20s"})
-	}
-	h.Processes(ctx)
-	if err := h.Erased(ctx, users.Sessions()); err != nil {
-		return err
-	}
-	return h.Panics()
+	return panics(w, log)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
 
 // recorder is an agent that records its turns. What a turn does depends on the seed, its first message
@@ -21,44 +23,92 @@ func (recorder) Steerable() bool { return true }
 
 var (
 	errDied  = errors.New("the agent's process died")
-	errFlaky = errors.New("the model is overloaded")
-	errBad   = errors.New("the request is bad")
+	errFlaky = errors.New(history.ToldToRetry)
+	errBad   = errors.New(history.ToldToFail)
 )
 
 func (a recorder) Run(ctx context.Context, t agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if a.proc.isDead() {
 		return agent.Result{}, errDied
 	}
+	this := history.Record{
+		Kind: history.Turn, Session: t.Session, SID: t.SessionID, Turn: t.ID, Fence: t.Fence, Attempt: t.Attempt,
+		Via: history.Inside, Target: a.proc.name, Since: time.Now().UnixNano(),
+	}
+	for _, m := range t.Messages {
+		this.IDs = append(this.IDs, m.ID)
+	}
+	for _, e := range t.History {
+		if e.Role == session.RoleUser {
+			this.Seen = append(this.Seen, e.Message)
+		}
+	}
+	p := a.plan(t)
+	this.Plan, this.Overlap = p.end, a.life.enters(t.Session)
+	a.life.log.Add(this)
+	text, err := a.speak(ctx, t, p, emit)
+	this.Kind, this.Seen, this.Status = history.Ended, nil, "done"
+	if err != nil {
+		this.Status = err.Error()
+	}
+	a.life.leaves(t.Session)
+	a.life.log.Add(this)
+	return agent.Result{Text: text}, err
+}
+
+// enters counts an agent of a session, and reports whether another one runs.
+func (l *life) enters(session string) (overlap bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running[session]++
+	return l.running[session] > 1
+}
+
+func (l *life) leaves(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running[session]--
+}
+
+// plan is what a turn is to do.
+type plan struct {
+	rng  *random
+	work time.Duration
+	end  string // history.End...
+}
+
+func (a recorder) plan(t agent.Turn) plan {
+	r, calm := newRandom(a.life.seed, fmt.Sprint("agent ", t.Session, t.Messages[0].ID, t.Attempt)), a.life.isCalm.Load()
+	p := plan{rng: r, work: r.about(3 * time.Second), end: history.EndOK}
+	switch {
+	case !r.chance(25):
+	case calm:
+		p.work += 12 * time.Second // longer than a drain waits
+	default:
+		p.work += 40 * time.Second // longer than a sentinel lives
+	}
+	switch fails, flaky := r.chance(30), r.chance(12) && !calm; {
+	case fails:
+		p.end = history.EndFail
+	case flaky:
+		p.end = history.EndRetry
+	}
+	return p
+}
+
+// speak emits a piece of text now and then, and takes what is steered in.
+func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(agent.Event)) (text string, err error) {
+	say := func(piece string) {
+		text += piece
+		emit(agent.Event{Type: agent.EventText, Text: piece})
+	}
 	var ids []string
 	for _, m := range t.Messages {
 		ids = append(ids, m.ID)
 	}
-	this := turn{session: t.Session, worker: a.proc.name, fence: t.Fence, messages: ids}
-	a.life.history.begins(this)
-	text, err := a.speak(ctx, t, emit)
-	how := "done"
-	if err != nil {
-		how = err.Error()
-	}
-	a.life.history.ends(this, how)
-	return agent.Result{Text: text}, err
-}
-
-// speak emits a piece of text now and then, and takes what is steered in.
-func (a recorder) speak(ctx context.Context, t agent.Turn, emit func(agent.Event)) (text string, err error) {
-	r := newRandom(a.life.seed, fmt.Sprint("agent ", t.Session, t.Messages[0].ID, t.Attempt))
-	long := r.about(3 * time.Second)
-	calm := a.life.history.isCalmNow()
-	switch {
-	case !r.chance(25):
-	case calm:
-		long += 12 * time.Second // longer than a drain waits
-	default:
-		long += 40 * time.Second // longer than a sentinel lives
-	}
-	end, fails, flaky := time.Now().Add(long), r.chance(30), r.chance(12) && !calm
+	end := time.Now().Add(p.work)
 	for n := 0; ; n++ {
-		wait := min(r.about(700*time.Millisecond), time.Until(end))
+		wait := min(p.rng.about(700*time.Millisecond), time.Until(end))
 		select {
 		case <-ctx.Done():
 			return text, context.Cause(ctx)
@@ -66,19 +116,20 @@ func (a recorder) speak(ctx context.Context, t agent.Turn, emit func(agent.Event
 			return text, errDied
 		case s := <-t.Steers:
 			s.Accept()
+			a.life.log.Add(history.Record{Kind: history.Steered, Session: t.Session, ID: s.Message.ID, Turn: t.ID, Via: history.Inside, Plan: p.end})
+			ids, text = append(ids, s.Message.ID), "" // the reply is what comes after it
 			continue
 		case <-time.After(max(wait, 0)):
 		}
 		switch {
 		case time.Now().Before(end):
-			piece := fmt.Sprintf("%s.%d ", t.Messages[0].ID, n)
-			text += piece
-			emit(agent.Event{Type: agent.EventText, Text: piece})
-		case fails:
+			say(history.Piece(ids[0], n))
+		case p.end == history.EndFail:
 			return text, errBad
-		case flaky:
+		case p.end == history.EndRetry:
 			return text, agent.Retryable(errFlaky)
 		default:
+			say(history.Reply(ids))
 			return text, nil
 		}
 	}

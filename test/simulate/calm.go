@@ -4,16 +4,11 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"turnstile/test/history"
 )
 
 const (
-	// promptly is how long a session may wait for a free worker, and a delivery for a deliverer, while
-	// nothing fails.
-	promptly = time.Second
-
-	// firstRetry is the longest wait after the first failure of a delivery.
-	firstRetry = 1250 * time.Millisecond
-
 	// settled is for how long nothing has failed when the calm begins.
 	settled = 5 * time.Second
 
@@ -31,7 +26,8 @@ func (l *life) calm() {
 	case <-l.ctx.Done():
 	}
 	sleep(l.ctx, settled)
-	l.history.becomesCalm()
+	l.log.Add(history.Record{Kind: history.Calm})
+	l.isCalm.Store(true)
 	var running sync.WaitGroup
 	for _, c := range l.chats {
 		running.Go(c.calm)
@@ -58,7 +54,7 @@ func (l *life) deploy() {
 	for _, s := range l.slots {
 		sleep(l.ctx, l.rng.upTo(2*time.Second))
 		before := l.processIn(s)
-		l.history.note("deploy: %s", s.name)
+		l.fault("deploy", s.name, 0)
 		select {
 		case s.ends <- restarted:
 		case <-l.ctx.Done():
@@ -73,64 +69,4 @@ func (l *life) processIn(s *slot) *process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return s.now
-}
-
-// checkCalm: in the calm, an agent begins soon after its first message was accepted, and after the
-// session's turn before. A result is posted soon after its turn, and again soon after the wait of one that
-// the receiver has put off.
-func (h *history) checkCalm() {
-	accepted, free, ended := map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
-	for _, m := range h.sent {
-		accepted[m.session+" "+m.id] = m.at
-	}
-	for _, t := range h.turns {
-		first := t.session + " " + t.messages[0]
-		from := accepted[first]
-		if free[t.session].After(from) {
-			from = free[t.session]
-		}
-		if waited := t.began.Sub(from); h.isCalm(from) && waited > promptly {
-			h.found("late", "turn %d of %s with %v begins %v after it could", t.fence, t.session, t.messages, waited)
-		}
-		free[t.session] = t.ended
-		for _, id := range t.messages {
-			ended[t.session+" "+id] = t.ended
-		}
-	}
-	posted, before := map[string]bool{}, map[string]post{}
-	for _, p := range h.posts {
-		last := before[p.session] // the line goes on after it
-		from, due := last.at, last.putOff
-		if due {
-			from = from.Add(firstRetry)
-		}
-		for _, id := range p.messages {
-			m := p.session + " " + id
-			if !posted[m] && ended[m].After(from) {
-				from = ended[m]
-			}
-			due = due || !posted[m]
-			posted[m] = true
-		}
-		if waited := p.at.Sub(from); due && h.isCalm(from) && waited > promptly {
-			h.found("late", "delivery %d of %s is posted %v after it could", p.sequence, p.session, waited)
-		}
-		before[p.session] = p
-	}
-}
-
-// isCalm reports whether nothing failed any more. The caller holds mu.
-func (h *history) isCalm(at time.Time) bool { return !h.calm.IsZero() && at.After(h.calm) }
-
-func (h *history) isCalmNow() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.isCalm(time.Now())
-}
-
-func (h *history) becomesCalm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.calm = time.Now()
-	h.log("calm")
 }

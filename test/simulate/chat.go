@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
 
 // chat is one session's user: a sender that repeats what failed, and waits for the outcomes.
@@ -40,51 +42,62 @@ func (c *chat) run(ctx context.Context) {
 // say submits a message until Redis replies. A sender whose call failed does not know whether the
 // message is stored.
 func (c *chat) say(id string) {
-	m := &sent{session: c.key, id: id, routed: c.rng.chance(2)}
+	rec := history.Record{Session: c.key, ID: id, Via: "client", Mode: string(session.ModeQueue)} // the default
 	message := turnstile.Message{ID: id, Text: "say " + id}
-	if m.routed {
+	if c.rng.chance(2) {
+		rec.Route = hook
 		message.ReplyTo, message.ReplyContext = hook, json.RawMessage(fmt.Sprintf(`{"session":%q}`, c.key))
 	}
 	if c.wild && !c.tame {
-		m.mode = pick(c.rng, "", "", session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback, session.ModeReject)
+		message.Mode = pick(c.rng, "", "", session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback, session.ModeReject)
 		if c.rng.chance(6) {
 			message.Delay = c.rng.upTo(20 * time.Second)
+			rec.Delay = int64(message.Delay)
 		}
+		rec.Mode = string(cmp.Or(message.Mode, session.ModeQueue))
 	}
-	message.Mode = m.mode
 	for attempt := 0; c.life.ctx.Err() == nil; attempt++ {
+		rec.Kind, rec.Attempt, rec.Since = history.Send, attempt, time.Now().UnixNano()
+		c.life.log.Add(rec)
 		call, cancel := context.WithTimeout(c.life.ctx, 10*time.Second)
 		r, err := c.client.Session(c.key).Send(call, message)
 		cancel()
+		told := rec
+		told.Kind, told.Status, told.Reason = history.Told, history.Accepted, string(r.State)
 		switch {
 		case err == nil:
-			m.accepted = true
-			c.life.history.told(m, string(r.State))
-			c.waits.Go(func() { c.wait(m) })
-			return
+			c.waits.Go(func() { c.wait(id, rec.Route != "") })
 		case errors.Is(err, session.ErrRefused):
-			c.life.history.told(m, err.Error())
-			return
+			told.Status, told.Reason = history.Refused, err.Error()
+		case attempt == 0 && errors.Is(err, session.ErrUnchanged) && c.rng.chance(2): // the user gives up
+			told.Status, told.Reason = history.Refused, err.Error()
+		default:
+			told.Status, told.Error = history.Unknown, err.Error()
 		}
-		c.life.history.note("%s cannot send %s: %v", c.key, id, err)
-		if attempt == 0 && errors.Is(err, session.ErrUnchanged) && c.rng.chance(2) {
-			c.life.history.told(m, err.Error()) // the user gives up
+		c.life.log.Add(told)
+		if told.Status != history.Unknown {
 			return
 		}
 		sleep(c.life.ctx, c.rng.about(time.Second))
 	}
 }
 
-// wait waits for the outcome until the life is over.
-func (c *chat) wait(m *sent) {
+// wait waits for the outcome until the life is over. The receiver gets the outcome of one with a route.
+func (c *chat) wait(id string, routed bool) {
+	rec := history.Record{Kind: history.Wait, Session: c.key, ID: id, Via: "client", Since: time.Now().UnixNano()}
+	if routed {
+		c.life.receiver.expects(c.key, id)
+	}
 	for c.life.ctx.Err() == nil {
-		o, err := c.client.Session(c.key).Wait(c.life.ctx, m.id)
+		o, err := c.client.Session(c.key).Wait(c.life.ctx, id)
 		switch {
 		case err == nil:
-			c.life.history.ended(m, o)
+			rec.Status, rec.Reply, rec.Turn, rec.Reason = string(o.Status), o.Reply, o.Turn, o.Why()
+			c.life.log.Add(rec)
 			return
 		case errors.Is(err, session.ErrNotFound):
-			c.life.history.lost(m)
+			rec.Status, rec.Error = "unknown", err.Error()
+			c.life.log.Add(rec)
 			return
 		}
 		sleep(c.life.ctx, time.Second)
@@ -96,7 +109,7 @@ func (c *chat) command(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var err error
-	what := pick(c.rng, "/stop", "/new", "/undo", "/retry")
+	since, what := time.Now().UnixNano(), pick(c.rng, "/stop", "/new", "/undo", "/retry")
 	switch what {
 	case "/stop":
 		_, err = c.client.Session(c.key).Stop(call)
@@ -107,5 +120,9 @@ func (c *chat) command(ctx context.Context) {
 	case "/retry":
 		_, err = c.client.Session(c.key).Retry(call)
 	}
-	c.life.history.note("%s sends %s: %v", c.key, what, err)
+	rec := history.Record{Kind: history.Command, Session: c.key, Name: what, Via: "client", Since: since}
+	if err != nil {
+		rec.Error = err.Error()
+	}
+	c.life.log.Add(rec)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/test/checker"
 	"turnstile/test/simulate"
 )
 
@@ -46,7 +47,8 @@ func runLife(t *testing.T, binary string, seed uint64) (s simulate.Summary, used
 		}
 	}
 	if failure != nil {
-		return simulate.Summary{Seed: seed, Findings: []string{"process: " + failure.Error()}, History: string(out)}, used
+		found := checker.Finding{Rule: checker.Leftover, Text: "a goroutine, or a panic: " + failure.Error()}
+		return simulate.Summary{Seed: seed, Report: checker.Report{Findings: []checker.Finding{found}}, History: string(out)}, used
 	}
 	return s, used
 }

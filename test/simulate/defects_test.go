@@ -4,12 +4,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"turnstile/test/mutation"
-	"turnstile/test/simulate"
 )
 
 var defects = flag.Bool("defects", false, "TestDefects builds each defect; else it is skipped")
@@ -55,21 +52,15 @@ func TestDefects(t *testing.T) {
 				}
 				all, _ := spread(t, binary, list)
 				for _, s := range all {
-					if f, ok := finding(s, d.Head["rule"]); ok {
-						t.Logf("found by seed %d, life %d: %s", s.Seed, s.Seed-*first+1, f)
-						return
+					for _, f := range s.Report.Findings {
+						if f.Rule == d.Head["rule"] {
+							t.Logf("found by seed %d, life %d: %s", s.Seed, s.Seed-*first+1, f)
+							return
+						}
 					}
 				}
 			}
 			t.Errorf("%d lives did not find it: %s", most, d.Head["why"])
 		})
 	}
-}
-
-func finding(s simulate.Summary, rule string) (string, bool) {
-	i := slices.IndexFunc(s.Findings, func(f string) bool { return strings.HasPrefix(f, rule+": ") })
-	if i < 0 {
-		return "", false
-	}
-	return s.Findings[i], true
 }

@@ -3,6 +3,8 @@ package simulate
 import (
 	"context"
 	"time"
+
+	"turnstile/test/history"
 )
 
 // makeFaults makes faults until ctx ends. Those that last end soon after.
@@ -35,7 +37,13 @@ func (l *life) makeFaults(ctx context.Context) {
 	}
 }
 
-// later ends a fault after a while, beside other faults.
+// fault records a fault that lasts for d.
+func (l *life) fault(kind, target string, d time.Duration) {
+	now := time.Now()
+	l.log.Add(history.Record{Kind: history.Fault, Name: kind, Target: target, Since: now.UnixNano(), At: now.Add(d).UnixNano()})
+}
+
+// later ends a fault after a while, while others may go on.
 func (l *life) later(after time.Duration, heal func()) {
 	l.healing.Go(func() {
 		sleep(l.ctx, after)
@@ -47,7 +55,7 @@ func (l *life) endWorker(kind string, how ending) {
 	s := pick(l.rng, l.slots...)
 	select {
 	case s.ends <- how:
-		l.history.fault(kind, "%s", s.name)
+		l.fault(kind, s.name, 0)
 	default: // it is ending or starting
 	}
 }
@@ -63,7 +71,7 @@ func (l *life) way() *link {
 
 func (l *life) blackHole(kind string) {
 	if way, d := l.way(), 100*time.Millisecond+l.rng.about(15*time.Second); way != nil {
-		l.history.fault(kind, "%s for %v", way.name, d)
+		l.fault(kind, way.name, d)
 		way.hold()
 		l.later(d, way.release)
 	}
@@ -71,7 +79,7 @@ func (l *life) blackHole(kind string) {
 
 func (l *life) slowProcess(kind string) {
 	if way, d := l.way(), l.rng.about(15*time.Second); way != nil {
-		l.history.fault(kind, "%s for %v", way.name, d)
+		l.fault(kind, way.name, d)
 		way.setSlow(time.Second)
 		l.later(d, func() { way.setSlow(0) })
 	}
@@ -79,19 +87,19 @@ func (l *life) slowProcess(kind string) {
 
 func (l *life) cutProcess(kind string) {
 	if way, before := l.way(), l.rng.chance(2); way != nil {
-		l.history.fault(kind, "%s", way.name)
+		l.fault(kind, way.name, 0)
 		way.cut(before)
 	}
 }
 
 func (l *life) cutAll(kind string) {
-	l.history.fault(kind, "")
+	l.fault(kind, "Redis", 0)
 	l.server.each(func(way *link) { way.cut(l.rng.chance(2)) })
 }
 
 func (l *life) restartRedis(kind string) {
 	d := l.rng.about(2 * time.Second)
-	l.history.fault(kind, "for %v", d)
+	l.fault(kind, "Redis", d)
 	l.server.stop()
 	l.server.flushScripts(l.ctx)
 	sleep(l.ctx, d)
@@ -100,7 +108,7 @@ func (l *life) restartRedis(kind string) {
 
 func (l *life) pauseRedis(kind string) {
 	d := l.rng.about(4 * time.Second)
-	l.history.fault(kind, "for %v", d)
+	l.fault(kind, "Redis", d)
 	l.server.each((*link).hold)
 	sleep(l.ctx, d)
 	l.server.each((*link).release)
@@ -111,7 +119,7 @@ func (l *life) stopRedis(context.Context) {
 	for range 4 {
 		sleep(l.ctx, 2*time.Second+l.rng.about(5*time.Second))
 		d := 15*time.Second + l.rng.about(5*time.Second)
-		l.history.fault("Redis paused", "for %v", d)
+		l.fault("Redis paused", "Redis", d)
 		l.server.each((*link).hold)
 		sleep(l.ctx, d)
 		l.server.each((*link).release)
@@ -120,13 +128,13 @@ func (l *life) stopRedis(context.Context) {
 
 func (l *life) loadRedis(kind string) {
 	d := l.rng.about(2 * time.Second)
-	l.history.fault(kind, "for %v", d)
+	l.fault(kind, "Redis", d)
 	l.server.redis.SetError("LOADING Redis is loading the dataset in memory")
 	sleep(l.ctx, d)
 	l.server.redis.SetError("")
 }
 
 func (l *life) flush(kind string) {
-	l.history.fault(kind, "")
+	l.fault(kind, "Redis", 0)
 	l.server.flushScripts(l.ctx)
 }

@@ -2,10 +2,18 @@ package simulate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"turnstile/test/checker"
+	"turnstile/test/harvest"
+	"turnstile/test/history"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,7 +36,7 @@ type life struct {
 	seed       uint64
 	rng        *random
 	ctx        context.Context // ends with the life
-	history    *history
+	log        *history.Log
 	server     *server
 	receiver   *receiver
 	slots      []*slot
@@ -36,34 +44,34 @@ type life struct {
 	background sync.WaitGroup // what ends by itself
 	healing    sync.WaitGroup // faults that last
 	enabled    chan struct{}  // closed when the operator has enabled the destination for good
+	isCalm     atomic.Bool    // nothing fails any more
 	mu         sync.Mutex
+	running    map[string]int // by session: the agents that run
 
-	stuckLimit int // of the workers; 0: the default
+	stuckLimit int // of the workers
 }
 
 // Summary is what happened in a life.
 type Summary struct {
-	Seed                   uint64
-	Print                  uint64 // of the history: two lives with the same one went the same way
-	Simulated              time.Duration
-	Faults                 map[string]int
-	Messages, Turns, Posts int
-	Reruns                 int // turns whose first message had begun to run before
-	Findings               []string
-	History                string
+	Seed      uint64
+	Print     uint64 // of the history: two lives with the same one went the same way
+	Simulated time.Duration
+	Report    checker.Report
+	History   string
 }
 
 // Run lives the life of a seed. Call it in a bubble of its own, with fixed random bytes.
-func Run(seed uint64) Summary { return run(seed, 0, (*life).makeFaults) }
+func Run(seed uint64) Summary { return run(seed, 3, (*life).makeFaults) }
 
 // RunUnsteady lives a life in which nothing happens but that Redis stops again and again for longer
 // than a sentinel lives. The first worker's death would give a message up, and no worker dies.
 func RunUnsteady(seed uint64) Summary { return run(seed, 1, (*life).stopRedis) }
 
 func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summary {
+	began := time.Now()
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, history: newHistory(), stuckLimit: stuckLimit, enabled: make(chan struct{})}
+	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, log: &history.Log{}, running: map[string]int{}, stuckLimit: stuckLimit, enabled: make(chan struct{})}
 	var err error
 	if l.server, err = startServer(seed); err != nil {
 		panic(err)
@@ -80,17 +88,24 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	}
 	rdb := open(l.server.link("senders"))
 	client := turnstile.NewClient(rdb)
-	for i, wild := range []bool{false, false, true} {
-		key := fmt.Sprint("chat", i+1)
-		l.chats = append(l.chats, &chat{life: l, key: key, wild: wild, rng: newRandom(seed, key), client: client})
+	for i, kind := range []string{history.Plain, history.Plain, history.Commands} {
+		key := fmt.Sprint(kind, ":chat", i+1)
+		l.chats = append(l.chats, &chat{life: l, key: key, wild: kind == history.Commands, rng: newRandom(seed, key), client: client})
 	}
-	running.Go(l.chats[0].follow)
+	following, unfollow := context.WithCancel(ctx)
+	defer unfollow()
+	running.Go(func() { l.chats[0].follow(following) })
 	running.Go(l.collect)
 	running.Go(func() { l.operate(rdb) })
 
 	l.events(rdb, faults)
-	l.check(rdb)
-	summary := l.history.summary(seed)
+	sleep(ctx, 5*time.Second) // the follower reads the last events
+	unfollow()
+	l.read(rdb)
+	records := l.log.Records()
+	summary := Summary{Seed: seed, Simulated: time.Since(began), Report: checker.Check(records, l.limits()), History: history.Print(records)}
+	sum := sha256.Sum256([]byte(summary.History))
+	summary.Print = binary.BigEndian.Uint64(sum[:])
 
 	end()
 	_ = l.receiver.server.Close()
@@ -118,35 +133,57 @@ func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.
 	}()
 	makeFaults(l, ctx)
 	l.receiver.fair.Store(true)
-	l.history.note("the faults are over")
-	if l.settles(rdb, ended) {
+	l.log.Add(history.Record{Kind: history.Healed})
+	status := l.settles(rdb, ended)
+	if status == "ok" {
 		calm := make(chan struct{})
 		go func() {
 			l.calm()
 			close(calm)
 		}()
-		l.settles(rdb, calm)
+		status = l.settles(rdb, calm)
 	}
+	l.log.Add(history.Record{Kind: history.Drained, Status: status})
 }
 
-// settles waits until the chats have ended, and nothing is left of their messages. It returns false if
-// that takes too long.
-func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) bool {
+// settles waits until the chats have ended and nothing is left of their messages. It returns "ok", or what
+// was there after too long a time.
+func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) string {
 	late := time.After(quiet)
 	select {
 	case <-ended:
 	case <-late:
-		l.history.unfinished()
-		return false
+		return fmt.Sprintf("after %v: messages have not ended", quiet)
 	}
-	for len(l.history.undelivered()) > 0 || len(l.leftovers(rdb)) > 0 {
+	h := harvest.New(rdb, l.log)
+	for {
+		left := h.Left(l.ctx, func(string) bool { return false })
+		if left == nil && l.receiver.hasAll() {
+			return "ok"
+		}
 		select {
 		case <-time.After(time.Second):
 		case <-late:
-			return false
+			return fmt.Sprintf("after %v: deliveries are missing, or %v", quiet, left)
 		}
 	}
-	return true
+}
+
+// read reads what is stored at the end.
+func (l *life) read(rdb redis.UniversalClient) {
+	var sessions []string
+	for _, c := range l.chats {
+		sessions = append(sessions, c.key)
+	}
+	h := harvest.New(rdb, l.log)
+	if err := errors.Join(h.All(l.ctx, l.log.Records(), sessions), h.Erased(l.ctx, sessions)); err != nil {
+		l.log.Add(history.Record{Kind: history.Left, Name: "history", Error: err.Error()})
+	}
+}
+
+// limits are what the checker must know of lives.
+func (l *life) limits() checker.Limits {
+	return checker.Limits{TTL: 15 * time.Second, Drain: drain, StuckLimit: l.stuckLimit, Gaps: true}
 }
 
 // collect collects garbage while everybody waits. When the lives must repeat there is no other collection,

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"turnstile/test/history"
 )
 
 // logger writes a process's warnings and errors into the history.
 type logger struct {
-	history *history
+	log     *history.Log
 	process string
 	with    string
 }
-
-func (h *history) logger(process string) slog.Handler { return logger{history: h, process: process} }
 
 func (l logger) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
@@ -24,7 +24,7 @@ func (l logger) Handle(_ context.Context, r slog.Record) error {
 		fmt.Fprintf(&text, " %s=%v", a.Key, a.Value)
 		return true
 	})
-	l.history.note("%s logs %s%s%s", l.process, r.Message, l.with, text.String())
+	l.log.Note("%s logs %s%s%s", l.process, r.Message, l.with, text.String())
 	return nil
 }
 

@@ -22,13 +22,13 @@ func (l *life) operate(rdb redis.UniversalClient) {
 			state = session.DestinationState{}
 		}
 		err := a.SetDestination(l.ctx, hook, state)
-		l.history.note("operator: %+v: %v", state, err)
+		l.log.Note("operator: %+v: %v", state, err)
 		if helps && err == nil {
 			enabled()
 		}
 		for _, c := range l.chats {
 			if n, err := a.Redrive(l.ctx, c.key, ""); n > 0 || err != nil {
-				l.history.note("operator redrives %d of %s: %v", n, c.key, err)
+				l.log.Note("operator redrives %d of %s: %v", n, c.key, err)
 			}
 		}
 	}

@@ -25,6 +25,9 @@ type process struct {
 	deliverer   *outbox.Deliverer
 }
 
+// drain is how long a drained worker lets turns go on.
+const drain = 10 * time.Second
+
 // startProcess starts a process. It returns nil if Redis is away: such a process exits.
 func startProcess(l *life, name string) *process {
 	p := &process{
@@ -32,10 +35,10 @@ func startProcess(l *life, name string) *process {
 		redis: l.server.link(name), hook: newLink(l.seed, "hook of "+name, l.receiver.serve),
 	}
 	p.rdb = open(p.redis)
-	log := slog.New(l.history.logger(name))
+	log := slog.New(logger{log: l.log, process: name})
 	var err error
 	p.worker, err = engine.New(p.rdb, recorder{l, p}, engine.Options{
-		ID: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Maintenance: true, Logger: log,
+		ID: name, Concurrency: 4, DrainTimeout: drain, Maintenance: true, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
 		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40, StuckLimit: l.stuckLimit},
 	})
@@ -52,7 +55,7 @@ func startProcess(l *life, name string) *process {
 	start, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := p.worker.Start(start); err != nil {
-		l.history.note("%s does not start: %v", name, err)
+		l.log.Note("%s does not start: %v", name, err)
 		p.kill(false)
 		return nil
 	}

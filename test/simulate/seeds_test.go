@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/test/checker"
 	"turnstile/test/simulate"
 )
 
@@ -28,27 +29,23 @@ func TestSeeds(t *testing.T) {
 	all, used := spread(t, binary, list)
 	took := time.Since(began)
 
-	var total simulate.Summary
-	faults, kinds := 0, map[string]bool{}
+	var reports []checker.Report
+	var simulated time.Duration
 	prints := map[uint64]uint64{}
 	for _, s := range all {
 		prints[s.Seed] = s.Print
-		total.Simulated += s.Simulated
-		total.Messages += s.Messages
-		total.Turns += s.Turns
-		total.Posts += s.Posts
-		for kind, n := range s.Faults {
-			faults += n
-			kinds[kind] = true
-		}
-		for _, f := range s.Findings {
+		simulated += s.Simulated
+		reports = append(reports, s.Report)
+		for _, f := range s.Report.Findings {
 			t.Errorf("seed %d: %s\n\tagain: make simulate SEED=%d SEEDS=1\n\thistory: %s", s.Seed, f, s.Seed, kept(t, s))
 		}
 	}
-	fmt.Printf("%d lives from seed %d: %d messages, %d turns, %d deliveries, %d faults of %d kinds\n",
-		len(all), *first, total.Messages, total.Turns, total.Posts, faults, len(kinds))
+	fmt.Printf("%d lives from seed %d\n", len(all), *first)
+	total := checker.Total(reports)
+	total.Findings = nil // each is shown with its seed
+	total.Print(os.Stdout)
 	fmt.Printf("%v in %v: %.0f times as fast as the clock (%.0f times for each processor)\n",
-		total.Simulated.Round(time.Second), took.Round(time.Second/10), total.Simulated.Seconds()/took.Seconds(), total.Simulated.Seconds()/used.Seconds())
+		simulated.Round(time.Second), took.Round(time.Second/10), simulated.Seconds()/took.Seconds(), simulated.Seconds()/used.Seconds())
 
 	again := list[:min(len(list), max(10, len(list)/10))]
 	same := 0

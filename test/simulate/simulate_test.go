@@ -47,11 +47,11 @@ func TestUnsteadyRedis(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := in(t, seed, simulate.RunUnsteady)
 			t.Log("\n" + s.History)
-			for _, f := range s.Findings {
+			for _, f := range s.Report.Findings {
 				t.Error(f)
 			}
-			expect.Equal(t, "pauses", s.Faults["Redis paused"], 4)
-			if s.Reruns == 0 {
+			expect.Equal(t, "pauses", s.Report.Totals.Faults["Redis paused"], 4)
+			if s.Report.Totals.Reruns == 0 {
 				t.Error("no message ran again: no lease was lost")
 			}
 		})
@@ -64,10 +64,10 @@ func TestLives(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := live(t, seed)
 			t.Log("\n" + s.History)
-			for _, f := range s.Findings {
+			for _, f := range s.Report.Findings {
 				t.Error(f)
 			}
-			if s.Messages == 0 || s.Turns == 0 {
+			if total := s.Report.Totals; len(total.Messages) == 0 || len(total.Turns) == 0 {
 				t.Error("nothing has happened")
 			}
 		})

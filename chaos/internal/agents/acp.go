@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // recapEnd ends what an ACP agent is told of earlier turns.
@@ -68,7 +68,7 @@ func ACP(dir string) int {
 			default:
 			}
 			if result = r.prompt(m, cancels); result == nil {
-				say(object{"jsonrpc": "2.0", "id": m.ID, "error": object{"code": -32603, "message": "told to fail"}})
+				say(object{"jsonrpc": "2.0", "id": m.ID, "error": object{"code": -32603, "message": history.ToldToFail}})
 				continue
 			}
 		}
@@ -102,8 +102,8 @@ func (r *recorder) prompt(m acpMessage, cancels <-chan struct{}) object {
 		}}})
 	}
 	for _, p := range plans {
-		for range pieces {
-			chunk("working on " + p.ID + ". ")
+		for n := range pieces {
+			chunk(history.Piece(p.ID, n))
 			select {
 			case <-cancels:
 				t.end("cancelled")
@@ -112,16 +112,16 @@ func (r *recorder) prompt(m acpMessage, cancels <-chan struct{}) object {
 			}
 		}
 		switch p.End {
-		case EndDie:
+		case history.EndDie:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		case EndPoison:
+		case history.EndPoison:
 			t.poison()
-		case EndFail:
+		case history.EndFail:
 			t.end(p.End)
 			return nil
 		}
 	}
-	chunk(reply(rec.IDs))
-	t.end(EndOK)
+	chunk(history.Reply(rec.IDs))
+	t.end(history.EndOK)
 	return object{"stopReason": "end_turn"}
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // exitRetry is the exit code after which a turn is retried.
@@ -113,23 +113,23 @@ func (a *execAgent) run(plans []Plan) int {
 	}
 	status := last.End
 	switch {
-	case last.End == EndDie:
+	case last.End == history.EndDie:
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	case last.End == EndPoison:
+	case last.End == history.EndPoison:
 		a.t.poison()
-	case last.End == EndRetry && a.g.Attempt == 1:
+	case last.End == history.EndRetry && a.g.Attempt == 1:
 		a.t.end(status)
 		return exitRetry
-	case last.End == EndFail:
-		say(object{"type": "error", "message": "told to fail"})
+	case last.End == history.EndFail:
+		say(object{"type": "error", "message": history.ToldToFail})
 		a.t.end(status)
 		return 0
-	case last.End == EndAsk:
+	case last.End == history.EndAsk:
 		a.ask()
 	}
 	a.steers()
-	say(object{"type": "text", "text": reply(a.ids)})
-	a.t.end(EndOK)
+	say(object{"type": "text", "text": history.Reply(a.ids)})
+	a.t.end(history.EndOK)
 	return 0
 }
 
@@ -142,8 +142,8 @@ func (a *execAgent) work(p Plan) {
 		say(object{"type": "tool_start", "name": "tool", "call_id": call})
 		say(object{"type": "tool_end", "call_id": call, "output": "ok"})
 	}
-	for range pieces {
-		say(object{"type": "text", "text": "working on " + p.ID + ". "})
+	for n := range pieces {
+		say(object{"type": "text", "text": history.Piece(p.ID, n)})
 		time.Sleep(p.Work / pieces)
 		a.steers()
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // The names of what is in a run's directory, for agents.

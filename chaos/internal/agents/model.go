@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // Model serves Chat Completions at an address until it is killed. A request has the session's lock
@@ -75,8 +75,8 @@ func (r *recorder) complete(w http.ResponseWriter, req *http.Request) {
 	}
 	chunk(object{"role": "assistant"}, nil)
 	for _, p := range plans {
-		for range pieces {
-			chunk(object{"content": "working on " + p.ID + ". "}, nil)
+		for n := range pieces {
+			chunk(object{"content": history.Piece(p.ID, n)}, nil)
 			select {
 			case <-req.Context().Done():
 				t.end("cancelled")
@@ -84,14 +84,14 @@ func (r *recorder) complete(w http.ResponseWriter, req *http.Request) {
 			case <-time.After(p.Work / pieces):
 			}
 		}
-		if p.End == EndFail || p.End == EndDie {
+		if p.End == history.EndFail || p.End == history.EndDie {
 			t.end(p.End)
 			panic(http.ErrAbortHandler) // the connection breaks in mid-stream
 		}
 	}
 	// The lock is free before the reply is complete: the worker may end the turn at once.
-	t.end(EndOK)
-	chunk(object{"content": reply(append(seen, rec.IDs...))}, nil)
+	t.end(history.EndOK)
+	chunk(object{"content": history.Reply(append(seen, rec.IDs...))}, nil)
 	chunk(object{}, "stop")
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }

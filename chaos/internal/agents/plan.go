@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -16,20 +15,8 @@ type Plan struct {
 	Session, ID string
 	Work        time.Duration // how long it works
 	Tools       int           // how many tools it uses
-	End         string        // End...
+	End         string        // history.End...
 }
-
-// How an agent ends.
-const (
-	EndOK    = "ok"
-	EndRetry = "retry" // fails at its first attempt in a way that is retried (exec only)
-	EndFail  = "fail"  // fails for good
-	EndDie   = "die"   // kills itself
-	EndAsk   = "ask"   // asks for a permission first (exec only)
-
-	// EndPoison kills the worker. A model's server cannot, and ends well.
-	EndPoison = "poison"
-)
 
 // Text is the plan as a message's text.
 func (p Plan) Text() string {
@@ -46,20 +33,4 @@ func Plans(text string) (all []Plan) {
 		all = append(all, Plan{Session: m[1], ID: m[2], Work: time.Duration(ms) * time.Millisecond, Tools: tools, End: m[5]})
 	}
 	return all
-}
-
-// reply is the text of a turn that ended well. It names the messages that the agent was given.
-func reply(ids []string) string { return "saw " + strings.Join(ids, ",") + "." }
-
-// Names reports whether a reply names a message.
-func Names(reply, id string) bool {
-	for _, part := range strings.Split(reply, "saw ")[1:] {
-		list, _, _ := strings.Cut(part, ".")
-		for named := range strings.SplitSeq(list, ",") {
-			if named == id {
-				return true
-			}
-		}
-	}
-	return false
 }

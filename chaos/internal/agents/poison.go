@@ -9,19 +9,15 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
-
-// WorkerKilled is the fault of an agent that kills its worker, in the history. Other turns of that
-// worker die of it, too.
-const WorkerKilled = "worker killed by its agent"
 
 // poison kills the worker of this agent: the guardian's parent. Then it waits for the guardian to
 // end it, and gives up after a while.
 func (t *turn) poison() {
 	now := time.Now()
 	worker, err := parent(os.Getppid())
-	rec := history.Record{Kind: history.Fault, Name: WorkerKilled, Since: now.UnixNano(), Session: t.rec.Session, ID: t.rec.IDs[0], Target: strconv.Itoa(worker)}
+	rec := history.Record{Kind: history.Fault, Name: history.WorkerKilled, Since: now.UnixNano(), Session: t.rec.Session, ID: t.rec.IDs[0], Target: strconv.Itoa(worker)}
 	if err != nil {
 		rec.Error = err.Error()
 	}

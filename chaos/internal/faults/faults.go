@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/world"
+	"turnstile/test/history"
 )
 
 // Kind is a kind of fault.

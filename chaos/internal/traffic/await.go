@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"turnstile"
-
-	"turnstile/chaos/internal/history"
 	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
 
 // await waits for a message's outcome at one of the exits. Half of the users do not wait, except

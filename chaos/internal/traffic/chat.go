@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // chatReply is what a client keeps of one chat completion.

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // command sends a slash command to a session. It is not repeated: whether one without a response was

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/world"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
 
 // OperateDeliveries is an operator who pauses, disables and enables the destination, and redrives what was

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // response is what a client of OpenAI's API keeps of one streamed response.

@@ -4,7 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/harvest"
+	"turnstile/test/history"
 )
 
 // operate makes a call of asynq's Inspector, which are the buttons of asynqmon, on a session at a
@@ -20,7 +21,7 @@ func (t *Traffic) operate(rng *rand.Rand, key string) func() {
 			id = ids[len(ids)-1-pick%n]
 		}
 		t.mu.Unlock()
-		task := TaskID(key, id)
+		task := harvest.TaskID(key, id)
 		call := func(name, id string, f func() error) {
 			rec := history.Record{Kind: history.Operator, Session: key, ID: id, Name: name, Since: time.Now().UnixNano()}
 			if err := f(); err != nil {

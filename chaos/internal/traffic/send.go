@@ -1,10 +1,10 @@
 package traffic
 
 import (
+	"turnstile/test/harvest"
+
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +16,8 @@ import (
 
 	"turnstile"
 	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/history"
 	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
 
 // The entrances.
@@ -77,7 +77,7 @@ func (t *Traffic) submit(m message) bool {
 		return false
 	}
 	t.accepted.Add(1)
-	if KindOf(m.session) == Operators {
+	if history.KindOf(m.session) == history.Operators {
 		t.mu.Lock()
 		t.open[m.session] = append(t.open[m.session], m.id)
 		t.mu.Unlock()
@@ -203,18 +203,12 @@ func (t *Traffic) do(req *http.Request) (code int, body []byte, err error) {
 	return res.StatusCode, b.Bytes(), err
 }
 
-// TaskID is a message's id as a task, as docs/wire.md says: chaos uses nothing of Turnstile.
-func TaskID(session, id string) string {
-	sum := sha256.Sum256([]byte(session))
-	return hex.EncodeToString(sum[:4]) + "-" + id
-}
-
 func (t *Traffic) byAsynq(ctx context.Context, m message, text string) (told, error) {
 	payload, err := json.Marshal(map[string]any{"v": 1, "text": text})
 	if err != nil {
 		return told{status: history.Unknown}, err
 	}
-	opts := []asynq.Option{asynq.TaskID(TaskID(m.session, m.id)), asynq.Queue("session:" + m.session), asynq.MaxRetry(2)}
+	opts := []asynq.Option{asynq.TaskID(harvest.TaskID(m.session, m.id)), asynq.Queue("session:" + m.session), asynq.MaxRetry(2)}
 	if m.delay > 0 {
 		opts = append(opts, asynq.ProcessIn(m.delay))
 	}

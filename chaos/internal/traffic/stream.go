@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // Follow follows the stream of a session at the gateways, from its beginning, until ctx ends. It
@@ -21,28 +21,25 @@ func (t *Traffic) Follow(ctx context.Context, key string, seed uint64) {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(key))
 	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
-	rec := history.Record{Kind: history.Stream, Session: key, Since: time.Now().UnixNano()}
+	t.log.Add(history.Record{Kind: history.Stream, Session: key})
 	last := ""
 	for try := 0; ctx.Err() == nil; try++ {
 		life, cancel := context.WithTimeout(ctx, time.Duration(500+rng.IntN(8000))*time.Millisecond)
-		err := t.events(life, t.gateway(try), key, last, func(id, kind string) {
-			if kind == "gap" || kind == "reset" {
-				rec.Reason += fmt.Sprintf("%s behind %s; ", kind, last)
-				return
+		err := t.events(life, t.gateway(try), key, last, func(id, kind, data string) {
+			t.log.Add(history.Record{Kind: history.Followed, Session: key, ID: id, Name: kind, Text: data})
+			if kind != "gap" && kind != "reset" {
+				last = id
 			}
-			rec.IDs, last = append(rec.IDs, id), id
 		})
 		cancel()
 		if err != nil {
 			pause(ctx, 100*time.Millisecond)
 		}
 	}
-	rec.Attempt = len(rec.IDs)
-	t.log.Add(rec)
 }
 
 // events reads one connection's server-sent events.
-func (t *Traffic) events(ctx context.Context, gateway, key, after string, see func(id, kind string)) error {
+func (t *Traffic) events(ctx context.Context, gateway, key, after string, see func(id, kind, data string)) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, gateway+"/v1/sessions/"+key+"/events", nil)
 	if err != nil {
 		return err
@@ -53,7 +50,7 @@ func (t *Traffic) events(ctx context.Context, gateway, key, after string, see fu
 	return t.serverSent(req, func(id, data string) {
 		var e struct{ Type string }
 		if json.Unmarshal([]byte(data), &e) == nil {
-			see(id, e.Type)
+			see(id, e.Type, data)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,27 +16,10 @@ import (
 
 	"turnstile"
 	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/history"
 	"turnstile/chaos/internal/world"
 	"turnstile/pkg/session"
+	"turnstile/test/history"
 )
-
-// The kinds of sessions, which begin their keys. What may happen to a session's messages, and so
-// what the checker asks of them, depends on its kind.
-const (
-	Plain     = "plain"    // mode queue only, duplicates, delays, and no commands: the strictest checks
-	Modes     = "modes"    // every mode
-	Commands  = "commands" // every mode, and slash commands
-	Operators = "operator" // mode queue, and the buttons of asynqmon
-	OpenAI    = "openai"   // OpenAI's API
-	Bursts    = "bursts"   // mode collect only: many short messages at once, which share turns. As strict as Plain
-)
-
-// KindOf is a session's kind.
-func KindOf(session string) string {
-	kind, _, _ := strings.Cut(session, ":")
-	return kind
-}
 
 // Traffic sends and receives until it is stopped.
 type Traffic struct {
@@ -130,35 +112,35 @@ func (t *Traffic) Run(ctx context.Context, seed uint64) {
 func (t *Traffic) choose(rng *rand.Rand) func() {
 	switch x := rng.IntN(100); {
 	case x < 3:
-		return t.command(rng, t.hotSession(rng, Commands))
+		return t.command(rng, t.hotSession(rng, history.Commands))
 	case x < 6:
-		return t.operate(rng, t.hotSession(rng, Operators))
+		return t.operate(rng, t.hotSession(rng, history.Operators))
 	case x < 40:
 		return t.burst(rng)
 	}
-	kind := [...]string{Plain, Plain, Plain, Modes, Modes, Commands, Operators, OpenAI}[rng.IntN(8)]
+	kind := [...]string{history.Plain, history.Plain, history.Plain, history.Modes, history.Modes, history.Commands, history.Operators, history.OpenAI}[rng.IntN(8)]
 	m := t.message(rng, t.session(rng, kind))
 	switch kind {
-	case Modes, Commands:
+	case history.Modes, history.Commands:
 		m.mode = [...]session.Mode{
 			session.ModeQueue, session.ModeCollect, session.ModeCollect, session.ModeSteer, session.ModeSteer,
 			session.ModeInterrupt, session.ModeRollback, session.ModeReject,
 		}[rng.IntN(8)]
-		if kind == Commands {
+		if kind == history.Commands {
 			if rng.IntN(3) == 0 {
 				m.mode = "" // what the session's /queue says
 			}
-			if m.plan.End == agents.EndOK && rng.IntN(100) == 0 {
-				m.plan.End = agents.EndAsk
+			if m.plan.End == history.EndOK && rng.IntN(100) == 0 {
+				m.plan.End = history.EndAsk
 			}
 		}
-	case OpenAI:
+	case history.OpenAI:
 		m.via, m.plan.Tools = [...]string{viaOpenAI, viaChat}[rng.IntN(2)], 0
 	}
-	if m.via != viaAsynq && kind != OpenAI && rng.IntN(4) == 0 {
+	if m.via != viaAsynq && kind != history.OpenAI && rng.IntN(4) == 0 {
 		m.route = world.Destination
 	}
-	if kind != OpenAI && rng.IntN(20) == 0 {
+	if kind != history.OpenAI && rng.IntN(20) == 0 {
 		m.delay = time.Duration(1+rng.IntN(3)) * time.Second
 	}
 	if m.via == viaAsynq {
@@ -170,7 +152,7 @@ func (t *Traffic) choose(rng *rand.Rand) func() {
 // burst is one user's many short messages. The next is sent when the one before was accepted, and
 // then the user waits for all of them.
 func (t *Traffic) burst(rng *rand.Rand) func() {
-	key := t.session(rng, Bursts)
+	key := t.session(rng, history.Bursts)
 	via := [...]string{viaClient, viaClient, viaHTTP}[rng.IntN(3)]
 	all := make([]message, 5+rng.IntN(20))
 	for i := range all {
@@ -178,7 +160,7 @@ func (t *Traffic) burst(rng *rand.Rand) func() {
 		m.mode, m.via = session.ModeCollect, via
 		m.plan.Work, m.plan.Tools = time.Duration(rng.IntN(12))*time.Millisecond, rng.IntN(20)/19
 		if rng.IntN(8) > 0 {
-			m.plan.End = agents.EndOK // one bad message spoils the turn of all
+			m.plan.End = history.EndOK // one bad message spoils the turn of all
 		}
 		if rng.IntN(12) == 0 {
 			m.route = world.Destination
@@ -201,16 +183,16 @@ func (t *Traffic) burst(rng *rand.Rand) func() {
 func (t *Traffic) message(rng *rand.Rand, key string) message {
 	t.n++
 	m := message{session: key, id: fmt.Sprintf("m%d", t.n), mode: session.ModeQueue}
-	m.plan = agents.Plan{Session: key, ID: m.id, Work: work(rng) * time.Duration(t.work), Tools: rng.IntN(3), End: agents.EndOK}
+	m.plan = agents.Plan{Session: key, ID: m.id, Work: work(rng) * time.Duration(t.work), Tools: rng.IntN(3), End: history.EndOK}
 	switch x := rng.IntN(100); {
 	case x < 3:
-		m.plan.End = agents.EndRetry
+		m.plan.End = history.EndRetry
 	case x < 5:
-		m.plan.End = agents.EndFail
+		m.plan.End = history.EndFail
 	case x < 6:
-		m.plan.End = agents.EndDie
+		m.plan.End = history.EndDie
 	case x == 6 && rng.IntN(6) == 0:
-		m.plan.End = agents.EndPoison
+		m.plan.End = history.EndPoison
 	}
 	m.via = [...]string{viaClient, viaClient, viaHTTP, viaHTTP, viaAsynq, viaEnqueue}[rng.IntN(6)]
 	m.again, m.other = rng.IntN(20) == 0, rng.IntN(50) == 0 && m.via != viaAsynq

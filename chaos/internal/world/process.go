@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // Process is a program that is started again whenever it ends, as by a supervisor. It dies with the

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // A power loss takes what was not on the disk, and nothing else.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // The worlds' timing. It is shorter than in production, so that a run has many leases and sweeps.

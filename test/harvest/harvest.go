@@ -1,13 +1,11 @@
-// Package harvest reads a world at the end of a run into its history: how each message ended, every
-// transcript and stream, and what is left that should not be.
+// Package harvest reads at the end of a run of chaos or simulate what Redis has into its history: how each
+// message ended, every transcript and stream, and what is left that should not be.
 package harvest
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,51 +14,36 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/chaos/internal/history"
-	"turnstile/chaos/internal/traffic"
-	"turnstile/chaos/internal/world"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/history"
 )
 
-// Harvest reads a world.
+// Harvest reads.
 type Harvest struct {
-	World *world.World
-	Log   *history.Log
-
+	log    *history.Log
 	rdb    redis.UniversalClient
 	client *turnstile.Client
 	admin  *admin.Client
 }
 
-// New makes a Harvest. Close it.
-func New(w *world.World, log *history.Log) *Harvest {
-	rdb := w.Client()
-	return &Harvest{World: w, Log: log, rdb: rdb, client: turnstile.NewClient(rdb), admin: admin.NewClient(rdb)}
+// New makes a Harvest that reads from Redis into a log.
+func New(rdb redis.UniversalClient, log *history.Log) *Harvest {
+	return &Harvest{log: log, rdb: rdb, client: turnstile.NewClient(rdb), admin: admin.NewClient(rdb)}
 }
 
-// Close closes its connections.
-func (h *Harvest) Close() { _ = h.rdb.Close() }
-
-// Drained waits until nothing waits, runs or is owed, for patience at most, and records whether that
-// came to be.
-func (h *Harvest) Drained(ctx context.Context, patience time.Duration) {
-	told := time.Now()
-	err := world.Await(ctx, patience, func() error {
-		time.Sleep(200 * time.Millisecond) // it reads much
-		err := h.busy(ctx)
-		if err != nil && time.Since(told) > 10*time.Second {
-			told = time.Now()
-			fmt.Println("chaos:", err)
-		}
+// All records everything that the checker compares with records, the history so far, for some sessions.
+func (h *Harvest) All(ctx context.Context, records []history.Record, sessions []string) error {
+	if err := errors.Join(h.messages(ctx, records), h.refused(ctx, records), h.transcripts(ctx)); err != nil {
 		return err
-	})
-	status := "ok"
-	if err != nil {
-		status = fmt.Sprintf("after %s: %v", patience, err)
 	}
-	h.Log.Add(history.Record{Kind: history.Drained, Status: status})
+	for _, session := range sessions {
+		if err := h.events(ctx, session); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The ends of the keys that exist only while something waits, runs or is owed.
@@ -69,15 +52,9 @@ var transient = []string{
 	"}:pending", "}:active", "}:scheduled", "}:retry", "}:lease", "}:paused",
 }
 
-// isStalePartial reports whether a key is the partial of a session in which no turn runs. What a user
-// or an operator stops while it waits to go on keeps its partial, for /resume, until that expires.
-func isStalePartial(key string) bool {
-	session, ok := strings.CutSuffix(strings.TrimPrefix(key, "turnstile:{session:"), "}:partial")
-	return ok && traffic.KindOf(session) != traffic.Commands && traffic.KindOf(session) != traffic.Operators
-}
-
-// busy returns an error that names what is there.
-func (h *Harvest) busy(ctx context.Context) error {
+// Left returns an error that names what is there of messages and deliveries that wait or run. A partial is
+// left if no turn of its session runs, but for the sessions whose partials may stay.
+func (h *Harvest) Left(ctx context.Context, mayStay func(session string) bool) error {
 	var found []string
 	for _, index := range []string{"turnstile:ready", "turnstile:due", "turnstile:owned", "turnstile:outbox"} {
 		names, err := h.rdb.ZRange(ctx, index, 0, 4).Result()
@@ -89,7 +66,8 @@ func (h *Harvest) busy(ctx context.Context) error {
 		}
 	}
 	err := h.scan(ctx, "*{session:*", func(key string) {
-		if slices.ContainsFunc(transient, func(end string) bool { return strings.HasSuffix(key, end) }) || isStalePartial(key) {
+		session, partial := strings.CutSuffix(strings.TrimPrefix(key, "turnstile:{session:"), "}:partial")
+		if slices.ContainsFunc(transient, func(end string) bool { return strings.HasSuffix(key, end) }) || partial && !mayStay(session) {
 			found = append(found, key)
 		}
 	})
@@ -120,8 +98,8 @@ func (h *Harvest) scan(ctx context.Context, pattern string, see func(key string)
 	return fmt.Errorf("scan: a client of type %T", h.rdb)
 }
 
-// Messages records how each message that a sender has sent has ended.
-func (h *Harvest) Messages(ctx context.Context, records []history.Record) error {
+// messages records how each message that a sender has sent has ended.
+func (h *Harvest) messages(ctx context.Context, records []history.Record) error {
 	type key struct{ session, id string }
 	done := map[key]bool{}
 	for _, r := range records {
@@ -142,13 +120,13 @@ func (h *Harvest) Messages(ctx context.Context, records []history.Record) error 
 		default:
 			f.Status, f.Reply, f.Error, f.Turn, f.SID = string(o.Status), o.Reply, o.Why(), o.Turn, o.SessionID
 		}
-		h.Log.Add(f)
+		h.log.Add(f)
 	}
 	return nil
 }
 
-// Transcripts records all transcripts' entries.
-func (h *Harvest) Transcripts(ctx context.Context) error {
+// transcripts records all transcripts' entries.
+func (h *Harvest) transcripts(ctx context.Context) error {
 	var keys []string
 	err := h.scan(ctx, "turnstile:{session:*}:transcript:*", func(key string) { keys = append(keys, key) })
 	if err != nil {
@@ -156,12 +134,12 @@ func (h *Harvest) Transcripts(ctx context.Context) error {
 	}
 	for _, key := range keys {
 		session, sid, _ := strings.Cut(strings.TrimPrefix(key, "turnstile:{session:"), "}:transcript:")
-		entries, err := h.admin.Session(session).Transcript(ctx, sid)
+		entries, err := actors.Transcript(ctx, h.client.Session(session), sid)
 		if err != nil {
 			return err
 		}
 		for i, e := range entries {
-			h.Log.Add(history.Record{
+			h.log.Add(history.Record{
 				Kind: history.Entry, Session: session, SID: sid, N: int64(i), Role: string(e.Role), ID: e.Message, Turn: e.Turn, Text: e.Text,
 			})
 		}
@@ -169,8 +147,8 @@ func (h *Harvest) Transcripts(ctx context.Context) error {
 	return nil
 }
 
-// Events records all events of a session's stream, with their ids as docs/events.md numbers them.
-func (h *Harvest) Events(ctx context.Context, session string) error {
+// events records all events of a session's stream, with their ids as docs/events.md numbers them.
+func (h *Harvest) events(ctx context.Context, session string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	last, err := h.admin.LastEventID(ctx, session)
@@ -185,7 +163,7 @@ func (h *Harvest) Events(ctx context.Context, session string) error {
 		n := 0
 		for _, field := range []string{"s", "e", "n"} { // the order in which they count
 			if text, ok := e.Values[field]; ok {
-				h.Log.Add(history.Record{Kind: history.Event, Session: session, ID: fmt.Sprintf("%s.%d", e.ID, n), Text: fmt.Sprint(text)})
+				h.log.Add(history.Record{Kind: history.Event, Session: session, ID: fmt.Sprintf("%s.%d", e.ID, n), Text: fmt.Sprint(text)})
 				n++
 			}
 		}
@@ -198,7 +176,7 @@ func (h *Harvest) Events(ctx context.Context, session string) error {
 func (h *Harvest) Erased(ctx context.Context, sessions []string) error {
 	for _, s := range sessions {
 		if err := h.admin.Erase(ctx, s, admin.EraseUndelivered()); err != nil {
-			h.Log.Add(history.Record{Kind: history.Left, Name: "session", Target: s, Error: "erase: " + err.Error()})
+			h.log.Add(history.Record{Kind: history.Left, Name: "session", Target: s, Error: "erase: " + err.Error()})
 		}
 	}
 	var keys []string
@@ -212,41 +190,7 @@ func (h *Harvest) Erased(ctx context.Context, sessions []string) error {
 		}
 		counter := strings.Contains(key, "}:processed:") || strings.Contains(key, "}:failed:")
 		if ttl == -1 || !counter {
-			h.Log.Add(history.Record{Kind: history.Left, Name: "key", Target: key, Error: "its session was erased"})
-		}
-	}
-	return nil
-}
-
-// Processes records the processes that live though their workers have ended.
-func (h *Harvest) Processes(ctx context.Context) {
-	// A killed process is there until its parent has waited for it.
-	_ = world.Await(ctx, 5*time.Second, func() error {
-		if left := h.World.Leftovers(); len(left) > 0 {
-			return errors.New(left[0])
-		}
-		return nil
-	})
-	for _, p := range h.World.Leftovers() {
-		h.Log.Add(history.Record{Kind: history.Left, Name: "process", Target: p, Error: "it lives, and its worker has ended"})
-	}
-}
-
-// Panics records what the processes' logs have of panics and races.
-func (h *Harvest) Panics() error {
-	logs, err := filepath.Glob(filepath.Join(h.World.Dir, "logs", "*.log"))
-	if err != nil {
-		return err
-	}
-	for _, name := range logs {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "WARNING: DATA RACE") {
-				h.Log.Add(history.Record{Kind: history.Left, Name: "panic", Target: filepath.Base(name), Error: strings.TrimSpace(line)})
-			}
+			h.log.Add(history.Record{Kind: history.Left, Name: "key", Target: key, Error: "its session was erased"})
 		}
 	}
 	return nil

@@ -3,10 +3,11 @@ package checker
 import (
 	"cmp"
 	"math"
+	"net/http"
 	"slices"
+	"time"
 
-	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // live: after the last fault everything ended within a bound.
@@ -18,6 +19,59 @@ func (r *run) live() {
 	}
 	if !slices.ContainsFunc(r.records, func(rec history.Record) bool { return rec.Kind == history.Drained }) {
 		r.find(Live, "", "", "the history has no end: the harness died")
+	}
+}
+
+const (
+	// promptly is how long a session may wait for a free worker, and a delivery for a deliverer, while
+	// nothing fails.
+	promptly = time.Second
+
+	// firstRetry is the longest wait after the first failure of a delivery.
+	firstRetry = 1250 * time.Millisecond
+)
+
+// late: in the calm, an agent begins soon after its first message was accepted, and after the session's
+// turn before. A result is posted soon after its turn, and again soon after the wait of one that got a 429.
+func (r *run) late() {
+	i := slices.IndexFunc(r.records, func(rec history.Record) bool { return rec.Kind == history.Calm })
+	if i < 0 {
+		return
+	}
+	calm := r.records[i].At
+	isLate := func(from, began int64) bool { return from > calm && began-from > int64(promptly) }
+	free, ended := map[string]int64{}, map[key]int64{}
+	posted, before := map[key]bool{}, map[string]history.Record{}
+	for _, rec := range r.records {
+		switch rec.Kind {
+		case history.Turn:
+			from := max(r.message(rec.Session, rec.IDs[0]).accepted, free[rec.Session])
+			if isLate(from, rec.At) {
+				r.find(Late, rec.Session, rec.IDs[0], "turn %s began at %s, and could at %s", rec.Turn, at(rec.At), at(from))
+			}
+		case history.Ended:
+			free[rec.Session] = rec.At
+			for _, id := range rec.IDs {
+				ended[key{rec.Session, id}] = rec.At
+			}
+		case history.Post:
+			last := before[rec.Session] // the line goes on after it
+			from, due := last.At, last.Code == http.StatusTooManyRequests
+			if due {
+				from += int64(firstRetry)
+			}
+			for _, id := range rec.IDs {
+				k := key{rec.Session, id}
+				if !posted[k] {
+					from, due = max(from, ended[k]), true
+				}
+				posted[k] = true
+			}
+			if due && isLate(from, rec.At) {
+				r.find(Late, rec.Session, rec.ID, "delivery %d was posted at %s, and could be at %s", rec.N, at(rec.At), at(from))
+			}
+			before[rec.Session] = rec
+		}
 	}
 }
 
@@ -45,7 +99,7 @@ func (r *run) bounded() {
 // interrupt turns as well, and the third interruption in a row only ends the message if it is a death.
 func (r *run) poison() {
 	for _, m := range r.sorted {
-		if m.first.Plan != agents.EndPoison || !m.strict() || len(m.sights) == 0 {
+		if m.first.Plan != history.EndPoison || !m.strict() || len(m.sights) == 0 {
 			continue
 		}
 		deaths := 0
@@ -56,7 +110,7 @@ func (r *run) poison() {
 			}
 		}
 		most := r.StuckLimit + 1
-		if slices.ContainsFunc(r.faults, func(f history.Record) bool { return f.Name != agents.WorkerKilled && f.Since <= to && f.At >= from }) {
+		if slices.ContainsFunc(r.faults, func(f history.Record) bool { return f.Name != history.WorkerKilled && f.Since <= to && f.At >= from }) {
 			most *= 2
 		}
 		if deaths > most {
@@ -66,8 +120,11 @@ func (r *run) poison() {
 }
 
 func (r *run) endedToRetry(s sight) bool {
+	if s.turn.Plan == history.EndRetry {
+		return true
+	}
 	for _, id := range s.turn.IDs {
-		if r.message(s.turn.Session, id).first.Plan == "retry" {
+		if r.message(s.turn.Session, id).first.Plan == history.EndRetry {
 			return true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/chaos/internal/history"
+	"turnstile/test/history"
 )
 
 // Totals are what a run had.
@@ -26,6 +26,7 @@ type Totals struct {
 	Waits    int
 	Commands int
 	Overlaps int // the excused ones, too
+	Reruns   int // turns whose first message had begun to run before
 	Stalls   int // of the machine
 
 	// Delays are how long messages waited, more than their work takes, that waited while a fault of a
@@ -48,6 +49,7 @@ func (t *Totals) add(other Totals) {
 	t.Waits += other.Waits
 	t.Commands += other.Commands
 	t.Overlaps += other.Overlaps
+	t.Reruns += other.Reruns
 	t.Stalls += other.Stalls
 	for _, counts := range [][2]map[string]int{
 		{t.Messages, other.Messages}, {t.Turns, other.Turns}, {t.Outcomes, other.Outcomes}, {t.Failures, other.Failures}, {t.Faults, other.Faults},
@@ -97,6 +99,7 @@ func (r *run) totals() Totals {
 		}
 	}
 	t.Sessions = len(sessions)
+	begun := map[key]bool{}
 	for _, rec := range r.records {
 		switch rec.Kind {
 		case history.Turn:
@@ -104,14 +107,19 @@ func (r *run) totals() Totals {
 			if rec.Overlap {
 				t.Overlaps++
 			}
+			first := key{rec.Session, rec.IDs[0]}
+			if begun[first] {
+				t.Reruns++
+			}
+			begun[first] = true
 		case history.Fault:
 			if rec.Error == "" { // it was made
 				t.Faults[rec.Name]++
 			}
 		case history.Post:
 			t.Posts++
-		case history.Stream:
-			t.Streams += len(rec.IDs)
+		case history.Followed:
+			t.Streams++
 		case history.Wait, history.Response:
 			t.Waits++
 		case history.Command, history.Operator:
@@ -175,7 +183,7 @@ func (rep Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "messages: %s, in %d sessions\n", counts(t.Messages), t.Sessions)
 	fmt.Fprintf(w, "outcomes: %s\n", counts(t.Outcomes))
 	fmt.Fprintf(w, "not done: %s\n", counts(t.Failures))
-	fmt.Fprintf(w, "turns: %s; overlaps %d\n", counts(t.Turns), t.Overlaps)
+	fmt.Fprintf(w, "turns: %s; overlaps %d, again %d\n", counts(t.Turns), t.Overlaps, t.Reruns)
 	fmt.Fprintf(w, "commands and operators' calls: %d; waits and responses: %d; events followed: %d; deliveries: %d attempts\n", t.Commands, t.Waits, t.Streams, t.Posts)
 	fmt.Fprintf(w, "faults: %d of %d kinds; stalls of the machine: %d\n\n", faults, len(t.Faults), t.Stalls)
 	fmt.Fprintf(w, "| fault | times | messages that waited | delay p50 | p99 |\n|---|---|---|---|---|\n")

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/history"
-	"turnstile/chaos/internal/traffic"
+	"turnstile/test/history"
 )
 
 // outcomes: an accepted message has ended, in a way in which it may end, and left what it should.
@@ -28,16 +26,19 @@ func (r *run) outcomes() {
 		case m.was(history.Refused) && !m.was(history.Unknown):
 			reason := m.told[len(m.told)-1].Reason
 			if len(m.sights) > 0 || len(m.entries) > 0 {
-				r.find(Outcome, m.session, m.id, "its sender was told that it is refused (%s), and it ran", reason)
+				r.find(Refused, m.session, m.id, "its sender was told that it is refused (%s), and it ran", reason)
 			}
 			if len(m.stored) > 0 {
-				r.find(Outcome, m.session, m.id, "its sender was told that it is refused (%s), and Redis has it: %s", reason, strings.Join(m.stored, ", "))
+				r.find(Refused, m.session, m.id, "its sender was told that it is refused (%s), and Redis has it: %s", reason, strings.Join(m.stored, ", "))
+			}
+			if f := m.final; f != nil && f.Reason != "unknown" {
+				r.find(Refused, m.session, m.id, "its sender was told that it is refused (%s), and it is %s%s", reason, f.Status, f.Reason)
 			}
 		}
 	}
 	for _, rec := range r.records {
 		if rec.Kind == history.Told && rec.Name != "" && rec.Status == history.Accepted {
-			r.find(Outcome, rec.Session, rec.ID, "another message with its id was accepted")
+			r.find(Refused, rec.Session, rec.ID, "another message with its id was accepted")
 		}
 	}
 }
@@ -72,7 +73,7 @@ func (r *run) ended(m *message) {
 			r.find(Outcome, m.session, m.id, "it failed, and nothing told its agent to: %s", f.Error)
 		}
 	case "interrupted":
-		if m.kind != traffic.Modes && m.kind != traffic.Commands {
+		if m.kind != history.Modes && m.kind != history.Commands {
 			r.find(Outcome, m.session, m.id, "it was interrupted, and nobody interrupts in its session")
 		}
 	case "stopped":
@@ -101,11 +102,11 @@ func (r *run) done(m *message) {
 		r.find(Outcome, m.session, m.id, "it is done, and no agent saw it")
 	case len(m.entries) == 0 && m.strict():
 		r.find(Lost, m.session, m.id, "it is done, and no transcript has it")
-	case m.first.Plan == agents.EndFail && len(r.shared[m.final.Turn]) == 1:
+	case m.first.Plan == history.EndFail && len(r.shared[m.final.Turn]) == 1:
 		// exec says so, acp returns an error, a model's server breaks the connection. Of several
 		// messages in a turn, the last one's plan counts.
 		r.find(Outcome, m.session, m.id, "it is done, and its agent was told to fail")
-	case m.strict() && !agents.Names(m.final.Reply, m.id) && !r.spoken(m):
+	case m.strict() && !history.Names(m.final.Reply, m.id) && !r.spoken(m):
 		r.find(Outcome, m.session, m.id, "it is done, and its reply does not name it: %q", m.final.Reply)
 	}
 }
@@ -114,7 +115,7 @@ func (r *run) done(m *message) {
 // the last message that was steered in.
 func (r *run) spoken(m *message) bool {
 	for _, e := range r.entries[m.session] {
-		if e.Turn == m.final.Turn && e.Role == "assistant" && agents.Names(e.Text, m.id) {
+		if e.Turn == m.final.Turn && e.Role == "assistant" && history.Names(e.Text, m.id) {
 			return true
 		}
 	}
@@ -147,14 +148,16 @@ func (r *run) deleted(m *message) bool {
 func (r *run) mayFail(m *message) bool {
 	text := m.final.Error
 	switch {
-	case strings.Contains(text, "told to fail"):
-		return r.planned(m, agents.EndFail)
+	case strings.Contains(text, history.ToldToFail):
+		return r.planned(m, history.EndFail)
+	case strings.Contains(text, history.ToldToRetry):
+		return r.planned(m, history.EndRetry)
 	case strings.HasPrefix(text, "given up: its worker died"):
 		return r.deaths(m)
 	case strings.Contains(text, "killed by signal"):
-		return r.planned(m, agents.EndDie) || r.hit(m, "agent killed", "guardian killed", "agent stopped")
+		return r.planned(m, history.EndDie) || r.hit(m, "agent killed", "guardian killed", "agent stopped")
 	case strings.Contains(text, "the model's server"):
-		return r.planned(m, agents.EndFail, agents.EndDie) || r.hit(m, "model's server killed")
+		return r.planned(m, history.EndFail, history.EndDie) || r.hit(m, "model's server killed")
 	}
 	return false
 }
@@ -167,6 +170,9 @@ func (r *run) planned(m *message, ends ...string) bool {
 		}
 	}
 	for _, s := range m.sights {
+		if slices.Contains(ends, s.turn.Plan) {
+			return true
+		}
 		for _, id := range s.turn.IDs {
 			if slices.Contains(ends, r.message(m.session, id).first.Plan) {
 				return true
@@ -201,16 +207,16 @@ func (r *run) archived(m *message) bool {
 	return false
 }
 
-// deaths reports whether the message may have been given up because turns of its session died, three
-// times in a row at least. Whatever makes a turn run again may look like a death: a worker that was
-// killed or stopped, a clock that ended the lease, a machine without time.
+// deaths reports whether the message may have been given up because turns of its session died, as often
+// in a row as the limit at least. What makes a turn run again may look like a death: a worker that was
+// killed or stopped, a clock that ended the lease, a machine without time. A Redis that pauses does not.
 func (r *run) deaths(m *message) bool {
 	turns := r.turns[m.session]
 	causes := 0
 	for _, f := range slices.Concat(r.faults, r.stalls) {
-		if len(turns) > 0 && f.At >= turns[0].At-int64(r.TTL) {
+		if len(turns) > 0 && f.At >= turns[0].At-int64(r.TTL) && f.Since <= cmp.Or(m.ended, math.MaxInt64) && f.Name != "Redis paused" {
 			causes++
 		}
 	}
-	return causes >= 3
+	return causes >= r.StuckLimit
 }

@@ -1,6 +1,6 @@
-// Package history is what happened in a run: one JSON object a line, written by the harness and by
-// the recording agents, each line with one write to a file that is only appended to. A process that
-// is killed leaves whole lines.
+// Package history is what happened in a run of chaos or simulate: records, for the checker. Chaos writes
+// them to files, one JSON object a line, each line with one write to a file that is only appended to. So
+// a process that is killed leaves whole lines. Simulate keeps them in memory.
 package history
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,18 +27,21 @@ const (
 	Steered  = "steered"  // an agent that takes a message in
 	Ended    = "ended"    // an agent that ends by itself: Status
 	Wait     = "wait"     // a receiver: the outcome of a wait
-	Stream   = "stream"   // a follower of a session: the ids of what it saw
+	Stream   = "stream"   // a follower of a session's events begins
+	Followed = "followed" // a follower got an event: ID, Name, Text
 	Response = "response" // a client of OpenAI's API
 	Post     = "post"     // a webhook's receiver: what came, and its response
 	Fault    = "fault"    // the harness, after a fault has ended
 	Stall    = "stall"    // the harness, after the machine had no time for it for a while
 	Healed   = "healed"   // the harness: the last fault has ended
+	Calm     = "calm"     // the harness: from now on nothing may be late
 	Drained  = "drained"  // the harness: nothing is left to run, or it gave up (Status)
 	Final    = "final"    // the harness, of each message at the end
 	Stored   = "stored"   // the harness, of what Redis has of a message that was refused: Name
 	Entry    = "entry"    // the harness, of each transcript's entry at the end
 	Event    = "event"    // the harness, of each stored event at the end
 	Left     = "left"     // the harness: a key, a process or a panic that should not be there
+	Note     = "note"     // anyone, for people: Text
 )
 
 // The statuses of Told.
@@ -50,17 +54,17 @@ const (
 
 // Record is one thing that happened. Which fields it has depends on its Kind.
 type Record struct {
-	At   int64  `json:"at"` // ns since 1970, by the machine's clock
+	At   int64  `json:"at,omitempty"` // ns since 1970, by the machine's clock
 	Kind string `json:"kind"`
 
 	Session string `json:"session,omitempty"`
 	ID      string `json:"id,omitempty"` // a message's; of a post, the delivery's
 
-	Since int64 `json:"since,omitempty"` // when what the record is about began, as At
+	Since int64 `json:"since,omitempty"` // when what the record is about began, as At; a post's timestamp
 
 	Via    string `json:"via,omitempty"`    // which entrance, exit or agent
 	Mode   string `json:"mode,omitempty"`   // of a message
-	Plan   string `json:"plan,omitempty"`   // how a message's agent is to end
+	Plan   string `json:"plan,omitempty"`   // how the agent of a message, or of a turn, is to end
 	Work   int64  `json:"work,omitempty"`   // how long the agent is to take, ns
 	Delay  int64  `json:"delay,omitempty"`  // of a delayed message, ns
 	Route  string `json:"route,omitempty"`  // where its outcome is to go
@@ -90,11 +94,13 @@ type Record struct {
 	Done   bool   `json:"done,omitempty"`  // the receiver handled the delivery
 }
 
-// Log writes records to one file. It is safe for concurrent use, also by several processes.
+// Log keeps records, in one file or, as the zero value, in memory. It is safe for concurrent use, a file
+// also by several processes.
 type Log struct {
-	mu   sync.Mutex
-	file *os.File
-	err  error
+	mu      sync.Mutex
+	file    *os.File // nil: in memory
+	records []Record
+	err     error
 }
 
 // Open opens a log in a directory.
@@ -106,18 +112,52 @@ func Open(dir, name string) (*Log, error) {
 	return &Log{file: f}, nil
 }
 
-// Add writes one record with one write. It fills in At. The error stays for Close.
+// Add adds a record, to a file with one write. It fills in At. The error stays for Close.
 func (l *Log) Add(r Record) {
 	if r.At == 0 {
 		r.At = time.Now().UnixNano()
 	}
-	line, err := json.Marshal(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.file == nil {
+		l.records = append(l.records, r)
+		return
+	}
+	line, err := json.Marshal(r)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))
 	}
 	l.err = cmp.Or(l.err, err)
+}
+
+// Note adds a line for people.
+func (l *Log) Note(format string, args ...any) {
+	l.Add(Record{Kind: Note, Text: fmt.Sprintf(format, args...)})
+}
+
+// Records returns what is in memory.
+func (l *Log) Records() []Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.records)
+}
+
+// Print returns records for people: one a line, with the seconds since the first.
+func Print(all []Record) string {
+	var b strings.Builder
+	for _, r := range all {
+		since := r.At - all[0].At
+		if r.Since != 0 {
+			r.Since -= all[0].At
+		}
+		text := r.Text
+		if r.At = 0; r.Kind != Note {
+			line, _ := json.Marshal(r) // only texts and numbers
+			text = string(line)
+		}
+		fmt.Fprintf(&b, "%12.6f  %s\n", time.Duration(since).Seconds(), text)
+	}
+	return b.String()
 }
 
 // Close closes the file and returns the first error of an Add.
@@ -127,7 +167,7 @@ func (l *Log) Close() error {
 	return cmp.Or(l.err, l.file.Close())
 }
 
-// Load reads all logs of a directory, in the order of time.
+// Load reads all logs of a directory, one after the other.
 func Load(dir string) (all []Record, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -140,7 +180,6 @@ func Load(dir string) (all []Record, err error) {
 		}
 		all = append(all, records...)
 	}
-	slices.SortStableFunc(all, func(a, b Record) int { return cmp.Compare(a.At, b.At) })
 	return all, nil
 }
 

@@ -1,18 +1,20 @@
 package harvest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+
 	"context"
 	"errors"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/chaos/internal/history"
-	"turnstile/chaos/internal/traffic"
+	"turnstile/test/history"
 )
 
-// Refused records what Redis has of each message whose sender was told that it was refused.
-func (h *Harvest) Refused(ctx context.Context, records []history.Record) error {
+// refused records what Redis has of each message whose sender was told that it was refused.
+func (h *Harvest) refused(ctx context.Context, records []history.Record) error {
 	for _, r := range records {
 		if r.Kind != history.Told || r.Status != history.Refused || r.Name != "" {
 			continue
@@ -22,7 +24,7 @@ func (h *Harvest) Refused(ctx context.Context, records []history.Record) error {
 			return err
 		}
 		for _, place := range places {
-			h.Log.Add(history.Record{Kind: history.Stored, Session: r.Session, ID: r.ID, Name: place})
+			h.log.Add(history.Record{Kind: history.Stored, Session: r.Session, ID: r.ID, Name: place})
 		}
 	}
 	return nil
@@ -30,7 +32,7 @@ func (h *Harvest) Refused(ctx context.Context, records []history.Record) error {
 
 // stored returns where Redis has a message: the names that docs/design.md gives the keys.
 func stored(ctx context.Context, rdb redis.UniversalClient, session, id string) (places []string, err error) {
-	own, queue, task := "turnstile:{session:"+session+"}:", "asynq:{session:"+session+"}:", traffic.TaskID(session, id)
+	own, queue, task := "turnstile:{session:"+session+"}:", "asynq:{session:"+session+"}:", TaskID(session, id)
 	asked := map[string]redis.Cmder{}
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		asked["task"], asked["idem"] = p.Exists(ctx, queue+"t:"+task), p.Exists(ctx, own+"idem:"+id)
@@ -63,4 +65,10 @@ func stored(ctx context.Context, rdb redis.UniversalClient, session, id string) 
 	}
 	slices.Sort(places)
 	return places, nil
+}
+
+// TaskID is a message's id as a task, as docs/wire.md says.
+func TaskID(session, id string) string {
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:4]) + "-" + id
 }

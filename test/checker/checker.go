@@ -1,5 +1,3 @@
-// Package checker reads a run's history and decides whether the promises of docs/guarantees.md held.
-// It is a pure function of the history, so a kept history can be checked again.
 package checker
 
 import (
@@ -10,23 +8,28 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/chaos/internal/history"
-	"turnstile/chaos/internal/traffic"
+	"turnstile/test/history"
 )
 
-// The rules, which name the findings.
+// The names of the rules. The package's comment has what each says.
 const (
-	Exclusive = "exclusive" // no two agents of a session at once
-	Fenced    = "fenced"    // the lock's history is that of one lock, with rising fencing tokens
+	Exclusive = "exclusive"
+	Fenced    = "fenced"
 	InOrder   = "in order"
 	Lost      = "lost"
-	Once      = "once"    // one message, one entry in the transcripts
-	Outcome   = "outcome" // what ended a message is what may end it
-	History   = "history" // an agent is given what was said before
+	Once      = "once"
+	Refused   = "refused"
+	Outcome   = "outcome"
+	History   = "history"
 	Delivered = "delivered"
-	Exits     = "exits" // waits, streams and OpenAI's API agree with what is stored
+	Signed    = "signed"
+	Repeated  = "repeated"
+	Sequence  = "sequence"
+	Told      = "told"
+	Followed  = "followed"
 	Live      = "live"
-	Bounded   = "bounded" // each further run of a message has a cause
+	Late      = "late"
+	Bounded   = "bounded"
 	Leftover  = "leftover"
 )
 
@@ -44,6 +47,7 @@ func (f Finding) String() string {
 type Limits struct {
 	TTL, Grace, Drain time.Duration
 	StuckLimit        int
+	Gaps              bool // streams are so short that followers miss events
 }
 
 // Report is the checker's result.
@@ -71,11 +75,12 @@ type message struct {
 	accepted    int64            // when a sender was first told so; 0: never
 	told        []history.Record // without those of another message with its id
 	sights      []sight
-	mentioned   int64            // when a model was first given it beside another message; 0: never
+	mentioned   int64            // when a model was first given it with another message; 0: never
 	entries     []history.Record // the user's entries in the transcripts
 	final       *history.Record
 	stored      []string // where Redis has it at the end, of one that was refused
 	posts       []history.Record
+	sequence    int64 // of its outcome, if that was handled; 0: none, several, or redriven
 	ended       int64 // when someone was first told its outcome; 0: never
 }
 
@@ -101,19 +106,22 @@ type run struct {
 	turns    map[string][]*history.Record
 	faults   []history.Record
 	stalls   []history.Record
-	commands map[string][]history.Record // of commands and operators, by session
-	shared   map[string][]*message       // by the turn that ended them
-	events   map[string][]*history.Record
+	commands map[string][]history.Record  // of commands and operators, by session
+	shared   map[string][]*message        // by the turn that ended them
+	events   map[string][]*history.Record // stored, by session
+	followed map[string][]*history.Record // by session
 	entries  map[string][]history.Record
 	findings []Finding
 	losses   []Finding
 }
 
-// Check decides.
+// Check decides. The order of the records does not matter, but of those of one time.
 func Check(records []history.Record, limits Limits) Report {
+	records = slices.SortedStableFunc(slices.Values(records), func(a, b history.Record) int { return cmp.Compare(a.At, b.At) })
 	r := &run{
 		Limits: limits, records: records, messages: map[key]*message{}, turns: map[string][]*history.Record{},
-		commands: map[string][]history.Record{}, shared: map[string][]*message{}, events: map[string][]*history.Record{}, entries: map[string][]history.Record{},
+		commands: map[string][]history.Record{}, shared: map[string][]*message{}, entries: map[string][]history.Record{},
+		events: map[string][]*history.Record{}, followed: map[string][]*history.Record{},
 	}
 	for i := range records {
 		r.index(&records[i])
@@ -125,7 +133,7 @@ func Check(records []history.Record, limits Limits) Report {
 		return cmp.Or(cmp.Compare(a.first.At, b.first.At), cmp.Compare(a.id, b.id))
 	})
 	for _, rule := range []func(){
-		r.exclusive, r.fenced, r.order, r.outcomes, r.history, r.deliveries, r.waits, r.streams, r.texts, r.live, r.bounded, r.poison, r.leftovers,
+		r.exclusive, r.fenced, r.deliveries, r.order, r.outcomes, r.history, r.waits, r.streams, r.live, r.late, r.bounded, r.poison, r.leftovers,
 	} {
 		rule()
 	}
@@ -150,7 +158,7 @@ var lossy = []string{"primary killed", "Redis killed under everysec", "power los
 // same.
 func (r *run) lost(f Finding) bool {
 	switch f.Rule {
-	case Exclusive, Fenced, Lost, Outcome, Delivered, Exits:
+	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed:
 	default:
 		return false
 	}
@@ -173,7 +181,7 @@ func (r *run) message(session, id string) *message {
 	k := key{session, id}
 	m := r.messages[k]
 	if m == nil {
-		m = &message{session: session, id: id, kind: traffic.KindOf(session)}
+		m = &message{session: session, id: id, kind: history.KindOf(session)}
 		r.messages[k] = m
 	}
 	return m
@@ -228,6 +236,8 @@ func (r *run) index(rec *history.Record) {
 		}
 	case history.Event:
 		r.events[rec.Session] = append(r.events[rec.Session], rec)
+	case history.Stream, history.Followed:
+		r.followed[rec.Session] = append(r.followed[rec.Session], rec)
 	case history.Post:
 		for _, id := range rec.IDs {
 			m := r.message(rec.Session, id)
@@ -264,7 +274,7 @@ func (r *run) stalledIn(from, to int64) bool {
 // strict reports whether nobody but senders has touched the message's session, so that a message
 // ends once and stays as it ended.
 func (m *message) strict() bool {
-	return m.kind != traffic.Commands && m.kind != traffic.Operators
+	return m.kind != history.Commands && m.kind != history.Operators
 }
 
 // at is a time in a finding's text.

@@ -4,19 +4,18 @@ import (
 	"cmp"
 	"slices"
 
-	"turnstile/chaos/internal/history"
-	"turnstile/chaos/internal/traffic"
+	"turnstile/test/history"
 )
 
 // ordered reports whether a message has a place in its session's line: it waits for nothing but the
 // messages before it, and nobody puts it back.
 func (m *message) ordered() bool {
-	line := m.first.Mode == "queue" || m.first.Mode == "collect" && m.kind == traffic.Bursts
+	line := m.first.Mode == "queue" || m.first.Mode == "collect" && m.kind == history.Bursts
 	return m.strict() && m.accepted != 0 && m.first.Delay == 0 && line
 }
 
 // order: of two messages, of which one was accepted before the other was first sent, the first runs
-// first, and its entry stands first.
+// first, its entry stands first, and its outcome is handled first.
 func (r *run) order() {
 	bySession := map[string][]*message{}
 	for _, m := range r.sorted {
@@ -34,6 +33,7 @@ func (r *run) order() {
 			}
 			return min(m.mentioned, m.sights[0].at)
 		})
+		r.inOrder(all, "its receiver handled", func(m *message) int64 { return m.sequence })
 		bySID := map[string][]*message{}
 		for _, m := range all {
 			if len(m.entries) == 1 {
@@ -64,7 +64,7 @@ func (r *run) inOrder(all []*message, what string, place func(*message) int64) {
 	}
 }
 
-// interrupted reports whether messages that an agent was given behind the transcript may be of an
+// interrupted reports whether messages that an agent was given after the transcript's may be of an
 // interrupted turn that its own messages shared with them: the agent is told what that turn had done.
 func (r *run) interrupted(t *history.Record, others []string) bool {
 	for _, id := range others {
@@ -76,11 +76,11 @@ func (r *run) interrupted(t *history.Record, others []string) bool {
 	return true
 }
 
-// history: an agent of exec is given the whole transcript before its turn. A turn that was interrupted
+// history: an agent of exec or of simulate is given the whole transcript before its turn. A turn that was interrupted
 // may have left entries of the turn's own messages.
 func (r *run) history() {
 	for session, entries := range r.entries {
-		if kind := traffic.KindOf(session); kind != traffic.Plain && kind != traffic.Bursts {
+		if kind := history.KindOf(session); kind != history.Plain && kind != history.Bursts {
 			continue
 		}
 		before := map[string][]string{} // by turn: the messages before its first entry
@@ -95,7 +95,7 @@ func (r *run) history() {
 		}
 		for _, t := range r.turns[session] {
 			want, ok := before[t.Turn]
-			if t.Kind != history.Turn || t.Via != "exec" || !ok {
+			if t.Kind != history.Turn || t.Via != "exec" && t.Via != history.Inside || !ok {
 				continue
 			}
 			seen := slices.DeleteFunc(slices.Clone(t.Seen), func(id string) bool { return slices.Contains(t.IDs, id) })

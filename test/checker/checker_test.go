@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/chaos/internal/agents"
-	"turnstile/chaos/internal/checker"
-	"turnstile/chaos/internal/history"
+	"turnstile/test/checker"
+	"turnstile/test/history"
 )
 
 var limits = checker.Limits{TTL: 3 * time.Second, Grace: 500 * time.Millisecond, Drain: time.Second, StuckLimit: 3}
@@ -25,18 +24,28 @@ func ordinary() []history.Record {
 		[]history.Record{
 			{At: ms(40), Kind: history.Wait, Session: session, ID: "m1", Via: "client", Status: "done", Reply: "saw m1."},
 			post("d1", 35, "m1"),
-			{At: ms(50), Kind: history.Stream, Session: session, IDs: []string{"1-0.0", "2-0.0", "2-0.1"}},
+			{At: ms(9), Kind: history.Stream, Session: session},
 			{At: ms(60), Kind: history.Drained, Status: "ok"},
 			final("m1"), final("m2"), entry("m1", 0), entry("m2", 2),
-			{At: ms(70), Kind: history.Event, Session: session, ID: "1-0.0", Text: `{"type":"turn_started","turn":"tm1"}`},
-			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.0", Text: `{"type":"text","turn":"tm1","text":"saw "}`},
-			{At: ms(70), Kind: history.Event, Session: session, ID: "2-0.1", Text: `{"type":"turn_ended","turn":"tm1","status":"done","reply":"saw m1."}`},
 		},
+		events(history.Followed, 30), events(history.Event, 70),
 	)
 }
 
+// events are those of the turn of m1.
+func events(kind string, at int64) (all []history.Record) {
+	for _, e := range [][3]string{
+		{"1-0.0", "turn_started", `{"type":"turn_started","turn":"tm1"}`},
+		{"2-0.0", "text", `{"type":"text","turn":"tm1","text":"m1.0 m1.1 saw "}`},
+		{"10-0.1", "turn_ended", `{"type":"turn_ended","turn":"tm1","status":"done","reply":"m1.0 m1.1 saw m1."}`},
+	} {
+		all = append(all, history.Record{At: ms(at), Kind: kind, Session: session, ID: e[0], Name: e[1], Text: e[2]})
+	}
+	return all
+}
+
 func sent(id string, at int64) []history.Record {
-	r := history.Record{At: ms(at), Kind: history.Send, Session: session, ID: id, Via: "client", Mode: "queue", Plan: "ok"}
+	r := history.Record{At: ms(at), Kind: history.Send, Session: session, ID: id, Via: "client", Mode: "queue", Plan: history.EndOK}
 	if id == "m1" {
 		r.Route = "hook"
 	}
@@ -87,7 +96,7 @@ func TestRules(t *testing.T) {
 	change := func(kind, id string, change func(*history.Record)) func([]history.Record) []history.Record {
 		return func(all []history.Record) []history.Record {
 			for i := range all {
-				if all[i].Kind == kind && (id == "" || all[i].ID == id || slices.Contains(all[i].IDs, id)) {
+				if (kind == "" || all[i].Kind == kind) && (id == "" || all[i].ID == id || slices.Contains(all[i].IDs, id)) {
 					change(&all[i])
 				}
 			}
@@ -100,6 +109,18 @@ func TestRules(t *testing.T) {
 	drop := func(kind, id string) func([]history.Record) []history.Record {
 		return func(all []history.Record) []history.Record {
 			return slices.DeleteFunc(all, func(r history.Record) bool { return r.Kind == kind && r.ID == id })
+		}
+	}
+	changed := func(r history.Record, change func(*history.Record)) history.Record {
+		change(&r)
+		return r
+	}
+	// second is a delivery for m2, before that of m1.
+	second := func(at int64, status string) func([]history.Record) []history.Record {
+		return func(all []history.Record) []history.Record {
+			all = change(history.Send, "m2", func(r *history.Record) { r.Route = "hook" })(all)
+			all = change(history.Final, "m2", func(r *history.Record) { r.Status = status })(all)
+			return append([]history.Record{post("d2", at, "m2")}, all...)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -117,34 +138,46 @@ func TestRules(t *testing.T) {
 		"a message that waits": {checker.Lost, change(history.Final, "m2", func(r *history.Record) {
 			*r = history.Record{At: r.At, Kind: r.Kind, Session: session, ID: r.ID, Reason: "pending"}
 		})},
-		"a refused message that is stored": {checker.Outcome, add(refused("m3", history.Record{At: ms(65), Kind: history.Stored, Session: session, ID: "m3", Name: "scheduled"})...)},
+		"a refused message that is stored": {checker.Refused, add(refused("m3", history.Record{At: ms(65), Kind: history.Stored, Session: session, ID: "m3", Name: "scheduled"})...)},
+		"a refused message that is known":  {checker.Refused, add(refused("m3", final("m3"))...)},
+		"an accepted one that is unknown":  {checker.Lost, change(history.Wait, "m1", func(r *history.Record) { r.Status, r.Error = "unknown", "unknown message" })},
 		"no entry":                         {checker.Lost, drop(history.Entry, "m2")},
 		"two entries":                      {checker.Once, add(entry("m2", 4))},
 		"a failure without a reason":       {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Status, r.Error = "failed", "who knows" })},
-		"a reply to another message":       {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
-		"a history without the first":      {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
-		"no delivery":                      {checker.Delivered, drop(history.Post, "d1")},
-		"a delivery that failed":           {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
-		"a forged delivery":                {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
-		"a foreign context":                {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Error = "its context is that of \"plain:2\"" })},
-		"a silent repetition":              {checker.Delivered, add(post("d1", 36, "m1"))},
-		"a delivery handled twice":         {checker.Delivered, add(func() history.Record { r := post("d1", 36, "m1"); r.Again = true; return r }())},
-		"a delivery without a route":       {checker.Delivered, add(post("d2", 41, "m2"))},
-		"deliveries out of order":          {checker.Delivered, add(func() history.Record { r := post("d2", 42, "m1"); r.N = 3; return r }())},
-		"an outcome handled twice":         {checker.Delivered, add(post("d2", 36, "m1"))},
-		"outcomes out of order": {checker.Delivered, func(all []history.Record) []history.Record {
-			all = change(history.Send, "m2", func(r *history.Record) { r.Route = "hook" })(all)
-			return append([]history.Record{post("d2", 34, "m2")}, all...)
+		"given up, and nothing died": {checker.Outcome, func(all []history.Record) []history.Record {
+			for n := range int64(3) {
+				all = append(all, history.Record{At: ms(12 + n), Since: ms(11 + n), Kind: history.Fault, Name: "Redis paused"})
+			}
+			return change(history.Final, "m2", func(r *history.Record) { r.Status, r.Error = "failed", "given up: its worker died 3 times" })(all)
 		}},
-		"another outcome for a wait": {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},
-		"a wait that fails":          {checker.Exits, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
-		"an event too few":           {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = r.IDs[:1] })},
-		"an event twice":             {checker.Exits, change(history.Stream, "", func(r *history.Record) { r.IDs = append(r.IDs, r.IDs[1]) })},
-		"a text twice": {checker.Exits, change(history.Event, "2-0.0", func(r *history.Record) {
-			r.Text = strings.Replace(r.Text, "saw ", "saw saw ", 1)
-		})},
-		"an end that does not come": {checker.Live, change(history.Drained, "", func(r *history.Record) { r.Status = "after 2m: a key is left" })},
-		"a key that is left":        {checker.Leftover, add(history.Record{At: ms(80), Kind: history.Left, Name: "key"})},
+		"a reply to another message":        {checker.Outcome, change(history.Final, "m2", func(r *history.Record) { r.Reply = "saw m1." })},
+		"a history without the first":       {checker.History, change(history.Turn, "m2", func(r *history.Record) { r.Seen = nil })},
+		"no delivery":                       {checker.Delivered, drop(history.Post, "d1")},
+		"a delivery that failed":            {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Code, r.Done = 500, false })},
+		"a withdrawal instead":              {checker.Delivered, change(history.Post, "d1", func(r *history.Record) { r.Name = "message.withdrawn" })},
+		"a forged delivery":                 {checker.Signed, change(history.Post, "d1", func(r *history.Record) { r.Valid = false })},
+		"a foreign context":                 {checker.Signed, change(history.Post, "d1", func(r *history.Record) { r.Error = "its context is that of \"plain:2\"" })},
+		"a silent second attempt":           {checker.Repeated, add(changed(post("d1", 36, "m1"), func(r *history.Record) { r.Attempt, r.Done = 2, false }))},
+		"a silent repetition, sent later":   {checker.Repeated, add(changed(post("d1", 2000, "m1"), func(r *history.Record) { r.Since, r.Done = ms(2000), false }))},
+		"a delivery handled twice":          {checker.Repeated, add(changed(post("d1", 36, "m1"), func(r *history.Record) { r.Again = true }))},
+		"other bytes":                       {checker.Repeated, add(changed(post("d1", 36, "m1"), func(r *history.Record) { r.Again, r.Done, r.Sum = true, false, "t" }))},
+		"a delivery without a route":        {checker.Delivered, add(post("d2", 41, "m2"))},
+		"deliveries out of order":           {checker.Sequence, add(changed(post("d2", 42, "m1"), func(r *history.Record) { r.N = 3 }))},
+		"two deliveries of an outcome":      {checker.Delivered, add(post("d2", 36, "m1"))},
+		"outcomes out of order":             {checker.Sequence, second(34, "done")},
+		"outcomes of failures out of order": {checker.InOrder, second(34, "failed")},
+		"another outcome for a wait":        {checker.Told, change(history.Wait, "m1", func(r *history.Record) { r.Reply = "saw m9." })},
+		"a wait that fails":                 {checker.Told, change(history.Wait, "m1", func(r *history.Record) { r.Error = "lost" })},
+		"an event too few":                  {checker.Followed, drop(history.Followed, "2-0.0")},
+		"the last event too few":            {checker.Followed, drop(history.Followed, "10-0.1")},
+		"no event":                          {checker.Followed, func(all []history.Record) []history.Record { return all[:len(all)-3] }},
+		"an event twice":                    {checker.Followed, add(events(history.Followed, 31)...)},
+		"a stream that begins anew":         {checker.Followed, add(history.Record{At: ms(31), Kind: history.Followed, Session: session, Name: "reset"})},
+		"a gap":                             {checker.Followed, add(history.Record{At: ms(31), Kind: history.Followed, Session: session, Name: "gap"})},
+		"a piece twice":                     {checker.Followed, change("", "2-0.0", func(r *history.Record) { r.Text = strings.Replace(r.Text, "m1.1", "m1.0", 1) })},
+		"a text that the reply has not":     {checker.Followed, change(history.Event, "2-0.0", func(r *history.Record) { r.Text = strings.Replace(r.Text, "saw ", "saw saw ", 1) })},
+		"an end that does not come":         {checker.Live, change(history.Drained, "", func(r *history.Record) { r.Status = "after 2m: a key is left" })},
+		"a key that is left":                {checker.Leftover, add(history.Record{At: ms(80), Kind: history.Left, Name: "key"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,14 +228,14 @@ func TestPoisonIsGivenUp(t *testing.T) {
 		records := ordinary()
 		for i := range records {
 			if records[i].ID == "m2" {
-				records[i].Plan = agents.EndPoison
+				records[i].Plan = history.EndPoison
 			}
 		}
 		for n := range deaths {
 			run := turn("m2", 100+n, 101+n, 3+n, "m1")
 			run[0].Via, run[1].Via = via, via
 			records = append(records, run...)
-			records = append(records, history.Record{At: ms(100 + n), Since: ms(100 + n), Kind: history.Fault, Name: agents.WorkerKilled})
+			records = append(records, history.Record{At: ms(100 + n), Since: ms(100 + n), Kind: history.Fault, Name: history.WorkerKilled})
 		}
 		return records
 	}
@@ -305,7 +338,7 @@ func TestTotal(t *testing.T) {
 	var out strings.Builder
 	checker.Total([]checker.Report{one, other}).Print(&out)
 	for _, want := range []string{
-		"messages: accepted 4, in 2 sessions\n", "outcomes: done 4\n", "turns: exec 4; overlaps 0\n",
+		"messages: accepted 4, in 2 sessions\n", "outcomes: done 4\n", "turns: exec 4; overlaps 0, again 0\n",
 		"| none | 0 | 2 | 24ms | 24ms |\n", "| worker killed | 1 | 2 | 24ms | 24ms |\n",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -1,0 +1,36 @@
+// Package checker reads a run's history and decides whether the promises of docs/guarantees.md held.
+// It is a pure function of the history. Chaos and simulate use it: chaos runs the real programs,
+// simulate whole workers in simulated time. A rule is checked where the history has what it needs.
+//
+// These are the rules. A finding begins with its rule's name.
+//
+//	exclusive  no agent finds its session's lock taken
+//	fenced     an agent begins after the one before it has ended, with a higher fencing token
+//	in order   a message that was accepted before another was sent runs first, stands first in the
+//	           transcript, and its outcome is handled first
+//	lost       an accepted message stays known and has ended; a done one is in a transcript
+//	once       a message has one entry in the transcripts
+//	refused    a refused message does not run, and Redis has nothing of it; nor is another message
+//	           with a used id accepted
+//	outcome    the way in which a message ended has a cause: nothing fails, stops or is given up by
+//	           itself, and the reply of a done one names it
+//	history    an agent gets exactly the messages that the transcript has before its turn
+//	delivered  an outcome with a route is handled by its receiver, as it is stored, in one delivery
+//	signed     a delivery is signed, in time, for the chat that its sender named, and follows no redirect
+//	repeated   attempts of a delivery have the same bytes; one after the attempt that was handled says
+//	           that it may be a duplicate; none is handled twice
+//	sequence   deliveries arrive in order, and outcomes are handled in the order of their turns
+//	told       waits and OpenAI's responses have what is stored
+//	followed   a follower sees each stored event once, in order; a turn repeats no piece of its text,
+//	           and its reply begins with the text of its events
+//	live       everything ends within a bound after the last fault
+//	late       when nothing fails, a message begins within a second after it could, and so does its
+//	           delivery, also again after a 429 (simulate only: its time is exact)
+//	bounded    a message runs again only after a fault; one that kills its worker is given up after the
+//	           allowed deaths: STUCK_LIMIT, and one that may not count
+//	leftover   no process, no key, no panic stays; an erased session leaves only keys that expire
+//
+// Sessions are of six kinds, by what their users do: see the constants of package history. In commands
+// and operator sessions, users and operators stop, undo, rerun and delete messages, and set what a full
+// line drops. Their order, repetition and waits have no single right result, so those rules skip them.
+package checker
