@@ -57,14 +57,14 @@ func drained(ctx context.Context, h *harvest.Harvest, log *history.Log, patience
 	log.Add(history.Record{Kind: history.Drained, Status: status})
 }
 
-// keepsPartials reports whether the partial of a session may stay until it expires. What a user or an
-// operator stops while it waits to go on keeps its partial, for /resume.
+// keepsPartials reports whether the partial of a session may stay until it expires. If a user or an
+// operator stops an interrupted message while it waits, its partial stays for /resume.
 func keepsPartials(session string) bool {
 	kind := history.KindOf(session)
 	return kind == history.Commands || kind == history.Operators
 }
 
-// processes records the processes that live though their workers have ended.
+// processes records processes that outlive their workers.
 func processes(ctx context.Context, w *world.World, log *history.Log) {
 	// A killed process is there until its parent has waited for it.
 	_ = world.Await(ctx, 5*time.Second, func() error {
@@ -78,7 +78,7 @@ func processes(ctx context.Context, w *world.World, log *history.Log) {
 	}
 }
 
-// panics records what the processes' logs have of panics and races.
+// panics records panics and races from the processes' logs.
 func panics(w *world.World, log *history.Log) error {
 	logs, err := filepath.Glob(filepath.Join(w.Dir, "logs", "*.log"))
 	if err != nil {

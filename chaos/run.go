@@ -56,7 +56,7 @@ func (o *options) flags() *flag.FlagSet {
 // line's turn.
 const drainWithin = 3 * time.Minute
 
-// runs makes a run, or one of each topology with seeds of their own and shows their totals.
+// runs makes a run, or one of each topology with different seeds, and shows their totals.
 func (o options) runs(ctx context.Context) (code int, err error) {
 	topologies := strings.Split(o.topology, ",")
 	if len(topologies) == 1 {
@@ -109,7 +109,7 @@ func (o options) run(ctx context.Context) (code int, err error) {
 	return code, err
 }
 
-// removeAllBut removes from the run's directory what has none of these names.
+// removeAllBut removes the run's files except those with these names.
 func (o options) removeAllBut(names ...string) error {
 	all, err := os.ReadDir(o.dir)
 	for _, e := range all {
@@ -178,7 +178,7 @@ func (o options) live(ctx context.Context) error {
 	return log.Close()
 }
 
-// storm sends messages and makes faults until the time is over, and returns when both have ended.
+// storm sends messages and makes faults until the time is over, and waits for both.
 func (o options) storm(ctx context.Context, w *world.World, users *traffic.Traffic, log *history.Log) {
 	ctx, cancel := context.WithTimeout(ctx, o.lasts)
 	defer cancel()

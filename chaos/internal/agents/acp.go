@@ -12,7 +12,7 @@ import (
 	"turnstile/test/history"
 )
 
-// recapEnd ends what an ACP agent is told of earlier turns.
+// recapEnd ends the recap of earlier turns that an ACP agent gets.
 const recapEnd = "What follows is new.]"
 
 type acpMessage struct {

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/history"
 )
 
-// The names of what is in a run's directory, for agents.
+// Folders of a run's directory, for agents.
 const (
 	locksDir   = "locks"
 	HistoryDir = "history"

@@ -1,5 +1,5 @@
 // Package agents are the recording agents: a command of exec, an ACP agent and a model's server.
-// Each takes a kernel lock of its session while it runs and writes what it saw to the history.
+// Each takes a kernel lock of its session while it runs and writes its turns to the history.
 package agents
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Plan is what a message's text tells the agent to do. The text names the message, so that every
-// agent knows what it was given, whatever its protocol passes on.
+// Plan is the agent's task in a message's text. The text names the message, because not every protocol
+// passes the id on.
 type Plan struct {
 	Session, ID string
 	Work        time.Duration // how long it works

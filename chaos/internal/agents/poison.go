@@ -28,8 +28,8 @@ func (t *turn) poison() {
 	}
 }
 
-// parent is the parent of a guardian, if it is a process of the same program: a guardian whose worker
-// is gone has another one.
+// parent is the parent of a guardian, if it is a process of the same program. After its worker's death a
+// guardian has another parent.
 func parent(guardian int) (pid int, err error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(guardian), "stat"))
 	if err != nil {

@@ -50,7 +50,7 @@ func words(text string) (list []string) {
 	return list
 }
 
-// Overlay writes the changed file into dir, and returns what go build is to take in place of what.
+// Overlay writes the changed file into dir, and returns it by the path of the original, for go build.
 func (d Defect) Overlay(root, dir string) (map[string]string, error) {
 	original, err := filepath.Abs(filepath.Join(root, d.file))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package faults breaks a world, by a schedule that a seed makes. The seed repeats what is broken,
-// where and in which order; when it hits a turn is the machine's chance.
+// Package faults breaks a world, by a schedule that a seed makes. The seed repeats the faults, their
+// targets and their order. Which turn they hit depends on the machine.
 package faults
 
 import (
@@ -17,14 +17,14 @@ import (
 // Kind is a kind of fault.
 type Kind struct {
 	Name   string
-	Weight int // how often it comes, beside the others of its lane
+	Weight int // how often it comes, relative to the others of its lane
 
-	// Break does it and returns when it is over. target is what was hit.
+	// Break does it and returns when it is over. target names the process or server that was hit.
 	Break func(ctx context.Context, w *world.World, rng *rand.Rand) (target string, err error)
 }
 
-// lanes run beside each other: each breaks one thing after the other. One breaks processes, the
-// other what is between and below them.
+// lanes run concurrently: each breaks one thing after the other. One breaks processes, the other Redis,
+// the network and clocks.
 func lanes(t world.Topology) [][]Kind {
 	switch t {
 	case world.Failover:
@@ -53,7 +53,7 @@ func Names(t world.Topology) (names []string) {
 type Planned struct {
 	After time.Duration // the pause before it
 	Kind  Kind
-	Seed  uint64 // of its own choices
+	Seed  uint64 // of its choices
 }
 
 // Schedule is the first n faults of a lane with these kinds. The first ones are of each kind once.
@@ -100,7 +100,7 @@ func Run(ctx context.Context, w *world.World, log *history.Log, seed uint64, gap
 				case <-time.After(p.After):
 				}
 				began := time.Now().UnixNano()
-				// What has begun is ended, so that nothing stays broken.
+				// The fault is ended, so that nothing stays broken.
 				target, err := p.Kind.Break(context.WithoutCancel(ctx), w, rand.New(rand.NewPCG(p.Seed, 3)))
 				rec := history.Record{Kind: history.Fault, Name: p.Kind.Name, Target: target, Since: began}
 				if err != nil {

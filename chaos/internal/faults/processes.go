@@ -119,7 +119,7 @@ func agentsOf(w *world.World, worker int) (pids []int) {
 	return pids
 }
 
-// gone waits until none of the processes is left. What outlives its worker is a finding.
+// gone waits until none of the processes is left. A process that outlives its worker is a finding.
 func gone(ctx context.Context, pids []int, patience time.Duration) error {
 	return world.Await(ctx, patience, func() error {
 		for _, pid := range pids {
@@ -133,7 +133,7 @@ func gone(ctx context.Context, pids []int, patience time.Duration) error {
 
 var errOutlived = errors.New("agents outlived their worker")
 
-// parent is a process's parent, 0 if the process has ended.
+// parent is a process's parent, 0 for an ended process.
 func parent(pid int) (parent int) {
 	stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	_, rest, _ := strings.Cut(string(stat), ") ")

@@ -21,7 +21,7 @@ var failovers = []Kind{
 	}},
 }
 
-// kills are for a primary that takes what it had not sent with it.
+// kills are for a primary: it loses writes that it had not sent to its replica.
 var kills = []Kind{
 	{"primary killed", 8, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
 		err := w.KillPrimary(ctx)
@@ -65,7 +65,7 @@ var migrations = []Kind{
 	}},
 }
 
-// clusterTool runs a command of redis-cli --cluster. Its error has what that said last.
+// clusterTool runs a command of redis-cli --cluster. Its error has the end of the output.
 func clusterTool(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"--cluster"}, args...)...).CombinedOutput()
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // await waits for a message's outcome at one of the exits. Half of the users do not wait, except
-// that the senders are slowed down until the message has ended.
+// that the senders are slowed down until the message ends.
 func (t *Traffic) await(m message) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.longest)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/history"
 )
 
-// chatReply is what a client keeps of one chat completion.
+// chatReply is a client's record of one chat completion.
 type chatReply struct {
 	text  string
 	ended bool

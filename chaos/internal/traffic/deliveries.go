@@ -12,8 +12,8 @@ import (
 	"turnstile/test/history"
 )
 
-// OperateDeliveries is an operator who pauses, disables and enables the destination, and redrives what was
-// given up, until ctx ends.
+// OperateDeliveries is an operator who pauses, disables and enables the destination, and redrives dead
+// deliveries, until ctx ends.
 func (t *Traffic) OperateDeliveries(ctx context.Context, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	states := []session.DestinationState{{}, {}, {Paused: true, Why: "operator"}, {Disabled: true, Why: "operator"}}
@@ -42,7 +42,7 @@ func (t *Traffic) ResumeDeliveries(ctx context.Context) {
 	}
 }
 
-// setDestination sets the destination's state, and redrives what was given up.
+// setDestination sets the destination's state, and redrives dead deliveries.
 func (t *Traffic) setDestination(ctx context.Context, state session.DestinationState) error {
 	a := admin.NewClient(t.rdb)
 	rec := history.Record{Kind: history.Operator, Name: "destination", Since: time.Now().UnixNano()}

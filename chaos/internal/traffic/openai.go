@@ -12,7 +12,7 @@ import (
 	"turnstile/test/history"
 )
 
-// response is what a client of OpenAI's API keeps of one streamed response.
+// response is a client's record of one streamed response of OpenAI's API.
 type response struct {
 	id     string
 	last   int64             // the last sequence number

@@ -43,12 +43,12 @@ type message struct {
 	wait        int  // which exit waits for its outcome
 }
 
-// context is what a message with a route says of where to reply: the receiver compares it with the session.
+// context is the context of a message with a route. It names the session, and the receiver compares them.
 func (m message) context() json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"session":%q}`, m.session))
 }
 
-// told is what a sender was told.
+// told is the response to a sender.
 type told struct {
 	status, reason string
 }

@@ -21,7 +21,7 @@ type hot struct {
 	lives int // sessions so far
 }
 
-// session is one of the hot sessions of a kind, or a chat of its own.
+// session is one of the hot sessions of a kind, or a new session.
 func (t *Traffic) session(rng *rand.Rand, kind string) string {
 	if rng.IntN(3) == 0 {
 		return fmt.Sprintf("%s:once-%d", kind, t.n+1)

@@ -16,7 +16,7 @@ import (
 )
 
 // Follow follows the stream of a session at the gateways, from its beginning, until ctx ends. It
-// breaks its connection now and then, and continues at the other gateway behind the last id.
+// breaks its connection now and then, and continues at the other gateway after the last id.
 func (t *Traffic) Follow(ctx context.Context, key string, seed uint64) {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(key))

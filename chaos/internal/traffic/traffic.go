@@ -1,5 +1,5 @@
 // Package traffic is the users of a world: senders at every entrance, receivers at every exit,
-// operators. They write what they were told to the history.
+// operators. They write each response to the history.
 package traffic
 
 import (
@@ -49,8 +49,8 @@ type Traffic struct {
 	open     map[string][]string // of operators' sessions: ids that may still wait
 }
 
-// New makes the users of a world. They wait for an outcome until longest is over. begun is called with each session whose stream is to be followed,
-// before its first message is sent.
+// New makes the users of a world. They wait for an outcome until longest is over. begun is called with each
+// session that is to be followed, before its first message is sent.
 func New(w *world.World, log *history.Log, rate float64, work int, longest time.Duration, begun func(session string)) *Traffic {
 	rdb := w.Client()
 	return &Traffic{
@@ -107,7 +107,7 @@ func (t *Traffic) Run(ctx context.Context, seed uint64) {
 	}
 }
 
-// choose makes what the next user does: a message, a burst of them, a command or an operator's call.
+// choose makes the next user's action: a message, a burst of them, a command or an operator's call.
 // Every choice is made here, so that the seed alone decides them.
 func (t *Traffic) choose(rng *rand.Rand) func() {
 	switch x := rng.IntN(100); {
@@ -128,7 +128,7 @@ func (t *Traffic) choose(rng *rand.Rand) func() {
 		}[rng.IntN(8)]
 		if kind == history.Commands {
 			if rng.IntN(3) == 0 {
-				m.mode = "" // what the session's /queue says
+				m.mode = "" // the mode of the session's /queue
 			}
 			if m.plan.End == history.EndOK && rng.IntN(100) == 0 {
 				m.plan.End = history.EndAsk

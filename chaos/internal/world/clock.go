@@ -71,7 +71,7 @@ func ClockMoved(dir string) bool {
 	})
 }
 
-// environ is what a process needs to have the clock.
+// environ is the environment that gives a process the clock.
 func (c Clock) environ() string { return clockVariable + "=" + c.file }
 
 // The package time of a worker, with a wall clock that can be moved. Only Now reads the wall clock;
@@ -120,7 +120,7 @@ func chaosMoved(sec int64, nsec int32, by int64) (int64, int32) {
 `
 )
 
-// movableTime adds to an overlay of go build a package time whose clock can be moved.
+// movableTime adds to an overlay of go build a package time with a movable clock.
 func movableTime(ctx context.Context, dir string, overlay map[string]string) error {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

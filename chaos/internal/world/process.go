@@ -88,7 +88,7 @@ func (p *Process) Start() error {
 	return p.start()
 }
 
-// Signal sends the present life a signal. It may have ended.
+// Signal sends the present process a signal. It may be dead already.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

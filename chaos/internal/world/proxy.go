@@ -31,7 +31,7 @@ func (p *Proxy) Point(upstream string) error {
 	return p.proxy.Update(&toxiproxy.Proxy{Listen: p.proxy.Listen, Upstream: upstream, Enabled: true})
 }
 
-// Toxic is what a proxy does to its connections, in toxiproxy's words.
+// Toxic is a fault of a proxy's connections, in toxiproxy's words.
 type Toxic struct {
 	Type     string         `json:"type"`
 	Upstream bool           `json:"-"` // it acts on requests, not on responses

@@ -21,9 +21,9 @@ type Topology string
 const (
 	Single   Topology = "single"   // one server
 	Failover Topology = "failover" // a primary and a replica, which change roles without a loss
-	Killed   Topology = "killed"   // the same, and primaries are killed: what they had not sent is lost
+	Killed   Topology = "killed"   // the same, and primaries are killed: writes that they had not sent are lost
 	Cluster  Topology = "cluster"  // three masters
-	Everysec Topology = "everysec" // one server with appendfsync everysec: a kill loses what was not written
+	Everysec Topology = "everysec" // one server with appendfsync everysec: a kill loses unwritten data
 )
 
 // Server is a redis-server.
@@ -172,8 +172,8 @@ func (w *World) FailOver(ctx context.Context) error {
 // errAborted: the replica did not have everything within the time-out, and the primary stays.
 var errAborted = errors.New("the failover was given up by Redis")
 
-// KillPrimary kills the primary, promotes the replica and starts the killed one as its replica. What
-// the primary had not sent is lost.
+// KillPrimary kills the primary, promotes the replica and starts the killed one as its replica.
+// Writes that the primary had not sent are lost.
 func (w *World) KillPrimary(ctx context.Context) error {
 	w.mu.Lock()
 	from, to := w.all[w.primary], w.all[1-w.primary]

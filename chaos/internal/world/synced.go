@@ -39,7 +39,7 @@ func (s synced) read() (size int64, name string, err error) {
 	return int64(binary.LittleEndian.Uint64(note)), string(text), nil
 }
 
-// cut removes from the append-only file what was not on the disk, and returns how much that is.
+// cut removes unsynced data from the append-only file, and returns its size.
 func (s synced) cut() (lost int64, err error) {
 	size, name, err := s.read()
 	if err != nil {
@@ -55,8 +55,8 @@ func (s synced) cut() (lost int64, err error) {
 	return at.Size() - size, os.Truncate(name, size)
 }
 
-// LosePower kills the server as if its machine had lost power: what was not on the disk is gone. It
-// returns how many bytes of the append-only file that is.
+// LosePower kills the server as if its machine had lost power: unsynced data is lost. It returns
+// the number of these bytes of the append-only file.
 func (w *World) LosePower(ctx context.Context) (lost int64, err error) {
 	s := w.Primary()
 	s.Down(syscall.SIGKILL, 0)

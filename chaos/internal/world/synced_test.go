@@ -11,7 +11,7 @@ import (
 	"turnstile/test/history"
 )
 
-// A power loss takes what was not on the disk, and nothing else.
+// A power loss takes unsynced data, and nothing else.
 func TestLosePower(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package world starts what a run happens to: a redis-server, workers, gateways and a model's
-// server, each a child process of the built programs.
+// Package world starts the programs of a run: a redis-server, workers, gateways and a model's
+// server, each a child process.
 package world
 
 import (
