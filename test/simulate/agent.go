@@ -11,8 +11,8 @@ import (
 	"turnstile/test/history"
 )
 
-// recorder is an agent that records its turns. What a turn does depends on the seed, its first message
-// and the attempt, not on who runs it.
+// recorder is an agent that records its turns. A turn's work depends on the seed, its first message and
+// the attempt, and not on the worker.
 type recorder struct {
 	life *life
 	proc *process
@@ -70,7 +70,7 @@ func (l *life) leaves(session string) {
 	l.running[session]--
 }
 
-// plan is what a turn is to do.
+// plan is a turn's work and how it ends.
 type plan struct {
 	rng  *random
 	work time.Duration
@@ -96,7 +96,7 @@ func (a recorder) plan(t agent.Turn) plan {
 	return p
 }
 
-// speak emits a piece of text now and then, and takes what is steered in.
+// speak emits a piece of text now and then, and accepts steers.
 func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(agent.Event)) (text string, err error) {
 	say := func(piece string) {
 		text += piece
@@ -117,7 +117,7 @@ func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(age
 		case s := <-t.Steers:
 			s.Accept()
 			a.life.log.Add(history.Record{Kind: history.Steered, Session: t.Session, ID: s.Message.ID, Turn: t.ID, Via: history.Inside, Plan: p.end})
-			ids, text = append(ids, s.Message.ID), "" // the reply is what comes after it
+			ids, text = append(ids, s.Message.ID), "" // the reply begins after it
 			continue
 		case <-time.After(max(wait, 0)):
 		}

@@ -16,9 +16,9 @@ const (
 	calmMessages = 3
 )
 
-// calm is a time after all faults, when everything has ended: chats send a few messages more, and the
-// workers are replaced, one after the other, as in a deploy. A worker is free all the time, so a sweep
-// must not be what finds a message or a delivery.
+// calm follows the faults, when no message is left: chats send a few messages more, and the workers are
+// replaced, one after the other, as in a deploy. A worker is free all the time, so nothing may wait until a
+// sweep finds it.
 func (l *life) calm() {
 	l.healing.Wait()
 	select {

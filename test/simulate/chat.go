@@ -14,7 +14,7 @@ import (
 	"turnstile/test/history"
 )
 
-// chat is one session's user: a sender that repeats what failed, and waits for the outcomes.
+// chat is one session's user: a sender that repeats failed calls, and waits for the outcomes.
 type chat struct {
 	life   *life
 	key    string

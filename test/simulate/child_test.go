@@ -30,13 +30,13 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// runLife lives a life in a process of its own, so that no other one has left anything behind in it. It
-// is a finding if the process fails. used is the processor's time.
+// runLife lives a life in a new process, so that no earlier life changes it. It is a finding if the process
+// fails. used is the processor's time.
 func runLife(t *testing.T, binary string, seed uint64) (s simulate.Summary, used time.Duration) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report")
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestChild$", "-test.timeout=5m", fmt.Sprint("-seed=", seed), "-report="+file)
-	// With more Ps, or collections beside the life, the machine's speed decides who runs.
+	// With more Ps, or a concurrent collector, the machine's speed decides who runs.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB")
 	out, failure := cmd.CombinedOutput()
 	used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()

@@ -20,7 +20,7 @@ func loadDefects(t *testing.T) []mutation.Mutation {
 	return all
 }
 
-// What the defects change is still there.
+// The text that a defect changes is still there.
 func TestDefectsFit(t *testing.T) {
 	t.Parallel()
 	for _, d := range loadDefects(t) {

@@ -10,12 +10,12 @@
 // and test/checker decides from it, as it does for chaos. A goroutine that does not end is a deadlock of
 // the bubble.
 //
-// TestSeeds (make simulate) lives each seed in a process of its own, whose Go runtime has patches
-// (testdata/runtime): inside a bubble, select, maps, timers and math/rand take draws that repeat, and the
-// scheduler takes no goroutine's turn away. With one P and no concurrent garbage collection, a seed
-// repeats its history. TestLives has a few lives on the plain runtime.
+// TestSeeds (make simulate) starts a process for each seed. Its Go runtime has patches (testdata/runtime):
+// inside a bubble, select, maps, timers and math/rand repeat their random choices, and the scheduler
+// preempts no goroutine. With one P and no concurrent garbage collection, a seed repeats its history.
+// TestLives has a few lives on the plain runtime.
 //
-// What cannot run inside a bubble is left to chaos: processes (a killed worker is one that reaches nothing
-// any more and whose agents have ended; SIGSTOP, guardians and exec agents are not simulated), real sockets
-// (the gateway's and the agents' HTTP), a real redis-server, its persistence, and clocks that differ.
+// A bubble has no processes, no sockets, no redis-server and one clock. So chaos tests SIGSTOP, guardians,
+// exec agents, HTTP of gateways and agents, persistence, and clocks that differ. A killed worker is
+// simulated: it reaches nothing, and its agents end.
 package simulate

@@ -41,7 +41,7 @@ type life struct {
 	receiver   *receiver
 	slots      []*slot
 	chats      []*chat
-	background sync.WaitGroup // what ends by itself
+	background sync.WaitGroup // killed processes
 	healing    sync.WaitGroup // faults that last
 	enabled    chan struct{}  // closed when the operator has enabled the destination for good
 	isCalm     atomic.Bool    // nothing fails any more
@@ -51,7 +51,7 @@ type life struct {
 	stuckLimit int // of the workers
 }
 
-// Summary is what happened in a life.
+// Summary is the result of a life.
 type Summary struct {
 	Seed      uint64
 	Print     uint64 // of the history: two lives with the same one went the same way
@@ -60,7 +60,7 @@ type Summary struct {
 	History   string
 }
 
-// Run lives the life of a seed. Call it in a bubble of its own, with fixed random bytes.
+// Run lives the life of a seed. Call each Run in another bubble, with fixed random bytes.
 func Run(seed uint64) Summary { return run(seed, 3, (*life).makeFaults) }
 
 // RunUnsteady lives a life in which nothing happens but that Redis stops again and again for longer
@@ -146,8 +146,8 @@ func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.
 	l.log.Add(history.Record{Kind: history.Drained, Status: status})
 }
 
-// settles waits until the chats have ended and nothing is left of their messages. It returns "ok", or what
-// was there after too long a time.
+// settles waits until the chats end and nothing is left of their messages. It returns "ok", or after a
+// timeout the rest.
 func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) string {
 	late := time.After(quiet)
 	select {
@@ -169,7 +169,7 @@ func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) string 
 	}
 }
 
-// read reads what is stored at the end.
+// read records the stored data at the end.
 func (l *life) read(rdb redis.UniversalClient) {
 	var sessions []string
 	for _, c := range l.chats {
@@ -181,13 +181,13 @@ func (l *life) read(rdb redis.UniversalClient) {
 	}
 }
 
-// limits are what the checker must know of lives.
+// limits are the settings of lives, for the checker.
 func (l *life) limits() checker.Limits {
 	return checker.Limits{TTL: 15 * time.Second, Drain: drain, StuckLimit: l.stuckLimit, Gaps: true}
 }
 
 // collect collects garbage while everybody waits. When the lives must repeat there is no other collection,
-// because one that runs beside them changes who runs next.
+// because a concurrent one changes who runs next.
 func (l *life) collect() {
 	for l.ctx.Err() == nil {
 		sleep(l.ctx, 3*time.Second+time.Nanosecond)

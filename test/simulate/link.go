@@ -31,11 +31,11 @@ func newLink(seed uint64, name string, serve func(net.Conn)) *link {
 	return &link{name: name, seed: seed, serve: serve}
 }
 
-// errRefused is what a dial returns while the server or the process is down. go-redis tries again later
+// errRefused is returned by a dial while the server or the process is down. go-redis tries again later
 // only if the error looks like a real one.
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Addr: address{}, Err: syscall.ECONNREFUSED}
 
-// errTimeout is what a dial returns, at once, while nothing arrives.
+// errTimeout is returned by a dial, at once, while nothing arrives.
 var errTimeout = &net.OpError{Op: "dial", Net: "tcp", Addr: address{}, Err: os.ErrDeadlineExceeded}
 
 func (l *link) dial() (net.Conn, error) {
@@ -62,8 +62,8 @@ func (l *link) forget(c *conn) {
 	l.conns = slices.DeleteFunc(l.conns, func(other *conn) bool { return other == c })
 }
 
-// cut closes all connections. before: what is on the way to the server is lost, too; else the server
-// carries it out, and only its replies are lost.
+// cut closes all connections. before: requests on their way are lost, too; else the server carries them
+// out, and only their replies are lost.
 func (l *link) cut(before bool) {
 	l.mu.Lock()
 	conns := l.conns
@@ -99,7 +99,7 @@ func (l *link) longestDelay() time.Duration {
 	return usualDelay + l.slow
 }
 
-// hold keeps everything from arriving until release. What was sent arrives then, late.
+// hold delays all data until release.
 func (l *link) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *link) release() {
 	}
 }
 
-// released returns nil, or while the link is held what is closed at its end.
+// released returns a channel that release closes, or nil if the link is not held.
 func (l *link) released() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

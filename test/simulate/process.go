@@ -72,8 +72,8 @@ func (p *process) isDead() bool {
 	}
 }
 
-// kill is kill -9: the process reaches nothing any more, and its agents end. lost: so does what it has
-// just sent. Its goroutines cannot be killed. They notice that Redis is away, in the background.
+// kill is kill -9: the process reaches nothing any more, and its agents end. lost: requests on their way
+// are lost. Its goroutines cannot be killed. They notice in the background that Redis is away.
 func (p *process) kill(lost bool) {
 	close(p.dead)
 	for _, l := range []*link{p.redis, p.hook} {

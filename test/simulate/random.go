@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// random is a source of numbers that belongs to one actor: what others draw does not change it.
+// random is one actor's source of numbers. Other actors' draws do not change it.
 type random struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -36,7 +36,7 @@ func (r *random) upTo(d time.Duration) time.Duration {
 	return time.Duration(r.rng.Int64N(int64(d)))
 }
 
-// about returns a time whose mean is d, and which is at most eight times as long.
+// about returns a random time: d on average, and 8*d at most.
 func (r *random) about(d time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

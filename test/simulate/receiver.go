@@ -32,7 +32,7 @@ type receiver struct {
 	mu      sync.Mutex
 	refused map[string]bool // deliveries that refuses has been asked about
 	putOff  map[string]bool // deliveries that isBusy has been asked about
-	missing map[string]bool // sessions' messages whose outcomes it is to handle: see expects
+	missing map[string]bool // by session and message: it expects the outcome, and did not handle it yet
 
 	conns  chan net.Conn
 	closed chan struct{}
@@ -180,7 +180,7 @@ func (r *receiver) expects(session, id string) {
 	}
 }
 
-// hasAll reports whether it has handled what it expects.
+// hasAll reports whether it handled all outcomes that it expects.
 func (r *receiver) hasAll() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The receiver puts off, once, also what it did not refuse before it was fair.
+// The receiver puts a delivery off once, whether it refused it before or not.
 func TestReceiverIsBusyOnce(t *testing.T) {
 	t.Parallel()
 	r, err := newReceiver(&life{seed: 1})

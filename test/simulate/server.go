@@ -43,7 +43,7 @@ func (s *server) link(process string) *link {
 	return l
 }
 
-// unlink forgets the link of a process that has ended.
+// unlink forgets the link of an ended process.
 func (s *server) unlink(gone *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// chunk is what one write sent, and when it arrives.
+// chunk is the data of one write, and when it arrives.
 type chunk struct {
 	data []byte
 	at   time.Time
@@ -24,7 +24,7 @@ type stream struct {
 	mu       sync.Mutex
 	chunks   []chunk
 	closed   bool
-	lost     bool // closed, and what was on the way is lost
+	lost     bool // closed, and unread data is lost
 	deadline time.Time
 	changed  chan struct{} // closed and replaced by each change
 }
@@ -62,10 +62,10 @@ func (s *stream) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// close ends the stream behind what was written.
+// close ends the stream after the data that was written.
 func (s *stream) close() { s.change(func() { s.closed = true }) }
 
-// lose ends the stream at once: what has not been read never arrives.
+// lose ends the stream at once: unread data never arrives.
 func (s *stream) lose() { s.change(func() { s.closed, s.lost, s.chunks = true, true, nil }) }
 
 func (s *stream) setDeadline(t time.Time) { s.change(func() { s.deadline = t }) }
@@ -90,8 +90,8 @@ func (s *stream) read(p []byte) (int, error) {
 	}
 }
 
-// poll reads what has arrived. If that is nothing, it returns for how long to wait at most, 0 meaning
-// without end, and what is closed at the next change.
+// poll reads data that arrived. Without any it returns how long to wait at most (0: without end), and a
+// channel that the next change closes.
 func (s *stream) poll(p []byte, held bool) (n int, wait time.Duration, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
