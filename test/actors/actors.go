@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// Client sends messages and reads what became of them.
+// Client sends messages and reads their outcomes.
 type Client struct {
 	*turnstile.Client
 	*operator

@@ -32,7 +32,7 @@ type Bench struct {
 // Setup changes the configuration of a bench's worker.
 type Setup func(*protocol.Config)
 
-// NewBench makes a bench on a database of its own. Under acl.Suite the sender and the worker
+// NewBench makes a bench on an unused database. Under acl.Suite the sender and the worker
 // are the users of docs/security.md.
 func NewBench(t *testing.T, changes ...Setup) *Bench {
 	t.Helper()
@@ -51,7 +51,7 @@ func BenchOn(t *testing.T, rdb redis.UniversalClient, changes ...Setup) *Bench {
 	}
 }
 
-// NewBenchWithCap makes a bench whose sender and worker have this cap of the line.
+// NewBenchWithCap makes a bench with this cap of the line, for the sender and the worker.
 func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 	t.Helper()
 	b := NewBench(t, append(changes, func(c *protocol.Config) { c.LineCap, c.TurnMessages = n, 1 })...)

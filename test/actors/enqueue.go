@@ -89,7 +89,7 @@ func (b *Bench) Backdate(id string) {
 	b.Redis.ZAddXX(b.Ctx, b.Keys.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.Task(id)})
 }
 
-// SayDelayed submits a delayed message whose time has come.
+// SayDelayed submits a delayed message that is due.
 func (b *Bench) SayDelayed(id string) {
 	b.Helper()
 	_, err := b.Client.Session(Key).Send(b.Ctx, turnstile.Message{ID: id, Text: id, Delay: time.Hour})

@@ -51,8 +51,8 @@ func BeforeNth(n int, match redistest.Match, do func()) redis.Hook {
 	})
 }
 
-// Behind calls do after each command that matches and was carried out; the first call of a script
-// that Redis did not know was not.
+// Behind calls do after each successful command that matches. The first call of a script fails if Redis
+// did not know it.
 func Behind(match redistest.Match, do func()) redis.Hook {
 	return Hook(func(cmds []redis.Cmder, send func() error) error {
 		err := send()

@@ -46,7 +46,7 @@ func (b *Bench) Find() (entered int) {
 	return n
 }
 
-// TrimAll archives what is beyond the caps, and counts the waiting messages.
+// TrimAll archives messages beyond the caps, and counts the waiting ones.
 func (b *Bench) TrimAll() {
 	b.Helper()
 	_, err := b.Worker.Trim(b.Ctx)

@@ -38,7 +38,7 @@ func (b *Bench) State(id string) string {
 	return b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "state").Val()
 }
 
-// Info returns what the operator sees of the session.
+// Info returns the operator's view of the session.
 func (b *Bench) Info() session.Info {
 	b.Helper()
 	s, err := b.Client.Session(Key).Info(b.Ctx)
@@ -46,7 +46,7 @@ func (b *Bench) Info() session.Info {
 	return s
 }
 
-// Outcome returns the outcome of a message, which must have ended.
+// Outcome returns the outcome of an ended message.
 func (b *Bench) Outcome(id string) session.Outcome {
 	b.Helper()
 	m, err := b.Chat().Message(b.Ctx, id)

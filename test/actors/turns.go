@@ -119,8 +119,7 @@ func (b *Bench) Work() (ids []string) {
 // Die removes the sentinel, as its TTL does after a worker's death.
 func (b *Bench) Die() { expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Sentinel()).Err()) }
 
-// Doubt claims the session of a dead owner, whose end counts for good only after another TTL, and
-// lets that pass.
+// Doubt claims the session of a dead owner. It is in doubt for another TTL, which Doubt lets pass.
 func (b *Bench) Doubt() {
 	b.Helper()
 	b.ClaimNothing("its owner may live")
