@@ -11,7 +11,7 @@ import (
 	"turnstile/test/history"
 )
 
-// The names of the rules. The package's comment has what each says.
+// The names of the rules. The package's comment explains them.
 const (
 	Exclusive = "exclusive"
 	Fenced    = "fenced"
@@ -43,7 +43,7 @@ func (f Finding) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %s %s: %s", f.Rule, f.Session, f.ID, f.Text))
 }
 
-// Limits are what the checker must know of the run.
+// Limits are the settings of the run.
 type Limits struct {
 	TTL, Grace, Drain time.Duration
 	StuckLimit        int
@@ -55,8 +55,8 @@ type Report struct {
 	Totals   Totals
 	Findings []Finding
 
-	// Losses are what would be findings, but that Redis had lost its last writes. docs/guarantees.md
-	// says so: they are counted and shown.
+	// Losses look like findings, but Redis had lost its last writes. docs/guarantees.md allows that, so
+	// they are only counted and shown.
 	Losses []Finding
 }
 
@@ -97,7 +97,7 @@ func (m *message) was(status string) bool {
 
 type key struct{ session, id string }
 
-// run is a history by what it is about.
+// run is a history with its indexes.
 type run struct {
 	Limits
 	records  []history.Record
@@ -149,13 +149,12 @@ func (r *run) find(rule, session, id, format string, args ...any) {
 	}
 }
 
-// lossy are the faults that lose what was acknowledged: a primary had not sent it to its replica, or
-// Redis had not written it to the disk.
+// lossy are the faults that lose acknowledged writes: a primary had not sent them to its replica, or
+// Redis had not written them to the disk.
 var lossy = []string{"primary killed", "Redis killed under everysec", "power lost under everysec"}
 
-// lost reports whether a finding is what such a loss looks like: of a message that was on its way at
-// such a fault, or of the session as a whole. Entries, order and what is left must be right all the
-// same.
+// lost reports whether a finding may come from such a loss: its message was on its way at such a fault,
+// or it is about the session as a whole. Entries, order and leftovers must be right all the same.
 func (r *run) lost(f Finding) bool {
 	switch f.Rule {
 	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed:

@@ -54,7 +54,7 @@ func sent(id string, at int64) []history.Record {
 	return []history.Record{r, told}
 }
 
-// refused is the history of a message that was refused, and what else there is of it.
+// refused is the history of a message that was refused, with more records.
 func refused(id string, more ...history.Record) []history.Record {
 	records := sent(id, 45)
 	records[1].Status, records[1].Reason = history.Refused, "busy"
@@ -90,7 +90,7 @@ func TestOrdinaryHistoryHasNoFindings(t *testing.T) {
 	}
 }
 
-// Each rule finds what breaks it, and nothing else is found.
+// Each rule finds the damage that breaks it.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	change := func(kind, id string, change func(*history.Record)) func([]history.Record) []history.Record {
@@ -277,8 +277,8 @@ func TestAgentKilledBeforeItsFirstRecord(t *testing.T) {
 	}
 }
 
-// An agent may be given what an interrupted turn had taken in that its message shared with others,
-// and nothing else.
+// If a message shared an interrupted turn with others, its next agent may be given those others, and
+// nothing else.
 func TestHistoryOfAnInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	for mode, allowed := range map[string]bool{"collect": true, "queue": false} {

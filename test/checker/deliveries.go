@@ -9,8 +9,8 @@ import (
 	"turnstile/test/history"
 )
 
-// deliveries: the outcome of a message with a route was handled by its receiver, once, signed, in order,
-// and what came twice says so.
+// deliveries: the receiver handles the outcome of a message with a route, once, signed, in order. A
+// repetition says that it is one.
 func (r *run) deliveries() {
 	last := map[string]history.Record{}    // by session: the delivery that arrived last for the first time
 	first := map[string]history.Record{}   // by delivery: its first arrival

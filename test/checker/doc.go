@@ -1,6 +1,6 @@
 // Package checker reads a run's history and decides whether the promises of docs/guarantees.md held.
 // It is a pure function of the history. Chaos and simulate use it: chaos runs the real programs,
-// simulate whole workers in simulated time. A rule is checked where the history has what it needs.
+// simulate whole workers in simulated time. A rule is checked where its records exist.
 //
 // These are the rules. A finding begins with its rule's name.
 //
@@ -20,7 +20,7 @@
 //	repeated   attempts of a delivery have the same bytes; one after the attempt that was handled says
 //	           that it may be a duplicate; none is handled twice
 //	sequence   deliveries arrive in order, and outcomes are handled in the order of their turns
-//	told       waits and OpenAI's responses have what is stored
+//	told       waits and OpenAI's responses return the stored outcome
 //	followed   a follower sees each stored event once, in order; a turn repeats no piece of its text,
 //	           and its reply begins with the text of its events
 //	live       everything ends within a bound after the last fault
@@ -30,7 +30,7 @@
 //	           allowed deaths: STUCK_LIMIT, and one that may not count
 //	leftover   no process, no key, no panic stays; an erased session leaves only keys that expire
 //
-// Sessions are of six kinds, by what their users do: see the constants of package history. In commands
-// and operator sessions, users and operators stop, undo, rerun and delete messages, and set what a full
-// line drops. Their order, repetition and waits have no single right result, so those rules skip them.
+// The constants of package history name the six kinds of sessions. In commands and operator sessions,
+// users and operators stop, undo, rerun and delete messages, and let a full line drop some. Their order,
+// repetition and waits have no single right result, so those rules skip them.
 package checker

@@ -22,7 +22,7 @@ func (r *run) exclusive() {
 //   - Redis' clock jumped ahead: sentinels end early, and the old owner's agent runs until its worker's
 //     next renewal is refused, at most a third of the lease later, and then for the grace.
 //   - A stopped worker's request to a model: no guardian can end it, as the request is the worker's
-//     own connection. What comes of it is not written.
+//     own connection. Its result is not written.
 func (r *run) excused(t *history.Record) bool {
 	jump := t.At - int64(r.TTL/3+r.Grace+3*time.Second)
 	if r.faultIn(jump, t.At, "Redis' clock ahead") {

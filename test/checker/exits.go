@@ -10,7 +10,7 @@ import (
 	"turnstile/test/history"
 )
 
-// waits: who waited was told what is stored.
+// waits: a wait returns the stored outcome.
 func (r *run) waits() {
 	for _, rec := range r.records {
 		if rec.Kind != history.Wait && rec.Kind != history.Response {
@@ -31,7 +31,7 @@ func (r *run) waits() {
 	}
 }
 
-// response: what OpenAI's API streamed is what is stored.
+// response: OpenAI's API streams the stored outcome.
 func (r *run) response(m *message, rec history.Record) {
 	want := map[string]string{"done": "completed", "failed": "failed"}[m.final.Status] // nothing else happens to its session
 	switch {

@@ -85,7 +85,7 @@ func (r *run) bounded() {
 		sights := slices.SortedFunc(slices.Values(m.sights), func(a, b sight) int { return cmp.Compare(a.at, b.at) })
 		for i := 1; i < len(sights); i++ {
 			before, now := sights[i-1], sights[i]
-			// A fault acts for a lease and for what an interrupted agent is granted.
+			// A fault acts for a lease, a drain and the grace of an interrupted agent.
 			from := before.at - int64(r.TTL+r.Drain+r.Grace)
 			if !r.faultIn(from, now.at) && !r.stalledIn(from, now.at) && !r.endedToRetry(before) {
 				r.find(Bounded, m.session, m.id, "an agent saw it at %s and another one at %s, without a fault between", at(before.at), at(now.at))
@@ -94,7 +94,7 @@ func (r *run) bounded() {
 	}
 }
 
-// poison: a message whose agent kills its worker is archived when STUCK_LIMIT workers have died of it.
+// poison: a message that kills its worker is archived when STUCK_LIMIT workers have died of it.
 // The first death may not count, if the worker had not reached Redis since its claim. Other faults
 // interrupt turns as well, and the third interruption in a row only ends the message if it is a death.
 func (r *run) poison() {

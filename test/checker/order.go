@@ -64,8 +64,8 @@ func (r *run) inOrder(all []*message, what string, place func(*message) int64) {
 	}
 }
 
-// interrupted reports whether messages that an agent was given after the transcript's may be of an
-// interrupted turn that its own messages shared with them: the agent is told what that turn had done.
+// interrupted reports whether messages that an agent was given after the transcript's may come from an
+// interrupted turn. Its own messages shared that turn with them, and the agent gets the turn's entries.
 func (r *run) interrupted(t *history.Record, others []string) bool {
 	for _, id := range others {
 		m := r.message(t.Session, id)

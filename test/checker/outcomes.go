@@ -9,7 +9,7 @@ import (
 	"turnstile/test/history"
 )
 
-// outcomes: an accepted message has ended, in a way in which it may end, and left what it should.
+// outcomes: an accepted message ends in a way that has a cause, with its entries and its reply.
 func (r *run) outcomes() {
 	for _, m := range r.sorted {
 		if n := len(m.entries); n > 1 && !r.rerun(m) {
@@ -111,8 +111,8 @@ func (r *run) done(m *message) {
 	}
 }
 
-// spoken reports whether a text of the message's turn names it: the reply is only what came behind
-// the last message that was steered in.
+// spoken reports whether a text of the message's turn names it. The reply is only the text after the
+// last steer.
 func (r *run) spoken(m *message) bool {
 	for _, e := range r.entries[m.session] {
 		if e.Turn == m.final.Turn && e.Role == "assistant" && history.Names(e.Text, m.id) {
@@ -122,8 +122,8 @@ func (r *run) spoken(m *message) bool {
 	return false
 }
 
-// rerun reports whether someone may have put the message back in line after it had ended. asynqmon's
-// Run does so with a completed message, too. Each run then has its entries.
+// rerun reports whether someone may have put the ended message back in line. asynqmon's Run does so with
+// a completed message, too. Each run then has its entries.
 func (r *run) rerun(m *message) bool {
 	for _, c := range r.commands[m.session] {
 		if c.Name == "run all" || c.Name == "run" && c.ID == m.id || c.Name == "/resume" {
@@ -208,8 +208,8 @@ func (r *run) archived(m *message) bool {
 }
 
 // deaths reports whether the message may have been given up because turns of its session died, as often
-// in a row as the limit at least. What makes a turn run again may look like a death: a worker that was
-// killed or stopped, a clock that ended the lease, a machine without time. A Redis that pauses does not.
+// in a row as the limit at least. A worker that was killed or stopped, a clock that ended the lease and
+// an overloaded machine may look like deaths. A Redis that pauses does not.
 func (r *run) deaths(m *message) bool {
 	turns := r.turns[m.session]
 	causes := 0

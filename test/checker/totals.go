@@ -13,13 +13,13 @@ import (
 	"turnstile/test/history"
 )
 
-// Totals are what a run had.
+// Totals count the events of a run.
 type Totals struct {
 	Messages map[string]int // accepted, refused, unknown
 	Sessions int
 	Turns    map[string]int // by agent
 	Outcomes map[string]int
-	Failures map[string]int // the texts of what failed
+	Failures map[string]int // by text
 	Faults   map[string]int
 	Posts    int
 	Streams  int // events that followers saw
@@ -74,7 +74,7 @@ func Total(reports []Report) Report {
 	return all
 }
 
-// numbers are what differs between two texts of the same failure.
+// numbers differ between two texts of the same failure.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
 func (r *run) totals() Totals {

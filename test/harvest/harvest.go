@@ -1,5 +1,5 @@
-// Package harvest reads at the end of a run of chaos or simulate what Redis has into its history: how each
-// message ended, every transcript and stream, and what is left that should not be.
+// Package harvest reads Redis at the end of a run of chaos or simulate into the history: how each message
+// ended, every transcript and stream, and leftovers.
 package harvest
 
 import (
@@ -52,8 +52,8 @@ var transient = []string{
 	"}:pending", "}:active", "}:scheduled", "}:retry", "}:lease", "}:paused",
 }
 
-// Left returns an error that names what is there of messages and deliveries that wait or run. A partial is
-// left if no turn of its session runs, but for the sessions whose partials may stay.
+// Left returns an error that names the keys of messages and deliveries that wait or run. A partial counts,
+// unless it may stay in its session.
 func (h *Harvest) Left(ctx context.Context, mayStay func(session string) bool) error {
 	var found []string
 	for _, index := range []string{"turnstile:ready", "turnstile:due", "turnstile:owned", "turnstile:outbox"} {
@@ -98,7 +98,7 @@ func (h *Harvest) scan(ctx context.Context, pattern string, see func(key string)
 	return fmt.Errorf("scan: a client of type %T", h.rdb)
 }
 
-// messages records how each message that a sender has sent has ended.
+// messages records how each message ended.
 func (h *Harvest) messages(ctx context.Context, records []history.Record) error {
 	type key struct{ session, id string }
 	done := map[key]bool{}

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/history"
 )
 
-// refused records what Redis has of each message whose sender was told that it was refused.
+// refused records where Redis has messages that it refused.
 func (h *Harvest) refused(ctx context.Context, records []history.Record) error {
 	for _, r := range records {
 		if r.Kind != history.Told || r.Status != history.Refused || r.Name != "" {

@@ -1,6 +1,6 @@
-// Package history is what happened in a run of chaos or simulate: records, for the checker. Chaos writes
-// them to files, one JSON object a line, each line with one write to a file that is only appended to. So
-// a process that is killed leaves whole lines. Simulate keeps them in memory.
+// Package history records a run of chaos or simulate for the checker. Chaos writes the records to files,
+// one JSON object a line. Each line is one write to a file that is only appended to, so a killed process
+// leaves whole lines. Simulate keeps the records in memory.
 package history
 
 import (
@@ -30,14 +30,14 @@ const (
 	Stream   = "stream"   // a follower of a session's events begins
 	Followed = "followed" // a follower got an event: ID, Name, Text
 	Response = "response" // a client of OpenAI's API
-	Post     = "post"     // a webhook's receiver: what came, and its response
-	Fault    = "fault"    // the harness, after a fault has ended
+	Post     = "post"     // a webhook's receiver: the delivery, and its response
+	Fault    = "fault"    // the harness, at a fault's end
 	Stall    = "stall"    // the harness, after the machine had no time for it for a while
-	Healed   = "healed"   // the harness: the last fault has ended
+	Healed   = "healed"   // the harness, at the last fault's end
 	Calm     = "calm"     // the harness: from now on nothing may be late
 	Drained  = "drained"  // the harness: nothing is left to run, or it gave up (Status)
 	Final    = "final"    // the harness, of each message at the end
-	Stored   = "stored"   // the harness, of what Redis has of a message that was refused: Name
+	Stored   = "stored"   // the harness, of a place where Redis has a refused message: Name
 	Entry    = "entry"    // the harness, of each transcript's entry at the end
 	Event    = "event"    // the harness, of each stored event at the end
 	Left     = "left"     // the harness: a key, a process or a panic that should not be there
@@ -60,7 +60,7 @@ type Record struct {
 	Session string `json:"session,omitempty"`
 	ID      string `json:"id,omitempty"` // a message's; of a post, the delivery's
 
-	Since int64 `json:"since,omitempty"` // when what the record is about began, as At; a post's timestamp
+	Since int64 `json:"since,omitempty"` // when it began, as At; a post's timestamp
 
 	Via    string `json:"via,omitempty"`    // which entrance, exit or agent
 	Mode   string `json:"mode,omitempty"`   // of a message
@@ -135,7 +135,7 @@ func (l *Log) Note(format string, args ...any) {
 	l.Add(Record{Kind: Note, Text: fmt.Sprintf(format, args...)})
 }
 
-// Records returns what is in memory.
+// Records returns the records in memory.
 func (l *Log) Records() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()

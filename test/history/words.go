@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The kinds of sessions, which begin their keys. What may happen to a session's messages, and so
-// what the checker asks of them, depends on its kind.
+// The kinds of sessions, which begin their keys. The kind limits how a session's messages may end, and so
+// decides which rules the checker applies.
 const (
 	Plain     = "plain"    // mode queue only, duplicates, delays, and no commands: the strictest checks
 	Modes     = "modes"    // every mode

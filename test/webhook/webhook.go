@@ -1,5 +1,5 @@
-// Package webhook does what docs/webhooks.md tells a receiver to do, word for word, and makes the
-// checker's record of it. Chaos and simulate put it behind servers that also fail.
+// Package webhook is a receiver that follows docs/webhooks.md word for word, and makes the checker's
+// records. The servers of chaos and simulate use it, and fail at random.
 package webhook
 
 import (
@@ -26,7 +26,7 @@ type Receiver struct {
 	verify *standardwebhooks.Webhook
 
 	mu   sync.Mutex
-	last map[string]int64 // by session: the sequence of what was handled last
+	last map[string]int64 // by session: the sequence that was handled last
 	done map[string]bool  // deliveries
 }
 
@@ -36,9 +36,9 @@ func New(secret string) (*Receiver, error) {
 	return &Receiver{verify: verify, last: map[string]int64{}, done: map[string]bool{}}, err
 }
 
-// Read reads a delivery, verifies it (step 1) and checks its context (step 3), which names the session
-// whose chat the sender meant. Code is the response: 204, or how the delivery fails these steps. A
-// timestamp does not count if the clocks are wrong. An error means that the deliverer is gone.
+// Read reads a delivery, verifies it (step 1) and checks its context (step 3): the sender has put the
+// session's key there. The record's Code is the response, 204 if the delivery passes. wrongClocks ignores
+// the timestamp. An error means that the deliverer is gone.
 func (r *Receiver) Read(req *http.Request, wrongClocks bool) (rec history.Record, err error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {

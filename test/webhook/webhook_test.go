@@ -16,7 +16,7 @@ import (
 
 const secret = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
 
-// The receiver does steps 1 and 3 of docs/webhooks.md, and records what fails them.
+// The receiver does steps 1 and 3 of docs/webhooks.md, and records deliveries that fail them.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	const own, foreign = `{"data":{"session":"plain:1","context":{"session":"plain:1"}}}`, `{"data":{"session":"plain:1","context":{"session":"plain:2"}}}`
@@ -73,7 +73,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The receiver drops what is not newer, and what says that it may be a duplicate and is one.
+// The receiver drops a delivery that is not newer, and a duplicate that says that it may be one.
 func TestHandle(t *testing.T) {
 	t.Parallel()
 	r, err := webhook.New(secret)
