@@ -37,7 +37,7 @@ type former struct {
 
 func newFormer() *former { return &former{hash: sha256.New(), seen: map[ref]int{}} }
 
-// from continues where another form has ended.
+// from continues at another form's end.
 func (f *former) from(before *form) *former {
 	f.hash.Write(before.skeleton[:])
 	f.form.refs = slices.Clip(before.refs)
@@ -173,12 +173,12 @@ func uncounted(v *value) bool {
 // day. Counting the time until then would make a new state of each step of the clock.
 func endless(v *value) bool { return strings.Contains(v.key, ":idem:") }
 
-// distant reports whether a value expires later than any search looks, but not what may be left of a
-// forgotten session: a transcript, after a month.
+// distant reports whether a value may outlive a forgotten session: a transcript, which expires after a
+// month. No search looks so far ahead.
 func distant(v *value) bool { return strings.Contains(v.key, ":transcript:") }
 
-// bucket is what counts of a TTL that ends later than any search looks: whether there is one, and
-// whether it is at least half of its setting.
+// bucket stands for a TTL that ends later than any search looks. Only two facts count: whether there is
+// one, and whether it is at least half of its setting.
 func bucket(v *value) string {
 	switch {
 	case v.expires == 0:
@@ -189,7 +189,7 @@ func bucket(v *value) string {
 	return "long"
 }
 
-// canon is what a search needs to make digests.
+// canon makes the digests of a search.
 type canon struct {
 	horizon int64 // ms
 	hash    hash.Hash
@@ -197,7 +197,7 @@ type canon struct {
 	names   map[string]int
 }
 
-// digest hashes forms together. extra is what else distinguishes states.
+// digest hashes forms together. extra has further differences between states.
 func (c *canon) digest(now int64, forms []*form, extra string) (d digest) {
 	if c.hash == nil {
 		c.hash, c.names = sha256.New(), map[string]int{}

@@ -133,8 +133,8 @@ func (s *Search) resting(n node) bool {
 	return true
 }
 
-// followups checks that a session in which nothing waits or runs lists no follow-up that waits or
-// runs. A message that an operator removed leaves its entry behind.
+// followups checks that an idle session lists no follow-up that waits or runs. The entry of a message
+// that an operator removed stays.
 func (s *Search) followups(v View, key string, k rediskey.Session) string {
 	if s.leftOut(checkFollowup) || v.Has(k.Sentinel()) || slices.ContainsFunc(line(k), v.Has) {
 		return ""

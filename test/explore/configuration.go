@@ -46,14 +46,13 @@ type Configuration struct {
 	// Horizon is how young a past time must be for its age to count.
 	Horizon time.Duration
 
-	// Ordered are messages whose entries must be in the transcripts in the order of their
-	// enqueueing.
+	// Ordered are messages that must have their entries in the order in which they were enqueued.
 	Ordered []string
 
 	// Removed are messages that an operator may delete: they may be nowhere.
 	Removed []string
 
-	// Cleans lets the clock advance after all messages have ended, for processes that purge and
+	// Cleans lets the clock advance after the end of all messages, for processes that purge and
 	// forget. When nothing is left to wait for, no key may be left.
 	Cleans bool
 
@@ -63,10 +62,10 @@ type Configuration struct {
 	// Without are the names of checks that are left out: see checks.go.
 	Without []string
 
-	// Check is one more check, for this configuration only. It returns what is wrong, or "".
+	// Check is one more check, for this configuration only. It returns the violation, or "".
 	Check func(View) string
 
-	// Filter changes commands before they are sent, to put faults into what only Go decides.
+	// Filter changes commands before they are sent, to put faults into Go's decisions.
 	Filter func(name string, cmd []string) []string
 
 	// Finished reports whether nothing is left to do, for liveness. Nil: no session has a message
@@ -92,7 +91,7 @@ type View struct {
 // Told reports whether a process has reported a fact.
 func (v View) Told(fact string) bool { return v.told.has(fact) }
 
-// Facts are what the processes have reported.
+// Facts are the reports of the processes.
 func (v View) Facts() []string { return v.told.facts }
 
 // Now is Redis's clock in ms.
@@ -113,7 +112,7 @@ func (v View) Members(key string) []string { return v.members(key) }
 // Score is the score of a sorted set's member. ok is false if there is none.
 func (v View) Score(key, member string) (score int64, ok bool) { return v.score(key, member) }
 
-// Due reports whether a sorted set of ms has a member whose time has come.
+// Due reports whether a sorted set of ms has a member that is due.
 func (v View) Due(key string) bool {
 	scores := v.scores(key)
 	return len(scores) > 0 && scores[0] <= v.now

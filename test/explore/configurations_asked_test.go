@@ -91,7 +91,7 @@ func askedOnes() []configuration {
 	}
 }
 
-// runsAgain finds a turn of the message whose turn was stopped.
+// runsAgain finds another turn of a message after its turn was stopped.
 func runsAgain(v explore.View) string {
 	k := rediskey.For(main)
 	phase := v.Field(k.Run(), "phase")
@@ -102,8 +102,7 @@ func runsAgain(v explore.View) string {
 	return ""
 }
 
-// cancelledRuns finds a message that a cancellation has ended or is to end, and that waits again, and
-// another one that was ended with it.
+// cancelledRuns finds a cancelled message that waits again, and another one that ended with it.
 func cancelledRuns(v explore.View) string {
 	k := rediskey.For(main)
 	id := rediskey.TaskID(main, "m2")

@@ -132,7 +132,7 @@ func faultyOnes() []configuration {
 // shortTTL is less than the time that senders leave a claimer.
 const shortTTL = 5 * time.Second
 
-// lookedAfterLate finds a session whose owner may be dead for longer than its TTL before recovery
+// lookedAfterLate finds a session with an owner that may be dead for longer than its TTL before recovery
 // checks it.
 func lookedAfterLate(v explore.View) string {
 	k := rediskey.For(main)
@@ -165,8 +165,7 @@ func countedAlive(v explore.View) string {
 	return ""
 }
 
-// noteOfAnother finds a turn with the note of an interruption in whose conversation no turn ran
-// before.
+// noteOfAnother finds the first turn of a conversation with the note of an interruption.
 func noteOfAnother(v explore.View) string {
 	for _, f := range v.Facts() {
 		note, ok := strings.CutPrefix(f, "note ")
@@ -187,7 +186,7 @@ func survivor(p explore.Process) explore.Process {
 	return p
 }
 
-// drainer is a worker whose drain interrupts its turns, once.
+// drainer is a worker that drains once and interrupts its turns.
 func drainer(name string) explore.Process {
 	p := working(name, behaviour{drains: true})
 	p.Loops = false

@@ -157,7 +157,7 @@ func claimant(name, text string) explore.Process {
 	}}
 }
 
-// takenForAnother finds a sender whose message was taken for the other's, or both of them stored.
+// takenForAnother finds two messages with one id that were both stored, or mistaken for one another.
 func takenForAnother(v explore.View) string {
 	stored := 0
 	for _, f := range v.Facts() {

@@ -2,21 +2,21 @@
 // code, and tries every order of the steps of a few processes.
 //
 // A [Process] is a program that calls internal/protocol or asynq. It runs until its next request to
-// Redis, which is one step. Between two steps of a process come those of all others, and faults:
-// see [Fault]. The database is an embedded one without a network, whose state is saved and restored
-// between steps. A [Search] goes breadth first, so that its findings have the fewest steps, and
-// visits every state once. docs/proof.md says what is checked.
+// Redis, which is one step. The steps of all others and faults come between two steps of a process: see
+// [Fault]. The database is an embedded one without a network. Its state is saved and restored between
+// steps. A [Search] goes breadth first, so that its findings have the fewest steps, and visits every
+// state once. docs/proof.md lists the checks.
 //
-// # What is left out
+// # Limits
 //
 // States are compared in a canonical form, see canon.go:
 //
 //   - Tokens, nonces and session ids are named in the order in which they appear.
 //   - A time or fence ahead of Redis's clock counts by its distance. One in the past counts by its
-//     rank among all of the state, unless it is younger than Configuration.Horizon. So the age of
-//     something does not count beyond what a configuration asks for.
+//     rank among all of the state, unless it is younger than Configuration.Horizon. So an older age
+//     does not count.
 //   - Of the event stream, asynq's statistics and PUBLISH only the existence counts: no script
-//     reads them. Signals are always lost here; renewals report what was requested.
+//     reads them. Signals are always lost here; renewals report the requests.
 //
 // The clock of a process stands still within a life, except in a [Life.Pause]. Redis's clock
 // advances between steps. No decision compares the two, and the search would show if one did. Redis

@@ -39,8 +39,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// What only Go decides cannot be mutated in Lua, so these tests change commands before they are
-// sent.
+// Go's decisions cannot be mutated in Lua, so these tests change commands before they are sent.
 func TestForgottenIndexEntries(t *testing.T) {
 	thorough(t)
 	for _, forgotten := range []struct {

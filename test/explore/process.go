@@ -23,11 +23,11 @@ type Process struct {
 	// Until reports whether Life.Pause is over.
 	Until func(View) bool
 
-	// Loops lets a new life begin where one has ended. Otherwise there is one.
+	// Loops lets a new life begin after each. Otherwise there is one.
 	Loops bool
 
-	// Atomic lets no other process come between the steps of a life: for what a configuration needs
-	// but does not check.
+	// Atomic lets no other process come between the steps of a life. It is for processes that a
+	// configuration needs but does not check.
 	Atomic bool
 
 	// Lazy lets a life begin only when no process that is not lazy has a step to make.
@@ -67,9 +67,8 @@ func (l *Life) Pause() {
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
-// Read is crypto/rand's source while a life runs. What rand.Text makes of it begins with a mark by
-// which the canonical form knows it, and is new: it names the process, the life and how many names
-// were drawn before.
+// Read is crypto/rand's source while a life runs. A rand.Text made from it begins with a mark for the
+// canonical form. It is unique: it names the process, the life and how many names were drawn before.
 func (l *Life) Read(p []byte) (int, error) {
 	text := nameMark + string([]byte{
 		base32[l.proc%32], base32[l.number/32%32], base32[l.number%32], base32[l.drawn/32%32], base32[l.drawn%32],

@@ -18,12 +18,12 @@ import (
 // hook is the destination of routed messages.
 const hook = "hook"
 
-// received is what the destination has received, in its order: "sequence id type messages marks".
+// received is the list of the destination's deliveries, in their order: "sequence id type messages marks".
 const received = "turnstile:received"
 
-// post is a POST to the destination, which arrives at once. The marks say what must not happen: another
-// deliverer has the lease that this one trusts, the record has left the outbox, or an earlier
-// attempt has arrived and this one does not say that it may have.
+// post is a POST to the destination, which arrives at once. The marks are violations: another deliverer
+// has the lease that this one trusts, the record is not in the outbox any more, or an earlier attempt
+// arrived and this one does not say that it may be a duplicate.
 const post = `
 local sequence, id, kind, messages, token, till, unsure = unpack(ARGV)
 local time = redis.call('TIME')
@@ -80,7 +80,7 @@ func takes(v explore.View) bool {
 	return len(line) < 4 || sq.Number(line[1]) <= v.Now() && sq.Number(line[3]) <= v.Now()
 }
 
-// indexed is a deliverer that hears of nothing: the sweep enters what it delivers into the index.
+// indexed is a deliverer without notifications: the sweep enters its sessions into the index.
 func indexed(name string) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, When: func(v explore.View) bool { return v.Due(rediskey.Outbox) },
 		Run: func(l *explore.Life) {
@@ -94,8 +94,8 @@ func indexed(name string) explore.Process {
 		}}
 }
 
-// deliver delivers what is there, and returns when to look again. It does not see its lease end: a late
-// POST cannot be taken back.
+// deliver delivers the stored records, and returns when to look again. It does not see its lease end: a
+// late POST cannot be taken back.
 func deliver(l *explore.Life) (at int64, err error) {
 	for {
 		taken, err := sq.TakeLines(l.Context, l.Redis, main, []sq.Line{{Destination: hook, MaxAge: 72 * time.Hour}}, deliveryLease)
@@ -138,7 +138,7 @@ func attempt(l *explore.Life, d sq.Delivery, till int64) (on, left bool, err err
 	return ok && failed == nil, left, err
 }
 
-// field is what stands between two texts.
+// field returns the text between two others.
 func field(body []byte, begin, end string) string {
 	_, rest, _ := strings.Cut(string(body), begin)
 	text, _, _ := strings.Cut(rest, end)
@@ -151,7 +151,7 @@ func owes(v explore.View, key string) bool {
 	return v.Has(k.Owed()) || v.Has(k.Outbox())
 }
 
-// delivered is the time when all messages have ended and all replies have arrived.
+// delivered reports whether all messages have an end and all replies have arrived.
 func delivered(v explore.View) bool { return !waits(v, main) && !owes(v, main) }
 
 // badDelivery finds replies that got lost, came twice or in another order.
@@ -219,7 +219,7 @@ func notWithdrawn(v explore.View) string {
 	return ""
 }
 
-// openQuestion finds a question that has arrived and of whose end nothing is known at the end.
+// openQuestion finds a question that arrived without its end, when the path is over.
 func openQuestion(v explore.View) string {
 	if what := badDelivery(v); what != "" || !delivered(v) {
 		return what

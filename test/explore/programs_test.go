@@ -101,9 +101,9 @@ func plainSender(name string, ids ...string) explore.Process {
 	}}
 }
 
-// behaviour is what a worker does with its turns between promotion and end.
+// behaviour is a worker's work on its turns between promotion and end.
 type behaviour struct {
-	renews      bool // it renews the turn once, and learns what was requested of it
+	renews      bool // it renews the turn once, and learns of requests
 	checkpoints bool
 	steers      bool
 	ignores     bool // it takes none of the steers
@@ -245,7 +245,7 @@ func endRequested(h *sq.Claim, err error, entries []session.Entry) (more bool, _
 	return false, err
 }
 
-// entriesOf are what a turn adds to the transcript.
+// entriesOf are a turn's entries in the transcript.
 func entriesOf(t sq.ClaimedTurn, before []session.Entry) (all []session.Entry) {
 	for _, m := range t.Messages() {
 		all = append(all, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: t.ID})
@@ -364,7 +364,7 @@ func turnStopper() explore.Process {
 	}}
 }
 
-// canceller reports whether it has ended the message, or requested the end of its turn.
+// canceller reports whether it ended the message, or requested the end of its turn.
 func canceller(id string) explore.Process {
 	return explore.Process{Name: "cancel", Crashes: true, Run: func(l *explore.Life) {
 		switch o, ended, err := actors.Cancel(l.Context, actors.NewClient(l.Redis).Session(main), id, true); {

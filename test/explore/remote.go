@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errDiffers is wrapped if a real server does not do what the embedded one does.
+// errDiffers is wrapped if a real server's reply differs from the embedded one's.
 var errDiffers = errors.New("the two servers differ")
 
 // ReplayOn makes the steps of a schedule on the embedded server and on an empty database of a real
@@ -75,8 +75,8 @@ func (s *Search) ReplayOn(ctx context.Context, schedule string, rdb *redis.Clien
 		if !a.executes() && a.kind() != crash {
 			there[proc] = s.moved(a, there[proc], nil)
 		}
-		// Lives begin and end together, with the same number, also one that has ended with its
-		// first command.
+		// Lives begin and end together, with the same number, also one that ends with its first
+		// command.
 		over := there[proc] == nil || there[proc].next == nil
 		if over || to.at[proc] == nil || to.at[proc].atStart() && before.at[proc] != to.at[proc] {
 			there[proc] = to.at[proc]
@@ -145,7 +145,7 @@ func failedAt(msg string) string {
 
 var number = regexp.MustCompile(`[0-9]{9,19}`)
 
-// timeless is a reply without what depends on the time taken: times, and the age of a message.
+// timeless is a reply without times and ages, which differ from run to run.
 func timeless(reply any) string {
 	switch r := reply.(type) {
 	case nil:

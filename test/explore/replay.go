@@ -35,14 +35,14 @@ type request struct {
 	cmds [][]string
 }
 
-// response is what a process receives for a request.
+// response is the reply to a process's request, or its error.
 type response struct {
 	replies []any
 	err     error // of the request as a whole
 }
 
-// errFault is the error of a request or a reply that is lost for good. It is not one that is
-// retried: repetitions are steps of their own.
+// errFault is the error of a request or a reply that is lost for good. Clients do not retry it:
+// repetitions are separate steps.
 var errFault = errors.New("explore: the connection was cut")
 
 // atStart reports whether the life has not done anything yet.
@@ -63,8 +63,8 @@ type player struct {
 	strange   error
 }
 
-// newPlayer plays processes. bubble runs a function in a synctest bubble of its own, where all
-// clocks begin at the same time and nothing takes time.
+// newPlayer plays processes. bubble runs a function in a new synctest bubble, where all clocks begin at
+// the same time and nothing takes time.
 func newPlayer(db *Database, processes []Process, bubble func(func())) *player {
 	p := &player{processes: processes, db: db, bubble: bubble, roots: map[[2]int]*local{}}
 	p.client = redis.NewClient(&redis.Options{Addr: "explore.invalid:0"})
@@ -220,7 +220,7 @@ func (p *player) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 // call gives a request its response, or ends the run with it.
 func (p *player) call(cmds []redis.Cmder) error {
 	if p.pending != nil {
-		runtime.Goexit() // a deferred call of a run that has ended
+		runtime.Goexit() // a deferred call of an ended run
 	}
 	texts := make([][]string, len(cmds))
 	for i, cmd := range cmds {

@@ -70,7 +70,7 @@ func TestReplayIsExact(t *testing.T) {
 	}
 }
 
-// samples are the configurations whose schedules are replayed elsewhere.
+// samples are the configurations with schedules that other tests replay.
 var samples = []string{"network", "plain-sender", "crashes", "lost-leases"}
 
 // Scripts do the same in this package's runner and in the embedded server's.

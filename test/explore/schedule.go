@@ -90,7 +90,7 @@ func (s *Search) path(at int32) (path []action) {
 // Replayed is the result of a schedule.
 type Replayed struct {
 	Trace []string
-	What  string // what is wrong after the last step
+	What  string // the violation after the last step
 	node  node
 	steps []executed
 }

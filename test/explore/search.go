@@ -77,7 +77,7 @@ func (f Finding) String() string {
 	return f.What + "\n  " + strings.Join(f.Trace, "\n  ") + "\n  schedule: " + f.Schedule
 }
 
-// NewSearch prepares a search. bubble runs a function in a synctest bubble of its own.
+// NewSearch prepares a search. bubble runs a function in a new synctest bubble.
 func NewSearch(c *Configuration, db *Database, bubble func(func())) *Search {
 	return &Search{
 		Config: c, db: db, player: newPlayer(db, c.Processes, bubble),
@@ -88,7 +88,7 @@ func NewSearch(c *Configuration, db *Database, bubble func(func())) *Search {
 // States is the number of states seen.
 func (s *Search) States() int { return len(s.parent) }
 
-// beginning is the first state: what Before has left.
+// beginning is the first state, after Before.
 func (s *Search) beginning() (node, error) {
 	n := node{db: &snapshot{now: epoch * 1000}, at: make([]*local, len(s.Config.Processes)), told: &told{}}
 	if len(s.Config.Before) > 0 {
@@ -264,7 +264,7 @@ func (s *Search) actions(n node) (all []action) {
 	return all
 }
 
-// take makes a transition. what is what is wrong after it, or "".
+// take makes a transition. what describes the violation after it, or is "".
 func (s *Search) take(n node, a action) (to node, what string) {
 	to = node{db: n.db, at: slices.Clone(n.at), told: n.told, fault: n.fault}
 	if a.faulty() {

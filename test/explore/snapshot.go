@@ -110,7 +110,7 @@ func whole(text string) int64 {
 	return int64(n)
 }
 
-// at is the snapshot at a later time, without what has expired by then.
+// at is the snapshot at a later time, without expired keys.
 func (s *snapshot) at(now int64) *snapshot {
 	next := &snapshot{now: now, keys: make([]*value, 0, len(s.keys))}
 	for _, v := range s.keys {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// told is what the processes have reported, and the order in which messages joined the lines.
+// told has the reports of the processes, and the order in which messages joined the lines.
 type told struct {
 	facts []string // sorted
 	order []string // task ids

@@ -27,7 +27,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// calls records what a program sends to Redis for a session.
+// calls records a program's commands for a session.
 type calls struct {
 	clock bool // commands that read the time count, too
 
@@ -57,7 +57,7 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// note keeps what is about the session. It leaves out a worker's timers, its subscriptions, its
+// note keeps the commands for the session. It leaves out a worker's timers, its subscriptions, its
 // asynq.Server, waits for work that returned none, and emit: on a slow machine the start of a turn is
 // sent before its end.
 func (c *calls) note(cmd redis.Cmder, err error) {
@@ -99,7 +99,7 @@ func (instant) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result
 	return agent.Result{Text: "done"}, nil
 }
 
-// The programs of the searches send what the real Client and Worker send.
+// The programs of the searches send the same commands as the real Client and Worker.
 func TestTrace(t *testing.T) {
 	for _, ids := range [][]string{{"m1"}, {"m1", "m2"}} {
 		t.Run(strings.Join(ids, " "), func(t *testing.T) {

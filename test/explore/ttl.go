@@ -10,7 +10,7 @@ import (
 // at all.
 const checkTTL = "ttl"
 
-// lives is for how long keys live, by what their names have behind the session. Others do not expire.
+// lives is how long keys live, by the part of their names after the session. Others do not expire.
 // Each is the default of its setting: a configuration with other settings leaves the check out.
 var lives = []struct {
 	part string
