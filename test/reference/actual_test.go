@@ -207,7 +207,7 @@ func (b *actual) claim(worker int) (*sq.Claim, string) {
 	return claims[0], b.turn(claims[0])
 }
 
-// turn is what a worker knows of its turn.
+// turn is a worker's view of its turn.
 func (b *actual) turn(h *sq.Claim) string {
 	t := h.Turn()
 	var messages, dropped []string
@@ -225,7 +225,7 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 		turn, sessionID, messages, attempt, entries, again, reset, resume, dropped)
 }
 
-// finish returns what comes next.
+// finish returns the next turn, or why there is none.
 func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	turn := h.Turn()
 	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: b.entriesOf(e.Entries, turn.ID)}

@@ -22,7 +22,7 @@ func (s *Session) Stop() string {
 	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
 }
 
-// Cancel ends one message. running: also if it is part of a turn, whose end is then requested.
+// Cancel ends one message. running: if it is part of a turn, Cancel requests the turn's end.
 func (s *Session) Cancel(id string, running bool) string {
 	m := s.Messages[id]
 	switch {
@@ -40,7 +40,7 @@ func (s *Session) Cancel(id string, running bool) string {
 	s.archive(id, "stopped", "stopped by user")
 	s.ends("stopped", 0, "stopped by user", m)
 	if waited && s.Owner == 0 && len(s.Line) > 0 {
-		s.announce() // what is left may be claimed sooner
+		s.announce() // the rest may be claimed sooner
 	}
 	return "ended: stopped"
 }

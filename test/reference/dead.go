@@ -44,7 +44,7 @@ func (s *Session) recoverDead() {
 		if counts && end.status == "" && r.Phase == Starting && deaths >= s.Config.StuckLimit {
 			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", deaths)}
 			if id == r.IDs[0] {
-				s.Partial = nil // no later turn has what an earlier one of it had done
+				s.Partial = nil // no later turn continues it
 			}
 		}
 		switch {
@@ -71,14 +71,14 @@ func (s *Session) recoverDead() {
 		s.leaveConversation()
 	}
 	// After a suspension by policy the interruptions still count in the new conversation: the
-	// message may be what kills the workers.
+	// message may kill the workers.
 	if given.suspends {
 		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
 	r.Phase = Idle
 }
 
-// inDoubt is the sentinel of a session whose dead owner has time to say that it lives.
+// inDoubt is the sentinel while an owner that seems dead may still report that it lives.
 const inDoubt = -1
 
 // final reports whether the dead owner's turn, if it counts, suspends the session or ends a message.

@@ -21,7 +21,7 @@ type Attempt struct {
 	token int64
 }
 
-// Taken is what a deliverer takes.
+// Taken is the result of Take.
 type Taken struct {
 	At       int64 // when to look again; 0: nothing is stored
 	Unknown  int   // lines of destinations that it does not know
@@ -32,11 +32,11 @@ const (
 	takeMost = 32        // records
 	later    = 60 * 1000 // ms
 
-	unknownAge = 72 * 3600 * 1000 // ms: of a record whose destination the caller does not know
+	unknownAge = 72 * 3600 * 1000 // ms: of a record for a destination that the caller does not know
 )
 
-// Take leases each line whose first record may be delivered now. looked are the messages that are owed,
-// in the order in which the scan found them: it keeps the promises of those that others have ended.
+// Take leases each line if its first record may be delivered now. looked are the messages that are owed,
+// in the order in which the scan found them: it keeps the promises of those that others ended.
 func (s *Session) Take(known []Destination, lease int64, looked []string) (t Taken) {
 	for _, id := range looked {
 		route, owed := s.Owed[id]
@@ -154,7 +154,7 @@ func (s *Session) giveUp(to string, sequence int64, why string, unsure bool) {
 	delete(s.Attempts, to)
 }
 
-// Ack is what became of a delivery.
+// Ack is the result of an attempt.
 type Ack struct {
 	Verdict string // delivered, again, dead, or release: it was not tried
 	Wait    int64  // again: until the next attempt, ms
@@ -162,7 +162,7 @@ type Ack struct {
 	Why     string
 }
 
-// Ack writes down what became of a delivery, if its taker still has the lease. left: the line has more.
+// Ack stores the result of an attempt, if its taker still has the lease. left: the line has more.
 func (s *Session) Ack(d Attempt, a Ack) (ok, left bool) {
 	now, taken := s.Attempts[d.To]
 	done := a.Verdict == "delivered" || a.Verdict == "dead"
@@ -220,8 +220,7 @@ func (s *Session) Redrive(to string, drop bool) (n int) {
 	return n
 }
 
-// DueOutbox takes the session from the index of the outbox, if its time has come. Nobody else gets it
-// for a while.
+// DueOutbox takes the session from the index of the outbox, if it is due. Nobody else gets it for a while.
 func (s *Session) DueOutbox(hidden int64) bool {
 	x := &s.Index
 	due := x.Outbox > 0 && x.Outbox <= s.Now

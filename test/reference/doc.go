@@ -7,6 +7,6 @@
 // as code. It was written from those pages and from the headers of the scripts. Where the two
 // differ one of them is wrong, and a person must decide which.
 //
-// It leaves out what only makes the real thing fast or safe to repeat: the fast paths of scripts,
-// statistics, leases of asynq, stored results of calls, batches.
+// It leaves out the means of speed and of safe repetition: the fast paths of scripts, statistics, leases
+// of asynq, stored results of calls, batches.
 package reference

@@ -151,7 +151,7 @@ func (s *Session) Retry(h *Claim, why string, wait int64, inherited []Entry) str
 	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
 }
 
-// Requeue requeues an interrupted turn with what it has done. That is not a failed attempt.
+// Requeue requeues an interrupted turn with its entries. That is not a failed attempt.
 func (s *Session) Requeue(h *Claim, reason string, done []Entry) string {
 	return s.requeue(h, "turn_requeued "+reason, 0, reason, done)
 }

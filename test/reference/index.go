@@ -88,7 +88,7 @@ func (s *Session) look() (what string, at int64) {
 	return "ready", 0
 }
 
-// Reap checks a session whose owner is due for a check, and recovers it if the owner has died.
+// Reap checks the owner of a session when that is due, and recovers the session of a dead one.
 func (s *Session) Reap() {
 	x := &s.Index
 	if !x.Owned || x.Ready {
@@ -169,9 +169,9 @@ func (s *Session) Find() (entered int) {
 	return 1
 }
 
-// Maintain deletes what is too old: results and dead letters, also in a queue whose name an
-// operator has deleted; the queue's name in asynqmon's list, if it has only results; the record.
-// It returns how many of each.
+// Maintain deletes old data: results and dead letters, also in a queue after an operator deleted its
+// name; the queue's name in asynqmon's list, if it has only results; the record. It returns how many of
+// each.
 func (s *Session) Maintain() (deleted, names, forgotten int) {
 	x := &s.Index
 	if x.Listed || x.Used > 0 {

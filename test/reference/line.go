@@ -84,8 +84,8 @@ func (s *Session) nextAt() int64 {
 	return s.Now
 }
 
-// next is what one turn takes: the head of the line, or the collected messages at the head, at most
-// as many as the first one's cap and as a turn may have. wait is until when these must wait.
+// next returns the messages of one turn: the head of the line, or the collected messages at the head, at
+// most as many as the first one's cap and as a turn may have. They must wait until wait.
 func (s *Session) next() (group []string, wait int64) {
 	if len(s.Line) == 0 {
 		return nil, s.earliest()
@@ -136,7 +136,7 @@ func (s *Session) take(group []string) {
 		s.leaves(id)
 		s.forgetFollowUp(id)
 		m.State = Active
-		if m.Route != nil { // anew, if an operator runs a dead letter, whose result is not this run's
+		if m.Route != nil { // again, if an operator runs a dead letter: the old result is not this run's
 			m.Status, m.Error = "", ""
 			if _, owed := s.Owed[m.ID]; !owed {
 				s.repeat(m, m)
@@ -163,7 +163,7 @@ func (s *Session) remove(id string) {
 	delete(s.Messages, id)
 }
 
-// complete ends a message whose effect is in the transcript.
+// complete ends a message that has its effect in the transcript.
 func (s *Session) complete(id, status, why string) {
 	m := s.Messages[id]
 	s.forgetFollowUp(id)

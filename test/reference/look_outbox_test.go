@@ -16,7 +16,7 @@ import (
 	"turnstile/test/reference"
 )
 
-// outboxOf is what is read of a session's outbox.
+// outboxOf is the stored data of a session's outbox.
 type outboxOf struct {
 	owed, deliveries    *redis.MapStringStringCmd
 	outbox, undelivered *redis.ZSliceCmd
@@ -43,7 +43,7 @@ func (f outboxOf) picture(b *actual, p reference.Picture) {
 	}
 	slices.Sort(owed)
 	sequence := use(fields, "seq")
-	use(fields, "routes") // what an undo does shows them
+	use(fields, "routes") // an undo shows them
 	p["walk"] = b.walk(use(fields, "walk"))
 	var counts, asked []string
 	for name, value := range fields {
@@ -110,7 +110,7 @@ func (b *actual) routeOf(text string) reference.Route {
 	return r
 }
 
-// delivery is a record of the outbox, whose fields it uses.
+// delivery makes a record of the outbox from its fields, and uses them up.
 func (b *actual) delivery(member string, fields map[string]string) string {
 	to, seq, _ := strings.Cut(member, " ")
 	var text struct {
@@ -182,7 +182,7 @@ func (b *actual) attempts(text string) string {
 	return a.Text(b.start)
 }
 
-// owing is the result of an Erase that is refused because of what is owed.
+// owing is the result of an Erase that is refused because something is undelivered.
 func owing(err error) string {
 	var u *admin.UndeliveredError
 	if errors.As(err, &u) {

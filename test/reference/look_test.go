@@ -19,7 +19,7 @@ import (
 	"turnstile/test/reference"
 )
 
-// found is what is read of a session, in two round trips: first the keys, and then the tasks and
+// found is the stored data of a session, read in two round trips: first the keys, and then the tasks and
 // transcripts.
 type found struct {
 	pending, active                       *redis.StringSliceCmd
@@ -95,7 +95,7 @@ type task struct {
 	failures, redelivered, deaths int64
 }
 
-// tasks reads every task, and reports one whose state is not that of the list that has it.
+// tasks reads every task, and reports a task if its state differs from its list.
 func (b *actual) tasks(p reference.Picture, f found) {
 	b.Helper()
 	lists := map[string][]string{"line": backwards(f.pending.Val()), "active": backwards(f.active.Val())}

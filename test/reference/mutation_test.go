@@ -13,7 +13,7 @@ import (
 // TestMutations shows that the model can fail the scripts: with each of the mutations, one small
 // change to a script, the two differ. The corpus has a life with the mutation's name that shows it.
 // If there is none, or it does not show it any more, some hundred random ones are tried.
-// REFERENCE_WRITE=1 writes what is found into the corpus, and tries some thousand.
+// REFERENCE_WRITE=1 writes the found ones into the corpus, and tries some thousand.
 func TestMutations(t *testing.T) {
 	expect.Unraced(t)
 	patches, err := filepath.Glob("testdata/mutations/*.patch")

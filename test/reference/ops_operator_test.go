@@ -137,7 +137,7 @@ func minutes(l *life, a, _, _ int) step {
 	return l.wait(time.Duration(1+a%6) * 30 * time.Second)
 }
 
-// days pass while the session has no owner, and what is too old then is removed.
+// days pass while the session has no owner, and old data is removed.
 func days(l *life, a, b, c int) step {
 	if l.model.Owner != 0 {
 		return minutes(l, a, b, c)

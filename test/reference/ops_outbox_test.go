@@ -15,7 +15,7 @@ import (
 	"turnstile/test/reference"
 )
 
-// The operations of lives whose messages have routes, in place of a quarter of the others.
+// The operations of lives with routes, in place of a quarter of the others.
 var ofDeliverers = []kind{visit, visit, visit, ack, ack, ack, ack, ack, ack, replyTo, redrive, asks, asks, archive, remove, runTask, timers}
 
 const (
@@ -24,7 +24,7 @@ const (
 	hidden        = 50 * time.Second
 )
 
-// taken is what a deliverer has taken and not acked yet, on both sides.
+// taken are the deliveries that a deliverer did not ack yet, on both sides.
 type taken struct {
 	model  []reference.Attempt
 	actual []sq.Delivery
@@ -74,8 +74,8 @@ func known(a int) []reference.Destination {
 	return all
 }
 
-// visit is a deliverer's look at the session: because it is due, or in any case. It releases
-// nothing of what it took before: that lease ends.
+// visit is a deliverer's visit of the session: because it is due, or in any case. It does not release
+// earlier leases: they expire.
 func visit(l *life, a, b, c int) step {
 	return l.visits(a%2, known(a/2), b/8%2 == 0, c/4%4 == 3)
 }
@@ -157,8 +157,7 @@ func (b *actual) visit(lines []reference.Destination, noticed bool, list *[]sq.D
 	return "", looked, takenText(isDue, t.At, t.Unknown, told, b.start)
 }
 
-// ack ends an attempt: mostly the first of what a deliverer has taken, and sometimes of one whose lease
-// is over.
+// ack ends an attempt: mostly a deliverer's first, and sometimes one after its lease.
 func ack(l *life, a, b, c int) step {
 	who := a % 2
 	if len(l.taken[who].model) == 0 {
@@ -229,7 +228,7 @@ func redrive(l *life, a, _, c int) step {
 	return l.faulty(c, retrier, s)
 }
 
-// deliverAll delivers what is left. Then only what waits is owed.
+// deliverAll delivers all records. Then only waiting messages are owed an answer.
 func (l *life) deliverAll(d *difference) *difference {
 	for range 4 + 4*len(l.model.Stored) + len(l.model.Owed) {
 		l.pass(time.Second)
@@ -253,7 +252,7 @@ func (l *life) deliverAll(d *difference) *difference {
 	return d
 }
 
-// eraseOptions are those of an Erase that drops what is owed.
+// eraseOptions are the options of an Erase that may drop undelivered answers.
 func eraseOptions(drop bool) []admin.EraseOption {
 	if drop {
 		return []admin.EraseOption{admin.EraseUndelivered()}

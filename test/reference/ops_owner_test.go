@@ -96,7 +96,7 @@ func steer(l *life, _, _, c int) step {
 	})
 }
 
-// entries are what a turn writes: some of each kind.
+// entries are the entries of a turn: some of each kind.
 func (l *life) entries(h *reference.Claim, b int) (entries []reference.Entry) {
 	if b%4 == 3 {
 		return nil
@@ -256,7 +256,7 @@ func survive(l *life, _, _, c int) step {
 	})
 }
 
-// past makes the worker read what came before its turn.
+// past makes the worker read the history before its turn.
 func past(l *life, _, _, c int) step {
 	return l.move(c, "reads the past", l.model.Past, func(h *sq.Claim) string {
 		p, err := h.History(l.actual.ctx)

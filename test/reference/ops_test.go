@@ -86,8 +86,8 @@ func (l *life) instead(a, b, c int) step {
 	return submit(l, a, b, c)
 }
 
-// holder is whose claim an operation uses: mostly the owner's, and sometimes that of a worker which
-// only believes that it is the owner.
+// holder returns the worker of an operation's claim: mostly the owner, and sometimes a worker that only
+// believes that it is the owner.
 func (l *life) holder(c int) *pair {
 	var owner, former *pair
 	for _, p := range l.claims {
@@ -123,7 +123,7 @@ func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.
 	return l.faulty(c, whose, step{name, func() string { return over(model(p.model)) }, func() string { return actual(p.actual) }})
 }
 
-// caller is what a caller does after a lost reply.
+// caller is a caller's reaction to a lost reply.
 type caller int
 
 const (

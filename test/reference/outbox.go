@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Outbox is what destinations are owed, and what is stored for them.
+// Outbox has the answers that destinations are owed, and the records that are stored for them.
 type Outbox struct {
 	Owed        map[string]Route    // to each message that has one and has not ended
 	DeliverBy   map[string]int64    // of these: when the end is not delivered any more; absent: its destination says
@@ -15,14 +15,14 @@ type Outbox struct {
 	Attempts    map[string]Attempts // to deliver the first record of a destination
 
 	sequence, leases int64
-	remembered       map[string]Route // of messages that have ended
+	remembered       map[string]Route // of ended messages
 	asked            []Delivery       // the open question, as its destinations got it
 	walk             walk
 }
 
 // walk is a look at all lines that several calls of Take share.
 type walk struct {
-	from, behind string // the last call has begun behind a line, and the next one begins behind another
+	from, behind string // the last call began after the line from, and the next one begins after behind
 	was, soonest int64  // At of the lines before
 }
 
@@ -35,10 +35,10 @@ type Route struct {
 	Within int64 // of a new message: for how long its end is delivered, ms; 0: its destination says
 }
 
-// NoReply is the destination of a message whose answer goes nowhere.
+// NoReply is the destination of a message without a reply.
 const NoReply = "-"
 
-// Delivery is a record of the outbox: what a destination gets.
+// Delivery is a record of the outbox.
 type Delivery struct {
 	Route
 	Sequence, First, At int64 // First: the sequence under which it was stored first
@@ -92,7 +92,7 @@ func (s *Session) promise(m *Message) {
 	s.Owed[m.ID] = *m.Route
 }
 
-// repeat makes a message the repetition of another one, whose route it takes.
+// repeat makes a message the repetition of another one, with the same route.
 func (s *Session) repeat(m, of *Message) {
 	if of.Route != nil {
 		m.Route = &Route{To: of.Route.To, Context: of.Route.Context, Of: of.ID}
@@ -100,7 +100,7 @@ func (s *Session) repeat(m, of *Message) {
 	}
 }
 
-// ends tells everybody that messages have ended: the stream, and each of their routes.
+// ends reports the end of messages to the stream and to each of their routes.
 func (s *Session) ends(status string, turn int, why string, group ...*Message) {
 	event := func(ids []string) string { return ended(status, turn, ids, why) }
 	s.tell(event(ids(group)))
@@ -112,7 +112,7 @@ func (s *Session) ends(status string, turn int, why string, group ...*Message) {
 	s.kept(group)
 }
 
-// kept ends what is owed for messages.
+// kept removes messages from Owed.
 func (s *Session) kept(group []*Message) {
 	for _, m := range group {
 		if m.Route != nil { // else it is owed to an earlier message with that id
@@ -152,7 +152,7 @@ func (s *Session) ownEnd(group []*Message) (latest int64) {
 	return latest
 }
 
-// store stores a record behind all others. Sequences rise with Redis' clock.
+// store appends a record. Sequences rise with Redis' clock.
 func (s *Session) store(r Delivery) Delivery {
 	s.sequence = max(s.sequence+1, s.Now)
 	r.Sequence = s.sequence

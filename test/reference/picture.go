@@ -10,7 +10,7 @@ import (
 // that agree have equal pictures.
 type Picture map[string]string
 
-// Renewed is what a picture says of a transcript whose TTL the last operation has set anew.
+// Renewed marks a transcript in a picture if the last operation has renewed its TTL.
 const Renewed = ", its TTL begins"
 
 // Picture returns the state of the session.
@@ -91,7 +91,7 @@ func At(ms, start int64) string {
 	return fmt.Sprintf("%+ds", ms/second-start/second)
 }
 
-// turn is the running turn, or the one whose owner died.
+// turn is the running turn, or the turn of a dead owner.
 func (s *Session) turn() string {
 	r := &s.Run
 	if r.Phase == Idle {

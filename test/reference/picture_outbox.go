@@ -76,7 +76,7 @@ func (r Delivery) Text(start int64) string {
 	return text
 }
 
-// Text is what is known of the attempts, in the form of pictures.
+// Text shows the state of the attempts, in the form of pictures.
 func (a Attempts) Text(start int64) string {
 	return fmt.Sprintf("%d, unsure %v, next %s, leased %v till %s", a.Count, a.Unsure, At(a.At, start), a.Leased, At(a.Till, start))
 }

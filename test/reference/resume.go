@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Resume is what is known of interrupted turns.
+// Resume has the marks and counts of interrupted turns.
 type Resume struct {
 	Pending       bool
 	Reason        string
@@ -15,7 +15,7 @@ type Resume struct {
 	Suspended     bool
 
 	atLarge int   // the part of the count that a suspension leaves
-	crashes []int // the turns in the count whose owners died
+	crashes []int // the counted turns of dead owners
 }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
@@ -32,7 +32,7 @@ func (s *Session) interrupted(reason string) bool {
 	return true
 }
 
-// excused marks the running turn, whose owner lost its lease and lives, without counting it.
+// excused marks the running turn without counting it. Its owner lost the lease, and lives.
 func (s *Session) excused() {
 	r := &s.Resume
 	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
@@ -41,8 +41,8 @@ func (s *Session) excused() {
 	r.Counted, r.Pending, r.Reason, r.Marked = s.Run.Fence, true, "lease_lost", s.Now
 }
 
-// Survive is the word of an owner that has lost its claim and lives: that was no death. Of a turn
-// that somebody has recovered, it takes back what was counted. It ends the claim.
+// Survive is called by an owner that lost its claim and lives: that was no death. If somebody recovered
+// the turn, it takes that count back. It ends the claim.
 func (s *Session) Survive(h *Claim) string {
 	r, turn := &s.Run, h.Turn.Number
 	if r.Fence == turn && r.Phase != Idle {

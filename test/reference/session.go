@@ -18,19 +18,19 @@ type Session struct {
 	Outbox
 	Resume      Resume
 	Partial     *Partial
-	State       string             // what the agent has stored
+	State       string             // of the agent
 	FollowUps   []FollowUp         // in the order of their arrival
 	Transcripts map[string][]Entry // by session id
 	Events      []string           // of the last operation
-	Renewed     map[string]bool    // transcripts whose TTL it has set anew
+	Renewed     map[string]bool    // transcripts with a renewed TTL
 	Paused      bool               // by an operator
 	Index       Index
 
 	question                  question
 	start                     int64
-	tokens, turns, ids, again int               // counters that name what is new
+	tokens, turns, ids, again int               // counters for new names
 	published                 bool              // the plain asynq.Client has added the queue's name
-	given                     map[string]string // what was wanted of messages, by the ids that Submit was given
+	given                     map[string]string // the requests of messages, by the ids that Submit was given
 }
 
 // Config is a worker's configuration.
@@ -48,7 +48,7 @@ type Config struct {
 	Workers       [2]Settings // each worker's settings for a busy session
 }
 
-// Settings are what happens to a message that finds its session busy. Zero: not set.
+// Settings decide what happens to a message for a busy session. Zero: not set.
 type Settings struct {
 	Mode     string
 	Cap      int
@@ -131,7 +131,7 @@ type Run struct {
 	RetryAt int64    // until then
 }
 
-// Record is what is stored of a session while nothing runs.
+// Record is the stored state of an idle session.
 type Record struct {
 	Known     bool
 	SessionID string
@@ -155,7 +155,7 @@ type Entry struct {
 	Large      bool // a few of these fill a transcript
 }
 
-// Partial is what a turn had done when it was last stored.
+// Partial has the entries of a turn at its last checkpoint.
 type Partial struct {
 	Turn     int
 	Messages []string
@@ -208,7 +208,7 @@ func (s *Session) newSessionID() string {
 // Step lets ms pass, and begins an operation.
 func (s *Session) Step(ms int64) { s.Now, s.Events, s.Renewed = s.Now+ms, nil, map[string]bool{} }
 
-// Die is the death of an owner, whose sentinel expires.
+// Die is the death of an owner. Its sentinel expires.
 func (s *Session) Die() { s.Owner = 0 }
 
 // tell appends to the session's stream.

@@ -214,8 +214,8 @@ func (s *Session) count(state string) (n int) {
 	return n
 }
 
-// trim archives the waiting messages beyond the cap and beyond what a turn may requeue: the newest
-// of the line, and the delayed ones that are due last.
+// trim archives the waiting messages beyond the cap and beyond the number that a turn may requeue: the
+// newest of the line, and the delayed ones that are due last.
 func (s *Session) trim() {
 	most := s.Config.LineCap + s.Config.TurnMessages
 	why := fmt.Sprintf("dropped: more than %d messages were waiting", most)
@@ -306,8 +306,8 @@ func (s *Session) goesFirst(id string) bool {
 	return f != nil && (f.Mode == Interrupt || f.Mode == Rollback)
 }
 
-// joins makes a message a follow-up of the running turn, and requests of the turn what the mode
-// says.
+// joins makes a message a follow-up of the running turn. By its mode it also requests a steer, an
+// interruption or a rollback.
 func (s *Session) joins(m *Message, mode string, urgent, collected bool) {
 	if urgent {
 		s.leaves(m.ID)

@@ -49,7 +49,7 @@ func (b *actual) readTTLs(p redis.Pipeliner) ttls {
 	return t
 }
 
-// picture adds each key whose TTL is not by its setting. The model has none.
+// picture adds each key with a wrong TTL. The model has none.
 func (t ttls) picture(p reference.Picture) {
 	for key, left := range t.left {
 		if wrong := wrongTTL(left.Val(), t.most[key]); wrong != "" {
@@ -61,7 +61,7 @@ func (t ttls) picture(p reference.Picture) {
 // slack is longer than a life takes by the real clock.
 const slack = 30 * time.Second
 
-// wrongTTL compares what is left of a TTL with the setting.
+// wrongTTL compares the rest of a TTL with the setting.
 func wrongTTL(left, most time.Duration) string {
 	const missing, never = -2, -1
 	switch {

@@ -16,7 +16,7 @@ type Claim struct {
 	announced bool
 }
 
-// ClaimedTurn is what a worker receives when it has taken a turn.
+// ClaimedTurn is the result of a claim or a finish that took a turn.
 type ClaimedTurn struct {
 	Number    int
 	SessionID string
@@ -47,7 +47,7 @@ func (s *Session) Claim(worker int) (h *Claim, again int64) {
 	s.recoverDead()
 	s.joinDue()
 	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
-		// First it recovers a dead owner's turn and what is due. The next claim then continues.
+		// First it recovers a dead owner's turn and due messages. The next claim then continues.
 		if recovers {
 			return nil, s.nextAt()
 		}
@@ -97,7 +97,7 @@ func (s *Session) begin() (reset string) {
 	return reset
 }
 
-// told is what the worker receives for the turn that it has just taken.
+// told is the worker's view of the turn that it has just taken.
 func (s *Session) told() ClaimedTurn {
 	head := s.Messages[s.Run.IDs[0]]
 	dropped, omitted := s.newestNotes()
@@ -111,8 +111,8 @@ func (s *Session) told() ClaimedTurn {
 // Owns reports whether the claim has the sentinel and its turn is the running one.
 func (s *Session) Owns(h *Claim) bool { return s.Owner == h.token && s.Run.Fence == h.Turn.Number }
 
-// Asked is what was requested of the running turn: stop, rollback, interrupt or nothing, the
-// strongest first.
+// Asked is the strongest request to the running turn: stop, rollback, interrupt or nothing, in this
+// order.
 func (s *Session) Asked() string {
 	switch {
 	case s.Run.Stop:
@@ -150,7 +150,7 @@ func (s *Session) Promote(h *Claim) string {
 	return OK
 }
 
-// Renew extends the sentinel and returns what the owner may have missed.
+// Renew extends the sentinel and returns the requests that the owner may have missed.
 func (s *Session) Renew(h *Claim) string {
 	if !s.Owns(h) {
 		return Lost
@@ -186,7 +186,7 @@ func (s *Session) Steer(h *Claim) string {
 	return fmt.Sprint("steered ", taken)
 }
 
-// Checkpoint stores what the turn has done so far.
+// Checkpoint stores the turn's entries so far.
 func (s *Session) Checkpoint(h *Claim, entries []Entry) string {
 	if !s.Owns(h) {
 		return Lost
@@ -290,8 +290,8 @@ func (s *Session) DecideOf(turn, number int, decision string) string {
 	return s.Decide(number, decision)
 }
 
-// ProposeTitle sets the agent's title. A user's stays, and a turn whose conversation was replaced
-// cannot set a title in the new one.
+// ProposeTitle sets the agent's title. A user's stays, and a turn of a replaced conversation cannot set a
+// title in the new one.
 func (s *Session) ProposeTitle(h *Claim, title string) {
 	if s.Owns(h) && s.TitleBy != "user" && s.Run.Rotated == "" {
 		s.Title, s.TitleBy = title, "agent"
@@ -313,8 +313,8 @@ func (s *Session) Dismiss(h *Claim, id, why string) string {
 	return OK
 }
 
-// Past is what came before the turn: the transcript, what an earlier run of the same message had
-// done, and the texts of dropped messages, as far as they still exist.
+// Past is the history before the turn: the transcript, the entries of an earlier run of the same message,
+// and the texts of dropped messages, as far as they still exist.
 func (s *Session) Past(h *Claim) string {
 	partial := ""
 	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {
