@@ -57,6 +57,7 @@ func TestDefects(t *testing.T) {
 							t.Logf("found by seed %d, life %d: %s", s.Seed, s.Seed-*first+1, f)
 							return
 						}
+						t.Logf("seed %d: found by another rule: %s", s.Seed, f)
 					}
 				}
 			}
