@@ -228,7 +228,7 @@ func redrive(l *life, a, _, c int) step {
 	return l.faulty(c, retrier, s)
 }
 
-// deliverAll delivers all records. Then only waiting messages are owed an answer.
+// deliverAll delivers all records. Then only waiting messages are owed a reply.
 func (l *life) deliverAll(d *difference) *difference {
 	for range 4 + 4*len(l.model.Stored) + len(l.model.Owed) {
 		l.pass(time.Second)
@@ -252,7 +252,7 @@ func (l *life) deliverAll(d *difference) *difference {
 	return d
 }
 
-// eraseOptions are the options of an Erase that may drop undelivered answers.
+// eraseOptions are the options of an Erase that may drop undelivered replies.
 func eraseOptions(drop bool) []admin.EraseOption {
 	if drop {
 		return []admin.EraseOption{admin.EraseUndelivered()}

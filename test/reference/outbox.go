@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Outbox has the answers that destinations are owed, and the records that are stored for them.
+// Outbox has the messages with an owed reply, and the records that are stored for destinations.
 type Outbox struct {
 	Owed        map[string]Route    // to each message that has one and has not ended
 	DeliverBy   map[string]int64    // of these: when the end is not delivered any more; absent: its destination says
