@@ -6,10 +6,10 @@ import (
 	"os"
 
 	"turnstile/internal/config"
-	"turnstile/internal/engine"
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/service"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // Init prepares a worker's process. Call it first in main. A worker starts an agent's programs
@@ -45,7 +45,7 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 		return err
 	}
 	log := service.NewLogger(os.Stderr, settings)
-	end, release := service.WatchSignals(ctx, engine.ReasonRestart)
+	end, release := service.WatchSignals(ctx, worker.ReasonRestart)
 	defer release()
 	s, err := service.Start(end.Requested, service.Config{Settings: settings, Agent: a, Logger: log})
 	if err != nil {

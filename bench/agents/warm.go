@@ -11,9 +11,9 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 )
 
 const kib = 1024
@@ -39,14 +39,14 @@ func (j job) run(ctx context.Context) error {
 	}
 	opts := lab.Production(8)
 	opts.WarmAgents, opts.WarmTTL, opts.DrainTimeout = j.Warm+16, time.Hour, 0
-	w, err := engine.New(rdb, a, opts)
+	w, err := worker.New(rdb, a, opts)
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	if err := lab.Say("ready"); err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // job is a worker of the echo agent that drains on SIGTERM.
@@ -40,7 +40,7 @@ func (j job) run(ctx context.Context) error {
 		os.Exit(1)
 	}()
 	<-told.Done()
-	w.Drain(ctx, engine.ReasonShutdown)
+	w.Drain(ctx, worker.ReasonShutdown)
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // handovers measures from the end of a drain's time, with turns that still run then, to the start
@@ -50,7 +50,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer owner.Drain(ctx, engine.ReasonShutdown) // a second drain, which has nothing to wait for
+	defer owner.Drain(ctx, worker.ReasonShutdown) // a second drain, which has nothing to wait for
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, sender, "drain", "hello"); err != nil {
 		return nil, err
 	}
@@ -63,9 +63,9 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer next.Drain(ctx, engine.ReasonShutdown)
+	defer next.Drain(ctx, worker.ReasonShutdown)
 	over := time.Now().Add(drainTakes)
-	go owner.Drain(ctx, engine.ReasonShutdown)
+	go owner.Drain(ctx, worker.ReasonShutdown)
 	after := make([]time.Duration, n)
 	for i := range after {
 		at, err := lab.Next(ctx, started)

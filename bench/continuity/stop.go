@@ -8,8 +8,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 const (
@@ -38,7 +38,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	if err := (lab.Load{Sessions: beside, Each: 1}).Fill(ctx, sender, "beside", "hello"); err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // job is the worker that is killed.
@@ -19,7 +19,7 @@ type job struct {
 	TTL  time.Duration
 }
 
-func options(ttl time.Duration) engine.Options {
+func options(ttl time.Duration) worker.Options {
 	opts := lab.Production(4)
 	opts.DrainTimeout = 0
 	opts.Queue.SentinelTTL = ttl
@@ -80,7 +80,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 	defer func() {
 		_, _ = client.Session(key).Stop(ctx) // or the drain would requeue the message
-		next.Drain(ctx, engine.ReasonShutdown)
+		next.Drain(ctx, worker.ReasonShutdown)
 	}()
 	time.Sleep(ttl/3 + rand.N(2*ttl/3))
 	killed := time.Now()

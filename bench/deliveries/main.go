@@ -13,10 +13,10 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 var (
@@ -96,14 +96,14 @@ func store(ctx context.Context, srv *lab.Server, to *receiver, load lab.Load) er
 	if err != nil {
 		return err
 	}
-	w, err := engine.New(rdb, echo.New(), lab.Production(20))
+	w, err := worker.New(rdb, echo.New(), lab.Production(20))
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	return lab.Until(ctx, "the replies", 50*time.Millisecond, func() (bool, error) {
 		ready, err := rdb.ZCard(ctx, "turnstile:ready").Result()
 		return ready == 0 && w.Running() == 0, err
@@ -119,14 +119,14 @@ func soon(ctx context.Context, srv *lab.Server, to *receiver) ([]time.Duration, 
 	defer rdb.Close()
 	defer sender.Close()
 	to.reset()
-	w, err := engine.New(rdb, echo.New(), lab.Production(10))
+	w, err := worker.New(rdb, echo.New(), lab.Production(10))
 	if err != nil {
 		return nil, err
 	}
 	if err := w.Start(ctx); err != nil {
 		return nil, err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	d, err := outbox.New(rdb, options(to))
 	if err != nil {
 		return nil, err

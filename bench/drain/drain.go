@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // drainAsynq drains n tasks from one queue with a handler that does nothing.
@@ -38,11 +38,11 @@ func drainAsynq(ctx context.Context, srv *lab.Server, n, slots int) (measure, er
 func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int) (measure, error) {
 	fill := func(rdb redis.UniversalClient) error { return l.Fill(ctx, rdb, "bench", "hello") }
 	return timed(ctx, srv, l.Messages(), fill, func(rdb redis.UniversalClient, each func()) (func(), error) {
-		w, err := engine.New(rdb, lab.Echo{Agent: echo.New(), Each: each}, lab.Production(slots))
+		w, err := worker.New(rdb, lab.Echo{Agent: echo.New(), Each: each}, lab.Production(slots))
 		if err != nil {
 			return nil, err
 		}
-		return func() { w.Drain(ctx, engine.ReasonShutdown) }, w.Start(ctx)
+		return func() { w.Drain(ctx, worker.ReasonShutdown) }, w.Start(ctx)
 	})
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // connections is how many POSTs, or Submits, are under way at once.
@@ -70,7 +70,7 @@ func measureStarts(ctx context.Context, srv *lab.Server, report *lab.Report) err
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	client, all := &http.Client{}, make([]time.Duration, 0, n)
 	for i := range n + n/10 { // the first pay for connections, scripts and pages
 		time.Sleep(2 * time.Millisecond)

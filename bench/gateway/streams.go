@@ -10,8 +10,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // arrival is when a stream has received the end of a turn.
@@ -68,7 +68,7 @@ func measureStreams(ctx context.Context, srv *lab.Server, report *lab.Report) er
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 
 	var before, after usage
 	if err := child.Call("memory", &before); err != nil {

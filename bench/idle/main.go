@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 var (
@@ -39,11 +39,11 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 			length /= 3 // no sweep has sessions to read
 		}
 		ours, err := counted(ctx, srv, length, func(rdb redis.UniversalClient) (func(), error) {
-			w, err := engine.New(rdb, echo.New(), lab.Production(10))
+			w, err := worker.New(rdb, echo.New(), lab.Production(10))
 			if err != nil {
 				return nil, err
 			}
-			return func() { w.Drain(ctx, engine.ReasonShutdown) }, w.Start(ctx)
+			return func() { w.Drain(ctx, worker.ReasonShutdown) }, w.Start(ctx)
 		})
 		if err != nil {
 			return err

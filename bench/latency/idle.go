@@ -7,9 +7,9 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // rotateAfter is how many turns a transcript has before another begins: an agent that is not
@@ -63,14 +63,14 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	defer rdb.Close()
 	defer sender.Close()
 	bell := doorbell{echo.New(), s.immediate, make(chan time.Time, 1)}
-	w, err := engine.New(rdb, bell, lab.Production(10))
+	w, err := worker.New(rdb, bell, lab.Production(10))
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	client := turnstile.NewClient(sender)
 	for i := range warmUp + s.samples {
 		start, submit, err := s.sample(ctx, client, bell, i)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // queued measures messages that wait behind a turn of their own session.
@@ -76,14 +76,14 @@ func (q *queued) measure(ctx context.Context, srv *lab.Server) error {
 	// There is one slot, and no session makes way for another: nothing else runs.
 	opts := lab.Production(1)
 	opts.ShareTurns = q.load.Each + 1
-	w, err := engine.New(rdb, watch, opts)
+	w, err := worker.New(rdb, watch, opts)
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	err = lab.Until(ctx, "the end of the queue", 20*time.Millisecond, func() (bool, error) {
 		return watch.ran() == q.load.Messages() && w.Running() == 0, nil
 	})

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // workerName is the name of the worker's connections.
@@ -68,7 +68,7 @@ func (j job) run(ctx context.Context) error {
 	a := counted{echo.New(), j.Park, new(atomic.Int64)}
 	opts := lab.Production(j.Slots)
 	opts.Queue.Retention, opts.Queue.SentinelTTL, opts.Queue.RecoveryRate = j.Retention, j.TTL, j.Rate
-	w, err := engine.New(rdb, a, opts)
+	w, err := worker.New(rdb, a, opts)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // piece is about one token of a model.
@@ -84,7 +84,7 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	if err := (lab.Load{Sessions: *turns, Each: 1}).Fill(ctx, sender, "talk", "hello"); err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -25,10 +25,10 @@ import (
 )
 
 // echoWorker is a complete worker with the agent echo. It drains at once.
-func echoWorker(t *testing.T, url string) *engine.Worker {
+func echoWorker(t *testing.T, url string) *worker.Worker {
 	t.Helper()
 	rdb := client(t, acl.As(t, url, acl.Worker))
-	w, err := engine.New(rdb, echoagent.New(), engine.Options{
+	w, err := worker.New(rdb, echoagent.New(), worker.Options{
 		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ func echoWorker(t *testing.T, url string) *engine.Worker {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	return w
 }
 
@@ -149,7 +149,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w.Drain(ctx, engine.ReasonRestart)
+	w.Drain(ctx, worker.ReasonRestart)
 	f.until("its message stays\n")
 	// The resumed turn need not take an hour again.
 	replace(t, rdb, "a", "m1", "hi there")
@@ -253,7 +253,7 @@ func TestWaitSurvives(t *testing.T) {
 			t.Errorf("%s: %v", name, end)
 		}
 	}
-	w.Drain(bg(t), engine.ReasonShutdown)
+	w.Drain(bg(t), worker.ReasonShutdown)
 }
 
 // A wait whose connection is killed continues.

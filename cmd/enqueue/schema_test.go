@@ -15,11 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 )
 
 // sessionSchema is the schema in docs/events.md.
@@ -76,7 +76,7 @@ func TestEventsAreValid(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	schema := sessionSchema(t)
-	w, err := engine.New(client(t, url), allAgent{}, engine.Options{
+	w, err := worker.New(client(t, url), allAgent{}, worker.Options{
 		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestEventsAreValid(t *testing.T) {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	check := func(text string) (e map[string]any) {
 		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 		if err == nil {

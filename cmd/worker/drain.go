@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/service"
 	"turnstile/internal/terminal"
+	"turnstile/pkg/worker"
 )
 
 // viewEvery is how often the view of a drain is updated.
@@ -15,7 +15,7 @@ const viewEvery = 200 * time.Millisecond
 
 // showDrain keeps a line with a countdown on a terminal until stop is called. Without a terminal it
 // shows nothing.
-func showDrain(screen *terminal.Screen, w *engine.Worker, end service.Ending) (stop func()) {
+func showDrain(screen *terminal.Screen, w *worker.Worker, end service.Ending) (stop func()) {
 	if screen == nil {
 		return func() {}
 	}
@@ -42,7 +42,7 @@ func showDrain(screen *terminal.Screen, w *engine.Worker, end service.Ending) (s
 
 // drainLine is how far a drain is, and what the next Ctrl-C would do. cut says that there was a
 // second one.
-func drainLine(p engine.DrainProgress, cut bool) string {
+func drainLine(p worker.DrainProgress, cut bool) string {
 	turns := fmt.Sprintf("draining: %d turns running", p.Running)
 	if p.Running == 1 {
 		turns = "draining: 1 turn running"

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"turnstile/internal/config"
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/service"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
@@ -87,7 +87,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
-	want := engine.Options{
+	want := worker.Options{
 		Queue: protocol.Config{
 			Agent: "echo", SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/service"
 	"turnstile/internal/terminal"
+	"turnstile/pkg/worker"
 )
 
 // work runs a worker until ctx ends. It stops its parts in the opposite order of their start: the
@@ -20,9 +20,9 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err = errors.Join(err, checkNamed(s)); err != nil {
 		return err
 	}
-	hup := engine.ReasonRestart
+	hup := worker.ReasonRestart
 	if dev {
-		hup = engine.ReasonShutdown // nothing would start it again
+		hup = worker.ReasonShutdown // nothing would start it again
 	}
 	end, release := service.WatchSignals(ctx, hup)
 	stops := []func(){release}
@@ -59,11 +59,11 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 }
 
 // drainWhenRequested ends the worker at a signal.
-func drainWhenRequested(end service.Ending, w *engine.Worker, d *devMode, screen *terminal.Screen, log *slog.Logger) error {
+func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen *terminal.Screen, log *slog.Logger) error {
 	select {
 	case <-end.Requested.Done():
 	case <-d.left():
-		end.Request(engine.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
+		end.Request(worker.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
 	case <-d.redisEnded():
 		return d.lost()
 	}

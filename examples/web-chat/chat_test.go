@@ -16,12 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/engine"
 	"turnstile/internal/gateway"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
 	"turnstile/test/program"
@@ -95,13 +95,13 @@ func (r *rig) work() { r.runs(echo.New()) }
 // runs starts a worker with an agent.
 func (r *rig) runs(a agent.Agent) {
 	r.Helper()
-	w, err := engine.New(r.redis, a, engine.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	w, err := worker.New(r.redis, a, worker.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
 	r.Cleanup(func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
-		w.Drain(ended, engine.ReasonShutdown)
+		w.Drain(ended, worker.ReasonShutdown)
 	})
 }
 

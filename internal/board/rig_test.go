@@ -23,7 +23,6 @@ import (
 
 	"turnstile"
 	"turnstile/internal/board"
-	"turnstile/internal/engine"
 	"turnstile/internal/gateway"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
@@ -32,6 +31,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -125,7 +125,7 @@ func (r *rig) worker() {
 func (r *rig) workerOf(a agent.Agent, heartbeat bool) {
 	r.Helper()
 	r.workers++
-	w, err := engine.New(acl.Client(r.T, acl.Worker), a, engine.Options{
+	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Options{
 		ID: fmt.Sprintf("worker-%d", r.workers), Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), Maintenance: heartbeat,
 	})
 	expect.OK(r, err)
@@ -133,7 +133,7 @@ func (r *rig) workerOf(a agent.Agent, heartbeat bool) {
 	r.Cleanup(func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
-		w.Drain(ended, engine.ReasonShutdown)
+		w.Drain(ended, worker.ReasonShutdown)
 	})
 }
 

@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"testing"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/gateway"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 )
@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 	r, locked := newRig(t), newRig(t, withTokens(t, threeTokens))
 	r.gateway.Guard(t.Context())
 	r.call("GET", "/v1/sessions", nil).want(200)
-	w, err := engine.New(acl.Client(t, acl.Worker), echo.New(), engine.Options{
+	w, err := worker.New(acl.Client(t, acl.Worker), echo.New(), worker.Options{
 		Queue: protocol.Config{Agent: "openai", Programs: true}, Maintenance: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
@@ -30,7 +30,7 @@ func TestGuard(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		w.Drain(ctx, engine.ReasonShutdown)
+		w.Drain(ctx, worker.ReasonShutdown)
 	})
 	operator := admin.NewClient(r.redis)
 	expect.Soon(t, "the worker's heartbeat", func() bool {

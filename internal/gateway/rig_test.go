@@ -17,12 +17,12 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile"
-	"turnstile/internal/engine"
 	"turnstile/internal/gateway"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/program"
@@ -103,7 +103,7 @@ func (r *rig) worker() {
 	if rdb == redistest.New(r.T) {
 		rdb = acl.Client(r.T, acl.Worker)
 	}
-	w, err := engine.New(rdb, echo.New(), engine.Options{
+	w, err := worker.New(rdb, echo.New(), worker.Options{
 		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(r, err)
@@ -111,7 +111,7 @@ func (r *rig) worker() {
 	r.Cleanup(func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
-		w.Drain(ended, engine.ReasonShutdown)
+		w.Drain(ended, worker.ReasonShutdown)
 	})
 }
 

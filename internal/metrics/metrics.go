@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/lease"
 	"turnstile/internal/version"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 )
 
 // The buckets' bounds, in seconds.
@@ -53,13 +53,13 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Observer returns the engine.Observer of one worker. Call it once.
-func (m *Metrics) Observer() engine.Observer {
+// Observer returns the worker.Observer of one worker. Call it once.
+func (m *Metrics) Observer() worker.Observer {
 	o := &observer{
 		ended: newCounters("turnstile_turns_ended_total", "status",
-			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", engine.Statuses()),
+			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", worker.Statuses()),
 		failed: newCounters("turnstile_redis_failures_total", "duty",
-			"Failures of what the worker does in Redis for itself. It tries again.", engine.Duties()),
+			"Failures of what the worker does in Redis for itself. It tries again.", worker.Duties()),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "turnstile_turn_duration_seconds", Buckets: durations,
 			Help: "How long turns took whose agent was started, from their claim to their end; without those that were lost.",
@@ -78,7 +78,7 @@ func (m *Metrics) Observer() engine.Observer {
 }
 
 // Watch exports a worker's state at the time of each scrape. Call it once.
-func (m *Metrics) Watch(w *engine.Worker) {
+func (m *Metrics) Watch(w *worker.Worker) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -92,7 +92,7 @@ func (m *Metrics) Watch(w *engine.Worker) {
 	})
 }
 
-// observer implements engine.Observer.
+// observer implements worker.Observer.
 type observer struct {
 	ended          counters[session.Status]
 	failed         counters[string]
@@ -102,9 +102,9 @@ type observer struct {
 
 func (o *observer) MessageStarted(wait time.Duration) { o.wait.Observe(wait.Seconds()) }
 
-func (o *observer) TurnEnded(end engine.TurnEnd) {
+func (o *observer) TurnEnded(end worker.TurnEnd) {
 	o.ended.inc(end.Status)
-	if end.Status == engine.StatusLost {
+	if end.Status == worker.StatusLost {
 		if errors.Is(end.Err, lease.ErrLost) {
 			o.lost.Inc()
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/protocol"
@@ -29,6 +28,7 @@ import (
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -48,20 +48,20 @@ const (
 type rig struct {
 	*testing.T
 	client *actors.Client
-	worker *engine.Worker
+	worker *worker.Worker
 	url    string // of /metrics
 }
 
 // newRig starts a worker of the agent echo like cmd/worker, on the Redis at url.
-func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
+func newRig(t *testing.T, url string, change func(*worker.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	expect.OK(t, err)
 	m := metrics.New(admin.NewClient(rdb))
-	o := engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
+	o := worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	o.Queue.Retention = time.Hour
 	change(&o)
-	w, err := engine.New(rdb, echo.New(), o)
+	w, err := worker.New(rdb, echo.New(), o)
 	expect.OK(t, err)
 	m.Watch(w)
 	conn, err := redisconn.ConnOpt(url)
@@ -73,7 +73,7 @@ func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Cleanup(func() {
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
-		w.Drain(over, engine.ReasonShutdown)
+		w.Drain(over, worker.ReasonShutdown)
 		expect.OK(t, s.Stop(context.Background()))
 		_ = rdb.Close()
 	})
@@ -174,7 +174,7 @@ func (p page) values() map[string]float64 {
 // The metrics match the turns that ran.
 func TestNumbersOfRealTurns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Concurrency = 2 })
+	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.Concurrency = 2 })
 	r.scrape().has(t, map[string]float64{
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
@@ -244,7 +244,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	cancel()
 	go func() {
 		defer close(drained)
-		r.worker.Drain(over, engine.ReasonRestart)
+		r.worker.Drain(over, worker.ReasonRestart)
 	}()
 	<-drained
 	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
@@ -253,7 +253,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 // Without a deliverer, the sweep enters the sessions with deliveries, and nobody looks at them.
 func TestSessionsWithDeliveriesWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.SweepInterval = 100 * time.Millisecond })
+	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.SweepInterval = 100 * time.Millisecond })
 	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(session.Route{To: "bot"}))
 	r.submit("b", turnstile.Message{ID: "m", Text: "hello"})
 	r.ends("a", "m")
@@ -278,7 +278,7 @@ func (r *rig) scrapeWith(count func()) (all page) {
 // A lost lease is counted, and its turn counts as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = expect.Lease(time.Second) })
+	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.Queue.SentinelTTL = expect.Lease(time.Second) })
 	r.say("a", "m", "sleep=1h hello")
 	r.runs("a")
 	expect.OK(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
@@ -290,7 +290,7 @@ func TestLostLease(t *testing.T) {
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	r := newRig(t, server.URL(), func(o *engine.Options) { o.Concurrency = 3 })
+	r := newRig(t, server.URL(), func(o *worker.Options) { o.Concurrency = 3 })
 	r.say("a", "m", "hello")
 	r.ends("a", "m")
 	expect.Soon(r, "the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
@@ -318,7 +318,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 
 func TestMetricsNeedTheToken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
+	r := newRig(t, redistest.URL(t), func(*worker.Options) {})
 	for given, want := range map[string]int{"": 401, "wrong": 401, token: 200} {
 		if got := r.get(given).StatusCode; got != want {
 			t.Errorf("with the token %q: %d, want %d", given, got, want)
@@ -335,7 +335,7 @@ var (
 // name no others.
 func TestDocsNameTheMetrics(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
+	r := newRig(t, redistest.URL(t), func(*worker.Options) {})
 	there := map[string]string{}
 	others := map[string]bool{}
 	rdb := redistest.New(t)
@@ -396,7 +396,7 @@ func TestDocsNameTheMetrics(t *testing.T) {
 // not parallel.
 func TestObserverAllocatesNothing(t *testing.T) {
 	o := metrics.New(admin.NewClient(nil)).Observer()
-	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: session.StatusDone, Ran: true, Duration: time.Second}
+	end := worker.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: session.StatusDone, Ran: true, Duration: time.Second}
 	if n := testing.AllocsPerRun(1000, func() {
 		o.MessageStarted(time.Second)
 		o.TurnEnded(end)

@@ -14,7 +14,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// The owner's moves, as internal/engine makes them: claim, then finish each turn until
+// The owner's moves, as pkg/worker makes them: claim, then finish each turn until
 // the line is empty.
 func ExampleConsumer_Claim() {
 	rdb, stop := demo.Redis()

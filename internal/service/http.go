@@ -15,10 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
-	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/worker"
 )
 
 const (
@@ -41,7 +41,7 @@ func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 }
 
 // expose serves a worker's metrics, readiness and health.
-func expose(w *engine.Worker, m *metrics.Metrics, c *httpd.Config) {
+func expose(w *worker.Worker, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
 }
@@ -110,7 +110,7 @@ func StopHTTP(hurry context.Context, server *httpd.Server, api API, log *slog.Lo
 }
 
 // readiness returns the progress of a drain for /readyz.
-func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
+func readiness(w *worker.Worker) func() (httpd.Drain, bool) {
 	return func() (httpd.Drain, bool) {
 		p := w.DrainProgress()
 		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: Seconds(p.Left)}, p.Draining

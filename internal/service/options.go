@@ -4,14 +4,14 @@ import (
 	"log/slog"
 
 	"turnstile/internal/config"
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 )
 
 // Options converts the settings to the engine's options.
-func Options(s config.Worker, log *slog.Logger) engine.Options {
-	o := engine.Options{
+func Options(s config.Worker, log *slog.Logger) worker.Options {
+	o := worker.Options{
 		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,
 			Agent:       string(s.Agent),
@@ -54,7 +54,7 @@ func Options(s config.Worker, log *slog.Logger) engine.Options {
 		Logger:      log,
 	}
 	if o.WarmAgents == 0 {
-		o.WarmAgents = -1 // none; in engine.Options 0 means the default
+		o.WarmAgents = -1 // none; in worker.Options 0 means the default
 	}
 	if o.AskTimeout == 0 {
 		o.AskTimeout = -1 // the same

@@ -1,4 +1,4 @@
-// Package service runs a worker as a service: an engine.Worker with its settings, Redis client,
+// Package service runs a worker as a service: a worker.Worker with its settings, Redis client,
 // log, HTTP server and signals. cmd/worker and turnstile.RunWorker use it.
 package service
 
@@ -13,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
-	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // Config says what to run.
@@ -49,7 +49,7 @@ type API interface {
 
 // Service is a worker that runs.
 type Service struct {
-	Worker *engine.Worker
+	Worker *worker.Worker
 	HTTP   *httpd.Server // nil without TURNSTILE_HTTP_ADDR
 
 	stops []func(hurry context.Context)
@@ -88,7 +88,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	if c.Settings.HTTPAddr != "" {
 		o.Observer = m.Observer()
 	}
-	if s.Worker, err = engine.New(rdb, c.Agent, o); err != nil {
+	if s.Worker, err = worker.New(rdb, c.Agent, o); err != nil {
 		return nil, err
 	}
 	if c.Settings.HTTPAddr != "" {
@@ -112,13 +112,13 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		})
 	}
 	if err := s.Worker.Start(ctx); err != nil {
-		s.Worker.Drain(ctx, engine.ReasonShutdown)
+		s.Worker.Drain(ctx, worker.ReasonShutdown)
 		return nil, RedisError{err}
 	}
 	if c.Settings.Deliver {
 		stop, err := StartDeliverer(ctx, rdb, destinations, m, c.Logger)
 		if err != nil {
-			s.Worker.Drain(ctx, engine.ReasonShutdown)
+			s.Worker.Drain(ctx, worker.ReasonShutdown)
 			return nil, err
 		}
 		s.stops = append(s.stops, stop)

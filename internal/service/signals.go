@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"turnstile/internal/engine"
+	"turnstile/pkg/worker"
 )
 
 // ErrRestart is returned by a run that a SIGHUP ended: the supervisor should start another.
@@ -18,7 +18,7 @@ var ErrRestart = errors.New("restart requested")
 var ErrAbandoned = errors.New("ended at once")
 
 // requestedError is the cause of Ending.Requested.
-type requestedError struct{ reason engine.Reason }
+type requestedError struct{ reason worker.Reason }
 
 func (s requestedError) Error() string { return s.reason.Name() + " requested" }
 
@@ -28,19 +28,19 @@ type Ending struct {
 	Cut       context.Context // ends with the second: interrupt what still runs
 	Now       context.Context // ends with the third: exit at once
 
-	Request func(engine.Reason) // does the same as a first signal
+	Request func(worker.Reason) // does the same as a first signal
 }
 
 // WatchSignals turns signals, and the end of ctx, into an Ending. hup is the reason that SIGHUP
 // stands for: a restart for a supervisor's service, a shutdown for a program whose terminal was
 // closed. The function that it returns restores the default handling of the signals.
-func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
+func WatchSignals(ctx context.Context, hup worker.Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	requested, end := context.WithCancelCause(base)
-	request := func(r engine.Reason) { end(requestedError{r}) }
+	request := func(r worker.Reason) { end(requestedError{r}) }
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { request(engine.ReasonShutdown) })
+	stop := context.AfterFunc(ctx, func() { request(worker.ReasonShutdown) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -59,7 +59,7 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 				case requested.Err() == nil && s == syscall.SIGHUP:
 					request(hup)
 				case requested.Err() == nil:
-					request(engine.ReasonShutdown)
+					request(worker.ReasonShutdown)
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -80,17 +80,17 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 }
 
 // Reason is why the process ends: the first signal decides.
-func (e Ending) Reason() engine.Reason {
+func (e Ending) Reason() worker.Reason {
 	var s requestedError
 	if errors.As(context.Cause(e.Requested), &s) {
 		return s.reason
 	}
-	return engine.ReasonShutdown
+	return worker.ReasonShutdown
 }
 
 // Done is the result of a run that ended as requested: nil or ErrRestart.
 func (e Ending) Done() error {
-	if e.Reason() == engine.ReasonRestart {
+	if e.Reason() == worker.ReasonRestart {
 		return ErrRestart
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -96,16 +96,16 @@ func typed(t *testing.T, in io.Writer, text string) {
 	}
 }
 
-func startWorker(t *testing.T) *engine.Worker {
+func startWorker(t *testing.T) *worker.Worker {
 	t.Helper()
-	w, err := engine.New(redistest.New(t), echo.New(), engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond})
+	w, err := worker.New(redistest.New(t), echo.New(), worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	return w
 }
 
@@ -224,7 +224,7 @@ func TestInterruptionIsShown(t *testing.T) {
 	in, out, _ := talk(t, ownClient(t))
 	typed(t, in, "stream=2 tick=1h long\n")
 	out.await(t, "> echo:")
-	w.Drain(t.Context(), engine.ReasonShutdown)
+	w.Drain(t.Context(), worker.ReasonShutdown)
 	out.awaitEnd(t, "> echo:", "the turn was interrupted by its worker's shutdown; its message stays\n")
 }
 

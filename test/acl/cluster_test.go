@@ -13,11 +13,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -71,10 +71,10 @@ func TestOnACluster(t *testing.T) {
 // turns runs some under a worker of its own.
 func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	t.Helper()
-	w, err := engine.New(rdb, echo.New(), engine.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	w, err := worker.New(rdb, echo.New(), worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
-	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	for _, key := range []string{"a", "b", "c", "d"} {
 		_, err := sender.Session(key).Send(t.Context(), turnstile.Message{ID: "m1", Text: "hello"})
 		expect.OK(t, err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	sq "turnstile/internal/protocol"
@@ -19,6 +18,7 @@ import (
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -74,12 +74,12 @@ func fill(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	ctx := t.Context()
 	rdb := as(t, server, acl.Worker)
-	w, err := engine.New(rdb, echo.New(), engine.Options{
+	w, err := worker.New(rdb, echo.New(), worker.Options{
 		ID: "w", Maintenance: true, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(ctx))
-	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	client := actors.NewClient(as(t, server, acl.Sender))
 	say := func(key, id, text string, opts ...actors.Option) {
 		t.Helper()

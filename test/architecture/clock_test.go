@@ -22,7 +22,7 @@ var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "Las
 var ownTimes = map[string]string{
 	"cmd/worker/ls.go lastActive":            "shows an age to a person",
 	"cmd/worker/outbox.go outboxList":        "shows an age to a person",
-	"internal/engine/jobs.go feed":           "all workers have jobs at the same times of the day; a wrong clock makes a job come twice",
+	"pkg/worker/jobs.go feed":                "all workers have jobs at the same times of the day; a wrong clock makes a job come twice",
 	"internal/gateway/cookie.go Login":       "a cookie lives for days",
 	"internal/gateway/cookie.go ofCookie":    "a cookie lives for days",
 	"internal/protocol/claimed.go begin":     "keeps the same moment by both clocks",

@@ -36,13 +36,13 @@ var everyBroken = []broken{
 	},
 	{
 		rule:    "production",
-		files:   []string{"cmd/worker/x.go", "internal/engine/x.go", "pkg/agent/exec/x.go"},
+		files:   []string{"cmd/worker/x.go", "pkg/worker/x.go", "pkg/agent/exec/x.go"},
 		imports: []string{"turnstile/test/redistest", "testing", "testing/iotest", "log", "github.com/openai/openai-go/v3"},
-		free:    []string{"test/hostile/x.go", "internal/engine/x_test.go"},
+		free:    []string{"test/hostile/x.go", "pkg/worker/x_test.go"},
 	},
 	{
 		rule:    "metrics",
-		files:   []string{"internal/engine/x.go", "internal/engine/x_test.go", "pkg/agent/x.go", "test/acl/x.go"},
+		files:   []string{"pkg/worker/x.go", "pkg/worker/x_test.go", "pkg/agent/x.go", "test/acl/x.go"},
 		imports: []string{"github.com/prometheus/client_golang/prometheus"},
 		free:    []string{"internal/metrics/x.go", "internal/metrics/x_test.go", "cmd/worker/x_test.go", "x.go"},
 	},
@@ -54,10 +54,10 @@ var everyBroken = []broken{
 	},
 	{
 		rule:    "below",
-		files:   []string{"internal/engine/x.go", "internal/process/command/x.go", "pkg/lockguard/x.go", "pkg/agent/x.go"},
+		files:   []string{"pkg/worker/x.go", "internal/process/command/x.go", "pkg/lockguard/x.go", "pkg/agent/x.go"},
 		imports: []string{"turnstile", "turnstile/pkg/admin"},
 		free: []string{
-			"internal/board/x.go", "internal/gateway/x.go", "internal/metrics/x.go", "internal/service/x.go", "internal/sessionview/x.go", "internal/terminal/x.go", "pkg/admin/x.go", "internal/engine/x_test.go", "cmd/worker/x.go",
+			"internal/board/x.go", "internal/gateway/x.go", "internal/metrics/x.go", "internal/service/x.go", "internal/sessionview/x.go", "internal/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
 		},
 	},
 	{
@@ -67,7 +67,7 @@ var everyBroken = []broken{
 			"internal/stored/x.go", "pkg/lockguard/x.go", "pkg/resume/x.go", "pkg/session/x.go",
 		},
 		imports: []string{
-			"turnstile/internal/protocol", "turnstile/internal/engine", "turnstile/internal/maintenance", "turnstile/internal/recovery",
+			"turnstile/internal/protocol", "turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
 			"turnstile/internal/slash", "turnstile/pkg/agent", "turnstile/pkg/agent/exec",
 		},
 		free: []string{"pkg/resume/x_test.go", "cmd/worker/x.go"},
@@ -75,14 +75,14 @@ var everyBroken = []broken{
 	{
 		rule:    "protocol",
 		files:   []string{"internal/maintenance/x.go", "internal/protocol/x.go", "internal/recovery/x.go"},
-		imports: []string{"turnstile/internal/engine", "turnstile/internal/slash", "turnstile/pkg/agent/exec"},
+		imports: []string{"turnstile/pkg/worker", "turnstile/internal/slash", "turnstile/pkg/agent/exec"},
 		free:    []string{"internal/protocol/x_test.go"},
 	},
 	{
 		rule:  "slash",
 		files: []string{"internal/slash/x.go"},
 		imports: []string{
-			"turnstile/internal/engine", "turnstile/internal/maintenance", "turnstile/internal/recovery",
+			"turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
 			"turnstile/pkg/agent", "turnstile/pkg/agent/exec",
 		},
 		free: []string{"internal/slash/x_test.go", "x.go"},
@@ -90,24 +90,24 @@ var everyBroken = []broken{
 	{
 		rule:    "outbox",
 		files:   []string{"internal/outbox/x.go"},
-		imports: []string{"turnstile/internal/engine", "turnstile/internal/slash"},
+		imports: []string{"turnstile/pkg/worker", "turnstile/internal/slash"},
 		free:    []string{"internal/outbox/x_test.go", "internal/service/x.go"},
 	},
 	{
 		rule:  "engine",
-		files: []string{"internal/engine/x.go"},
+		files: []string{"pkg/worker/x.go"},
 		imports: []string{
 			"turnstile/internal/config", "turnstile/internal/httpd", "turnstile/internal/metrics", "turnstile/internal/service",
 			"turnstile/internal/slash", "turnstile/internal/terminal",
 		},
-		free: []string{"internal/engine/x_test.go", "cmd/worker/x.go"},
+		free: []string{"pkg/worker/x_test.go", "cmd/worker/x.go"},
 	},
 	{
 		rule:  "gateway",
 		files: []string{"internal/board/x.go", "internal/gateway/x.go"},
 		imports: []string{
 			"github.com/redis/go-redis/v9", "turnstile/internal/rediskey", "turnstile/internal/script", "turnstile/internal/protocol",
-			"turnstile/internal/engine", "turnstile/internal/config",
+			"turnstile/pkg/worker", "turnstile/internal/config",
 		},
 		free: []string{"internal/board/x_test.go", "internal/gateway/x_test.go", "cmd/gateway/x.go"},
 	},
@@ -115,7 +115,7 @@ var everyBroken = []broken{
 		rule:  "agents",
 		files: []string{"pkg/agent/x.go", "pkg/agent/exec/x.go", "internal/process/command/x.go", "internal/workspace/x.go"},
 		imports: []string{
-			"turnstile/internal/protocol", "turnstile/internal/engine", "turnstile/internal/maintenance", "turnstile/internal/recovery",
+			"turnstile/internal/protocol", "turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
 			"turnstile/internal/slash", "turnstile/internal/stored", "turnstile/internal/rediskey",
 			"turnstile/internal/redisconn", "turnstile/internal/script", "turnstile/pkg/lockguard", "turnstile/pkg/resume",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq",

@@ -57,17 +57,17 @@ var rooms = []room{
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
 	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/rediskey internal/strictjson internal/version pkg/session"},
-	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
+	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	{"internal/sessionview", "pkg/admin pkg/resume pkg/session"},
 	// The parts of a worker around its engine.
 	{"internal/config", "internal/listenaddr internal/printable internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
-	{"internal/metrics", "internal/engine internal/lease internal/outbox internal/version pkg/admin pkg/session"},
+	{"internal/metrics", "pkg/worker internal/lease internal/outbox internal/version pkg/admin pkg/session"},
 	// The library, the gateway, and the programs.
-	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
-	{".", "internal/boundedjson internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
+	{"internal/service", "internal/config pkg/worker internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
+	{".", "internal/boundedjson internal/config pkg/worker internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"docs", ""},
 	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/slash internal/strictjson pkg/admin pkg/session"},
@@ -140,7 +140,7 @@ func TestReach(t *testing.T) {
 		{"testing", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/internal/protocol/lua", "cmd/enqueue cmd/gateway cmd/worker examples/custom-agent"},
-		{"github.com/prometheus", "internal/engine internal/protocol internal/slash pkg/admin"},
+		{"github.com/prometheus", "pkg/worker internal/protocol internal/slash pkg/admin"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {
 			if way := reach(all, "turnstile/"+from, c.what); way != nil {

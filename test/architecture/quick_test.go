@@ -18,7 +18,7 @@ import (
 var starts = regexp.MustCompile(`^(exec|osexec)\.(Command|CommandContext|New)$|^(cli|acp)\.New$|^os\.StartProcess$`)
 
 // within are functions that run only in a program that a test has started.
-var within = map[string]bool{"internal/engine run": true}
+var within = map[string]bool{"pkg/worker run": true}
 
 // A test function that starts a program, in a package that make quick has, says so with
 // expect.NotQuick. What starts programs through other packages, as a model's tools, is not found here.

@@ -68,7 +68,7 @@ var texts = []struct{ from, kind string }{
 	{"pkg/resume", ".go"},
 	{"internal/config", ".go"},
 	{"internal/devredis", ".go"},
-	{"internal/engine", ".go"},
+	{"pkg/worker", ".go"},
 	{"internal/httpd", ".go"},
 	{"internal/lease", ".go"},
 	{"internal/listenaddr", ".go"},

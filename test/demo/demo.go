@@ -11,9 +11,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 // Redis starts an embedded Redis. A program connects to its own.
@@ -36,14 +36,14 @@ func URL(rdb redis.UniversalClient) string {
 // another process.
 func Worker(a agent.Agent) (rdb redis.UniversalClient, stop func()) {
 	rdb, stopRedis := Redis()
-	w, err := engine.New(rdb, a, engine.Options{
+	w, err := worker.New(rdb, a, worker.Options{
 		Queue:  protocol.Config{Retention: time.Hour},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	Check(err)
 	Check(w.Start(context.Background()))
 	return rdb, func() {
-		w.Drain(context.Background(), engine.ReasonShutdown)
+		w.Drain(context.Background(), worker.ReasonShutdown)
 		stopRedis()
 	}
 }

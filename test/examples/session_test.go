@@ -11,12 +11,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -52,7 +52,7 @@ type conversation struct {
 func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) conversation {
 	t.Helper()
 	rdb := redistest.New(t)
-	w, err := engine.New(rdb, a, engine.Options{
+	w, err := worker.New(rdb, a, worker.Options{
 		Queue: protocol.Config{Retention: time.Hour}, Concurrency: 1, AgentTimeout: timeout,
 		RetryBackoff: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -62,7 +62,7 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(func() {
 		cancel()
-		w.Drain(ctx, engine.ReasonShutdown)
+		w.Drain(ctx, worker.ReasonShutdown)
 	})
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)

@@ -21,5 +21,5 @@
 // The clock of a process stands still within a life, except in a [Life.Pause]. Redis's clock
 // advances between steps. No decision compares the two, and the search would show if one did. Redis
 // executes one command after the other and loses nothing. The goroutines of a process are not
-// interleaved: the tests of internal/engine and the race detector cover those.
+// interleaved: the tests of pkg/worker and the race detector cover those.
 package explore

@@ -162,7 +162,7 @@ func work(l *explore.Life, name string, a behaviour) {
 	}
 }
 
-// turn is one turn, with the calls that internal/engine makes; see TestTrace.
+// turn is one turn, with the calls that pkg/worker makes; see TestTrace.
 func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
 	if t.Redelivered > 0 {

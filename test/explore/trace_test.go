@@ -15,13 +15,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 	"turnstile/test/redistest"
@@ -130,7 +130,7 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			want := sent.all()
-			w, err := engine.New(rdb, instant{}, engine.Options{
+			w, err := worker.New(rdb, instant{}, worker.Options{
 				ID: "w", Queue: sq.Config{Retention: time.Hour}, DrainTimeout: time.Minute, // it waits for the turn's very end
 				Logger: slog.New(slog.DiscardHandler),
 			})
@@ -145,7 +145,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.Drain(t.Context(), engine.ReasonShutdown)
+			w.Drain(t.Context(), worker.ReasonShutdown)
 			want = append(want, done.all()...)
 
 			s := explore.NewSearch(&explore.Configuration{

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
+	"turnstile/pkg/worker"
 )
 
 // process is a worker's process: a worker with its maintenance jobs, and a deliverer.
@@ -21,7 +21,7 @@ type process struct {
 
 	redis, hook *link // its ways to Redis and to the receiver
 	rdb         redis.UniversalClient
-	worker      *engine.Worker
+	worker      *worker.Worker
 	deliverer   *outbox.Deliverer
 }
 
@@ -37,7 +37,7 @@ func startProcess(l *life, name string) *process {
 	p.rdb = open(p.redis)
 	log := slog.New(logger{log: l.log, process: name})
 	var err error
-	p.worker, err = engine.New(p.rdb, recorder{l, p}, engine.Options{
+	p.worker, err = worker.New(p.rdb, recorder{l, p}, worker.Options{
 		ID: name, Concurrency: 4, DrainTimeout: drain, Maintenance: true, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
 		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40, StuckLimit: l.stuckLimit},
@@ -82,11 +82,11 @@ func (p *process) kill(lost bool) {
 		l.cut(lost)
 	}
 	p.life.server.unlink(p.redis)
-	p.life.background.Go(func() { p.end(engine.ReasonShutdown) })
+	p.life.background.Go(func() { p.end(worker.ReasonShutdown) })
 }
 
 // end is the end of a process at a SIGTERM or a SIGHUP. After 30 s a second signal cuts the drain.
-func (p *process) end(reason engine.Reason) {
+func (p *process) end(reason worker.Reason) {
 	cut, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if p.isDead() {

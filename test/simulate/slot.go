@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"turnstile/internal/engine"
+	"turnstile/pkg/worker"
 )
 
 // slot is a worker's place: the process that runs in it is replaced when it ends.
@@ -49,9 +49,9 @@ func (l *life) keep(s *slot) {
 			p.kill(s.rng.chance(2))
 			sleep(l.ctx, s.rng.about(3*time.Second))
 		case restarted:
-			p.end(engine.ReasonRestart)
+			p.end(worker.ReasonRestart)
 		default:
-			p.end(engine.ReasonShutdown)
+			p.end(worker.ReasonShutdown)
 		}
 	}
 }

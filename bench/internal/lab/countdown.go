@@ -6,9 +6,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 )
 
 // Countdown waits for n events.
@@ -54,7 +54,7 @@ func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 }
 
 // RunAll makes a worker run the n queued messages, and drains it.
-func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.Options) error {
+func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.Options) error {
 	if n == 0 {
 		return nil
 	}
@@ -63,6 +63,6 @@ func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.O
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	return left.Wait(ctx)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
 )
 
 const senders = 16
@@ -59,8 +59,8 @@ func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text 
 
 // Production has a worker's production options: with maintenance, and results kept for an hour.
 // Only the log is dropped.
-func Production(slots int) engine.Options {
-	return engine.Options{
+func Production(slots int) worker.Options {
+	return worker.Options{
 		Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
 		Queue:  protocol.Config{Retention: time.Hour},
 		Logger: slog.New(slog.DiscardHandler),
@@ -68,13 +68,13 @@ func Production(slots int) engine.Options {
 }
 
 // Work starts a worker.
-func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts engine.Options) (*engine.Worker, error) {
-	w, err := engine.New(rdb, a, opts)
+func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts worker.Options) (*worker.Worker, error) {
+	w, err := worker.New(rdb, a, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.Start(ctx); err != nil {
-		w.Drain(ctx, engine.ReasonShutdown)
+		w.Drain(ctx, worker.ReasonShutdown)
 		return nil, err
 	}
 	return w, nil

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile"
-	"turnstile/internal/engine"
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
 	"turnstile/internal/outbox"
@@ -27,6 +26,7 @@ import (
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -116,7 +116,7 @@ func (r *rig) workerOf(a agent.Agent) {
 // workerKeeping is a worker that keeps results for some time.
 func (r *rig) workerKeeping(a agent.Agent, retention time.Duration) {
 	r.Helper()
-	w, err := engine.New(acl.Client(r.T, acl.Worker), a, engine.Options{
+	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Options{
 		Queue: protocol.Config{Retention: retention, Agent: "echo"}, Logger: slog.New(slog.DiscardHandler), Maintenance: true,
 	})
 	expect.OK(r, err)
@@ -124,7 +124,7 @@ func (r *rig) workerKeeping(a agent.Agent, retention time.Duration) {
 	r.Cleanup(func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
-		w.Drain(ended, engine.ReasonShutdown)
+		w.Drain(ended, worker.ReasonShutdown)
 	})
 }
 

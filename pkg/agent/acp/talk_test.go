@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/engine"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
@@ -85,7 +85,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 func TestATurnAfterTheTalk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "taken")
-	client, _ := startWorker(t, acting(t), engine.Options{MaxAttempts: 1, AgentTimeout: patience})
+	client, _ := startWorker(t, acting(t), worker.Options{MaxAttempts: 1, AgentTimeout: patience})
 	first := pidOf(t, say(t, client, talking("stdout", path)))
 	expect.Soon(t, "the end of the agent that talks", func() bool {
 		_, err := os.Stat(path)

@@ -10,18 +10,18 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // startWorker starts a real worker, and returns a client for it. stop drains the worker.
-func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *actors.Client, stop func()) {
+func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *actors.Client, stop func()) {
 	t.Helper()
 	rdb, err := redisconn.Open(redistest.URL(t))
 	expect.OK(t, err)
@@ -31,7 +31,7 @@ func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *a
 	if testing.Verbose() {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	w, err := engine.New(rdb, a, options)
+	w, err := worker.New(rdb, a, options)
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
 	stopped := false
@@ -40,7 +40,7 @@ func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *a
 			return
 		}
 		stopped = true
-		w.Drain(context.Background(), engine.ReasonShutdown)
+		w.Drain(context.Background(), worker.ReasonShutdown)
 		_ = rdb.Close()
 	}
 	t.Cleanup(stop)
@@ -70,7 +70,7 @@ func pidOf(t *testing.T, o session.Outcome) int {
 
 func TestTwoTurnsOfAWorker(t *testing.T) {
 	t.Parallel()
-	client, stop := startWorker(t, acting(t, "can-close"), engine.Options{})
+	client, stop := startWorker(t, acting(t, "can-close"), worker.Options{})
 	first, second := pidOf(t, say(t, client, "pid")), pidOf(t, say(t, client, "text ignored\nupdate {\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"a\",\"title\":\"x\",\"status\":\"completed\"}\npid"))
 	if first != second {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
@@ -96,7 +96,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 
 func TestStopOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
-	client, _ := startWorker(t, acting(t), engine.Options{})
+	client, _ := startWorker(t, acting(t), worker.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	receipt, err := client.Session(t.Name()).Send(ctx, turnstile.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
@@ -125,7 +125,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})
-	client, _ := startWorker(t, a, engine.Options{AgentTimeout: time.Second})
+	client, _ := startWorker(t, a, worker.Options{AgentTimeout: time.Second})
 	if o := say(t, client, "text a\nhang"); o.Status != session.StatusFailed {
 		t.Errorf("%+v", o)
 	}

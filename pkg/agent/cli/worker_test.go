@@ -10,11 +10,11 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
@@ -30,7 +30,7 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 		t.Fatal(err)
 	}
 	defer func() { _ = rdb.Close() }()
-	w, err := engine.New(rdb, a, engine.Options{
+	w, err := worker.New(rdb, a, worker.Options{
 		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
@@ -39,7 +39,7 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Drain(ctx, engine.ReasonShutdown)
+	defer w.Drain(ctx, worker.ReasonShutdown)
 	client := actors.NewClient(rdb)
 	receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: text})
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
@@ -31,7 +31,7 @@ func work(r *rig, a agent.Agent) *actors.Client {
 	if err != nil {
 		r.Fatal(err)
 	}
-	w, err := engine.New(rdb, a, engine.Options{
+	w, err := worker.New(rdb, a, worker.Options{
 		ID: r.Name(), RetryBackoff: 10 * time.Millisecond, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func work(r *rig, a agent.Agent) *actors.Client {
 	r.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		w.Drain(ctx, engine.ReasonShutdown)
+		w.Drain(ctx, worker.ReasonShutdown)
 		_ = rdb.Close()
 	})
 	return actors.NewClient(redistest.New(r.T))

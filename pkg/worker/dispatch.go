@@ -1,0 +1,231 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"turnstile/internal/lease"
+	"turnstile/internal/protocol"
+)
+
+const (
+	// popBlock is how long one wait for work lasts. A drain may have to wait as long, because a
+	// pop in progress cannot be cancelled.
+	popBlock = time.Second
+
+	// claimBatch bounds how many sessions are claimed in one round trip: while Redis claims many,
+	// the ends of other turns wait.
+	claimBatch = 8
+
+	// survivePatience is how long a drain waits, after its last turn, for Redis to hear that this
+	// worker outlived the turns whose leases it lost.
+	survivePatience = time.Second
+)
+
+// dispatcher claims sessions for free slots and runs them.
+type dispatcher struct {
+	queue  *protocol.Consumer
+	roster *roster
+	pool   *warmPool
+	life   *lifecycle
+	duties duties
+	log    *slog.Logger
+
+	slots slots
+	clock loopClock // of the loop, see Healthy
+	loop  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool           // set by a drain: prefer claims nothing more
+	claiming sync.WaitGroup // claims in flight
+	sessions sync.WaitGroup
+
+	surviving sync.WaitGroup // calls of survive
+}
+
+// start starts the loop, which ends with the intake.
+func (d *dispatcher) start() { d.loop.Go(d.run) }
+
+// close stops prefer. The end of the intake does not.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+// wait returns when no claim is in flight, no session runs, and Redis knows which lost turns this
+// worker outlived, or has not replied for survivePatience. Call it after the intake has ended.
+func (d *dispatcher) wait() {
+	d.loop.Wait()
+	d.claiming.Wait()
+	d.sessions.Wait()
+	told := make(chan struct{})
+	go func() {
+		d.surviving.Wait()
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(survivePatience):
+	}
+}
+
+// run is the loop. While it waits for a session it holds no slot, so that prefer can find one.
+// Claims run beside the next pop, because with a busy Redis each of the two waits for its reply.
+func (d *dispatcher) run() {
+	defer d.clock.rest()
+	pause, claimed := newPause(), make(chan error, 1)
+	for {
+		d.clock.rest()
+		free := d.slots.take(d.life.intake, claimBatch)
+		if free == 0 {
+			return
+		}
+		d.clock.step()
+		sessions, err := d.queue.Pop(d.life.work, free)
+		if err == nil && len(sessions) == 0 {
+			d.slots.free(free)
+			d.clock.step()
+			sessions, err = d.queue.Await(d.life.work, popBlock)
+			free = d.slots.try(len(sessions))
+		}
+		if err == nil && (d.life.draining() || free < len(sessions)) {
+			d.clock.step()
+			err = d.queue.PutBack(d.life.work, sessions)
+			sessions = nil
+		}
+		d.slots.free(free - len(sessions))
+		if len(sessions) > 0 {
+			d.claiming.Go(func() {
+				err := d.claim(sessions)
+				select {
+				case claimed <- err:
+				default: // the loop has not read another claim's result yet
+				}
+			})
+		}
+		if err == nil {
+			worked := len(sessions) == 0 // Redis works: the pop succeeded, and no claim is open
+			select {
+			case err = <-claimed:
+				worked = err == nil
+			default:
+			}
+			if worked {
+				pause.reset()
+			}
+		}
+		if err != nil {
+			d.log.Warn("claiming sessions failed, trying again", "error", err)
+			d.duties.failed(dutyClaim, err)
+			pause.wait(d.life.intake.Done())
+		}
+	}
+}
+
+// prefer claims a session whose warm agent is on this worker, if there is a free slot, before
+// other workers find the session in the ready index.
+func (d *dispatcher) prefer(session string) {
+	if !d.pool.has(session) || d.slots.try(1) == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return // the worker has ended, or is about to
+	}
+	d.claiming.Go(func() {
+		if err := d.claim([]string{session}); err != nil {
+			d.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
+			d.duties.failed(dutyClaim, err)
+		}
+	})
+}
+
+// claim claims sessions, for which the caller has taken slots, and runs those that it gets.
+func (d *dispatcher) claim(sessions []string) error {
+	claims, err := d.queue.Claim(d.life.work, sessions)
+	if err != nil { // the claims may be made, and only their reply lost
+		d.life.run(func() {
+			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
+				d.log.Warn("claims without a reply were not taken back: their sessions wait for their leases to end", "error", err)
+			}
+		})
+	}
+	if errors.Is(err, protocol.ErrBroken) { // other sessions need not wait
+		d.log.Error("a session cannot be claimed; it is checked again in a while", "error", err)
+		d.duties.failed(dutyClaim, err)
+		err = nil
+	}
+	for _, c := range claims {
+		s := d.roster.join(c)
+		d.sessions.Go(func() {
+			last := s.run()
+			d.roster.leave(s, last)
+			if last == outcomeLost && errors.Is(c.Lease().Held(), lease.ErrLost) {
+				d.survive(c)
+			}
+			c.Lease().End()
+			d.slots.free(1)
+		})
+	}
+	d.slots.free(len(sessions) - len(claims))
+	return err
+}
+
+// survive tells Redis, once it can be reached, that this worker lives although it lost the claim.
+// The turn has wound down, so its message has not killed the worker. A claim whose end Redis refused
+// to store is not lost in this way: that may be the message's doing.
+func (d *dispatcher) survive(c *protocol.Claim) {
+	d.surviving.Add(1)
+	d.life.run(func() {
+		defer d.surviving.Done()
+		err := c.Survive(d.life.work)
+		switch {
+		case err == nil:
+		case errors.Is(err, protocol.ErrNotWoken):
+			d.log.Warn("the session of a lost turn waits until recovery finds it", "session", c.Session(), "error", err)
+		default:
+			d.log.Warn("a lost turn may count as this worker's death", "session", c.Session(), "error", err)
+		}
+	})
+}
+
+// slots bounds how many sessions run at once. Each session takes one slot.
+type slots chan struct{}
+
+// take waits for a free slot and takes as many as are free, up to most. It returns 0 if ctx has
+// ended.
+func (s slots) take(ctx context.Context, most int) int {
+	if ctx.Err() != nil {
+		return 0 // a select may take a slot although ctx has ended, and another pop takes time
+	}
+	select {
+	case <-ctx.Done():
+		return 0
+	case s <- struct{}{}:
+	}
+	return 1 + s.try(most-1)
+}
+
+// try takes up to n slots that are free now.
+func (s slots) try(n int) (taken int) {
+	for taken < n {
+		select {
+		case s <- struct{}{}:
+			taken++
+		default:
+			return taken
+		}
+	}
+	return taken
+}
+
+func (s slots) free(n int) {
+	for range n {
+		<-s
+	}
+}

@@ -1,0 +1,36 @@
+// Package worker runs agents' turns: it claims sessions, runs one turn of each at a time, renews
+// its claims, and requeues what still runs at the end of a drain. Any number of workers may use
+// one Redis.
+//
+// A Worker connects these parts and has the one lifecycle of all (lifecycle.go). A message passes
+// them in this order:
+//
+//	dispatch.go    dispatcher: claims a session for a free slot
+//	session.go     sessionRun: the session's turns, one after the other, under one claim
+//	turn.go        turnRun: one turn, from the checks to its end
+//	turn_agent.go  the agent's input, promotion, the agent's run
+//	recorder.go    recorder: the agent's events, for the stream and the transcript
+//	turn_end.go    decides how the turn ends, and writes it
+//	turn_report.go reports its end: a line of the log, the Observer
+//
+// Beside the turn, for its agent:
+//
+//	steering.go    steering: messages for the running turn
+//	questions.go   questions: the agent's requests for permission
+//	warm_turn.go   warmTurn: the use of a warm agent (warm_pool.go, warm_guard.go)
+//	causes.go      causes of the end of the turn's context
+//	containment.go makes a panic fail the turn, and not the process
+//
+// Beside the turns, for all sessions:
+//
+//	roster.go        roster: the sessions that run, and the state of a drain
+//	share.go         share: when a session makes room for others
+//	renewer.go       renewer: renews all leases
+//	signals.go       listener: stops, steers and decisions from elsewhere
+//	timers.go        timers: due, reap and sweep wake sessions
+//	tokens.go        usedTokens: the day's count of tokens
+//	lost_wakeups.go  lostWakeUps: sessions that this worker could not wake
+//	jobs.go          jobServer: an asynq.Server for maintenance
+//	drain.go         the worker's end, and its progress
+//	health.go        whether the loops still move
+package worker

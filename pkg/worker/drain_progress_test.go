@@ -1,0 +1,137 @@
+package worker_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/worker"
+	"turnstile/test/expect"
+)
+
+// journal is a log. A test reads its lines that contain a word.
+type journal struct {
+	slog.Handler
+	about string
+	lines chan slog.Record
+}
+
+func newJournal(about string) *journal {
+	return &journal{Handler: slog.DiscardHandler, about: about, lines: make(chan slog.Record, 100)}
+}
+
+func (j *journal) Enabled(context.Context, slog.Level) bool { return true }
+func (j *journal) WithAttrs([]slog.Attr) slog.Handler       { return j }
+func (j *journal) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, j.about) {
+		j.lines <- r
+	}
+	return nil
+}
+
+// next waits for the next line, which must have a message and these attributes.
+func (j *journal) next(t *testing.T, message string, want map[string]string) slog.Record {
+	t.Helper()
+	line := expect.Received(t, message, j.lines)
+	expect.Equal(t, "the log's line", line.Message, message)
+	line.Attrs(func(a slog.Attr) bool {
+		if v, ok := want[a.Key]; ok {
+			expect.Equal(t, a.Key, a.Value.String(), v)
+			delete(want, a.Key)
+		}
+		return true
+	})
+	if len(want) > 0 {
+		t.Errorf("the line %q lacks %v", line.Message, want)
+	}
+	return line
+}
+
+// A drain reports its progress: by DrainProgress, and in the log at its beginning, at its end and
+// whenever a turn has ended, but at most once a second.
+func TestDrainProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	j := newJournal("drain")
+	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
+	expect.Equal(t, "before", w.DrainProgress(), worker.DrainProgress{})
+	acts := map[string]*act{}
+	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
+		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
+		acts[name] = s.next(t, name)
+	}
+	expect.Equal(t, "while it works", w.DrainProgress(), worker.DrainProgress{Running: 5})
+
+	ctx, cut := context.WithCancel(r.ctx)
+	defer cut()
+	done := make(chan bool, 1)
+	go func() {
+		w.Drain(ctx, worker.ReasonRestart)
+		done <- true
+	}()
+	j.next(t, "draining", map[string]string{"reason": "restart", "running": "5", "timeout": "1h0m0s"})
+	p := w.DrainProgress()
+	if p.Left <= 59*time.Minute || p.Left > time.Hour {
+		t.Errorf("at the begin %s are left", p.Left)
+	}
+	p.Left = 0
+	expect.Equal(t, "at the begin", p, worker.DrainProgress{Draining: true, Reason: worker.ReasonRestart, Running: 5})
+
+	acts["one"].reply("ok")
+	first := j.next(t, "still draining", map[string]string{"running": "4"})
+	acts["two"].reply("ok")
+	acts["three"].reply("ok")
+	second := j.next(t, "still draining", map[string]string{"running": "2"})
+	if apart := second.Time.Sub(first.Time); apart < time.Second {
+		t.Errorf("two lines within %s", apart)
+	}
+	expect.Equal(t, "later", w.DrainProgress().Running, 2)
+
+	expect.OK(t, r.rdb.Del(r.ctx, rediskey.For(r.key+"-stolen").Sentinel()).Err())
+	_ = acts["stolen"].cause(t)
+	expect.Soon(t, "the end of the lost turn", func() bool { return w.DrainProgress().Running == 1 })
+	cut()
+	_ = acts["cut"].cause(t)
+	expect.Received(t, "the end of the drain", done)
+	for line := range j.lines { // there is one about the lost turn if a second had passed
+		if line.Message == "drained" {
+			j.lines <- line
+			break
+		}
+	}
+	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "requeued": "1", "lost": "1"})
+	expect.Equal(t, "after it", w.DrainProgress(), worker.DrainProgress{Draining: true, Reason: worker.ReasonRestart})
+	w.Drain(r.ctx, worker.ReasonShutdown)
+	expect.Equal(t, "the reason after a second call", w.DrainProgress().Reason, worker.ReasonRestart)
+}
+
+// While agents are being interrupted, no time is left, and their turns still count.
+func TestDrainProgressAfterTheTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	up, let := make(chan bool, 1), make(chan bool)
+	w := r.worker(silent(up, let), drainTimeout(10*time.Millisecond))
+	r.say("m1", "hello")
+	expect.Received(t, "the turn", up)
+	drained := drain(w)
+	expect.Soon(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
+	expect.Equal(t, "progress", w.DrainProgress(), worker.DrainProgress{Draining: true, Reason: worker.ReasonShutdown, Running: 1})
+	close(let)
+	expect.Received(t, "the end of the drain", drained)
+}
+
+// silent is an agent that ends only when the test lets it, and ignores interrupts.
+func silent(up chan<- bool, let <-chan bool) agentFunc {
+	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		up <- true
+		<-let
+		return agent.Result{}, context.Cause(ctx)
+	}
+}

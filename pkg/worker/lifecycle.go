@@ -1,0 +1,39 @@
+package worker
+
+import (
+	"context"
+	"sync"
+)
+
+// lifecycle is the contract of everything that runs for a worker. An actor is a function on a
+// goroutine of its own, which returns soon after one of two contexts ends:
+//
+//	intake  ends when a drain begins: for actors that find new work
+//	work    ends after the last turn: for actors that serve the turns
+//
+// All calls to Redis use work, so that a drain cancels no claim in flight. Both contexts may end
+// before the start, and more than once.
+type lifecycle struct {
+	intake, work       context.Context
+	endIntake, endWork context.CancelFunc
+	actors             sync.WaitGroup
+}
+
+func newLifecycle() *lifecycle {
+	var l lifecycle
+	l.work, l.endWork = context.WithCancel(context.Background())
+	l.intake, l.endIntake = context.WithCancel(l.work)
+	return &l
+}
+
+// run starts an actor.
+func (l *lifecycle) run(actor func()) { l.actors.Go(actor) }
+
+// draining reports whether a drain has begun.
+func (l *lifecycle) draining() bool { return l.intake.Err() != nil }
+
+// stop ends the remaining actors and waits for them.
+func (l *lifecycle) stop() {
+	l.endWork()
+	l.actors.Wait()
+}

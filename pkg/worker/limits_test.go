@@ -1,0 +1,66 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/receipt"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// A message of a plain asynq.Client that exceeds a limit does not run: it is a dead letter with
+// the reason, which Wait returns, and the next message runs.
+func TestMessagesOverALimitAreArchived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client := asynq.NewClientFromRedisClient(r.rdb)
+	put := func(id string, m session.Message) {
+		payload, err := m.EncodePayload()
+		expect.OK(t, err)
+		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
+		expect.OK(t, err)
+	}
+	reasons := map[string]string{
+		"meta": "its meta has 65537 bytes, at most 65536", "attachments": "101 attachments, at most 100",
+		"task": "bytes, at most 2359296 are allowed; its content was not kept",
+	}
+	put("task", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 5<<20)}})
+	put("meta", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
+	put("attachments", session.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
+	ran := make(chan string, 10)
+	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		ran <- turn.Messages[0].ID
+		return agent.Result{}, nil
+	}))
+	_, err := receipt.Input(r.ctx, r.client.Session(r.key), turnstile.Message{ID: "good", Text: "good"})
+	expect.OK(t, err)
+	o, err := r.client.Session(r.key).Wait(r.ctx, "good")
+	expect.OK(t, err)
+	expect.Equal(t, "the next", o.Status, session.StatusDone)
+	for id, reason := range reasons {
+		o, err := r.client.Session(r.key).Wait(r.ctx, id)
+		expect.OK(t, err)
+		if o.Status != session.StatusFailed || !strings.Contains(o.Why(), reason) {
+			t.Errorf("%s: %+v", id, o)
+		}
+	}
+	n := 0
+	for d, err := range r.client.DeadLetters(r.ctx, r.key) {
+		expect.OK(t, err)
+		if n++; !strings.Contains(d.Outcome.Why(), reasons[d.ID]) {
+			t.Errorf("%+v", d)
+		}
+	}
+	expect.Equal(t, "dead letters", n, 3)
+	expect.Equal(t, "turns", fmt.Sprintln(len(ran), <-ran), "1 good\n")
+}

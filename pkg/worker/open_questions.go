@@ -1,0 +1,34 @@
+package worker
+
+import (
+	"log/slog"
+	"sync"
+)
+
+// openQuestions counts the questions of all turns that wait for a decision. Each occupies its
+// turn's slot. When they occupy all slots, no other session runs: the log says when that begins
+// and ends.
+type openQuestions struct {
+	slots int
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	open int // at most one of each turn
+}
+
+func (o *openQuestions) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open++; o.open == o.slots {
+		o.log.Warn("every slot waits for a user's decision, no other session runs: decide with /approve or /deny, or raise the concurrency", "slots", o.slots)
+	}
+}
+
+func (o *openQuestions) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == o.slots {
+		o.log.Info("no longer every slot waits for a user's decision", "slots", o.slots)
+	}
+	o.open--
+}

@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// questions asks the user the questions of a turn's agent, one after the other.
+type questions struct {
+	claim    *protocol.Claim
+	recorder *recorder
+	open     *openQuestions
+	timeout  time.Duration // 0: only the turn's
+	containment
+
+	ctx    context.Context // ends with the turn or with its agent
+	cancel context.CancelCauseFunc
+	one    chan struct{} // holds a token while a question is asked
+
+	mu       sync.Mutex
+	waiting  int // the number of the question that waits for its decision; 0: none
+	decision chan protocol.Decided
+	early    protocol.Decided // on a question whose number has not arrived from Redis yet
+}
+
+func newQuestions(ctx context.Context, r *recorder, open *openQuestions, timeout time.Duration) *questions {
+	q := &questions{
+		claim: r.claim, recorder: r, open: open, timeout: max(0, timeout), containment: r.containment,
+		one: make(chan struct{}, 1),
+	}
+	q.ctx, q.cancel = context.WithCancelCause(ctx)
+	return q
+}
+
+// stop ends the questions and waits for them. Call it once. A question that reached Redis after
+// the turn's end would belong to the next turn.
+func (q *questions) stop() {
+	q.cancel(errOver)
+	q.one <- struct{}{} // no further question can be asked
+}
+
+// ask is agent.Ask. Agents call it on goroutines of their own, where nothing else recovers from a
+// panic.
+func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.Decision, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = q.panicked("a question", p)
+			q.fail(err)
+		}
+	}()
+	// The turn's end ends every question, whatever the agent passes.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(q.ctx, func() { cancel(context.Cause(q.ctx)) })()
+	select {
+	case q.one <- struct{}{}:
+		defer func() { <-q.one }()
+	case <-ctx.Done():
+		return agent.Decision{}, context.Cause(ctx)
+	}
+	if q.ctx.Err() != nil { // the select may take the token although the turn has ended
+		return agent.Decision{}, context.Cause(q.ctx)
+	}
+	d, err := q.put(ctx, question)
+	if err != nil {
+		q.withdraw()
+		return agent.Decision{}, err
+	}
+	// Unknown decisions, of a later version, are denials.
+	return agent.Decision{Allowed: allows(d), Remember: d == session.Always}, nil
+}
+
+// put stores a question, publishes it, and waits for the decision. It is stored first, so that
+// everybody who sees the event finds the question.
+func (q *questions) put(ctx context.Context, question agent.Question) (session.Decision, error) {
+	number, err := q.claim.Ask(ctx, session.Question{Name: question.Name, Text: question.Text})
+	if err != nil {
+		return "", err
+	}
+	decided := q.await(number)
+	defer q.await(0)
+	q.recorder.publish(session.Event{
+		Type: session.EventPermissionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
+		Input: question.Input, TimeoutMS: q.timeout.Milliseconds(),
+	})
+	q.open.begin()
+	defer q.open.end()
+	var overdue <-chan time.Time // 0: never
+	if q.timeout > 0 {
+		timer := time.NewTimer(q.timeout)
+		defer timer.Stop()
+		overdue = timer.C
+	}
+	select {
+	case d := <-decided:
+		q.publishDecision(number, d)
+		return d.Decision, nil
+	case <-overdue:
+	case <-ctx.Done():
+		q.publishEnd(number, session.DecisionCancelled, "")
+		return "", context.Cause(ctx)
+	}
+	// Nobody decided in time: denied. But if Redis has a decision by now it counts, because its
+	// user was notified; only the result of Withdraw has it.
+	d, err := q.claim.Withdraw(q.claim.Lease().Context())
+	if err != nil {
+		q.publishEnd(number, session.DecisionCancelled, "")
+		return "", err
+	}
+	if d.Decision == "" {
+		d.Decision = session.Deny
+		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
+		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
+	}
+	q.publishDecision(number, d)
+	return d.Decision, nil
+}
+
+func allows(d session.Decision) bool { return d == session.Allow || d == session.Always }
+
+// publishDecision publishes a decision to the session's followers.
+func (q *questions) publishDecision(number int, d protocol.Decided) {
+	decision := session.DecisionDenied
+	if allows(d.Decision) {
+		decision = session.DecisionAllowed
+	}
+	q.publishEnd(number, decision, d.By)
+}
+
+func (q *questions) publishEnd(number int, decision, by string) {
+	q.recorder.publish(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
+}
+
+// withdraw takes back a question that nothing waits for, so that a late decision is refused. It
+// is also needed if storing the question failed: it may have been stored.
+func (q *questions) withdraw() {
+	lease := q.claim.Lease()
+	if lease.Held() != nil {
+		return
+	}
+	if _, err := q.claim.Withdraw(lease.Context()); err != nil {
+		q.log.Warn("a question could not be withdrawn", "error", err)
+	}
+}
+
+// await makes number the question whose decision is awaited, and returns a channel that receives
+// it. 0: no question.
+func (q *questions) await(number int) <-chan protocol.Decided {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	decided := make(chan protocol.Decided, 1)
+	q.waiting, q.decision = number, decided
+	if number != 0 && q.early.Question == number {
+		q.decide(q.early)
+	}
+	return decided
+}
+
+// apply handles a user's decision. Only the first on a question counts, since renewals repeat it.
+func (q *questions) apply(r protocol.Decided) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting != 0 && r.Question == q.waiting {
+		q.decide(r)
+		return
+	}
+	q.early = r
+}
+
+// decide ends the wait for a decision. q.mu is held.
+func (q *questions) decide(d protocol.Decided) {
+	q.decision <- d
+	q.waiting = 0
+}

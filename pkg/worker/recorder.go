@@ -1,0 +1,267 @@
+package worker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/titles"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+const (
+	// emitEvery is how long events are collected before they are sent, so that a stream of tokens
+	// does not become a stream of round trips.
+	emitEvery = 75 * time.Millisecond
+
+	// emitFirst is how long the first event after a pause waits. A turn that is over by then
+	// needs no batch of its own.
+	emitFirst = 5 * time.Millisecond
+)
+
+// recorder writes the events of a turn's agent to four places:
+//
+//	the session's stream       batches of events, below
+//	the transcript             recorder_entries.go; written by the turn's end
+//	the turn's checkpoints     recorder_checkpoints.go
+//	the session's agent state  recorder_state.go
+//
+// recorder_event.go first makes an event storable.
+type recorder struct {
+	turn  *protocol.ClaimedTurn
+	claim *protocol.Claim
+	containment
+
+	state       agentState
+	checkpoints checkpoints
+	tokens      *usedTokens
+
+	mu      sync.Mutex
+	over    bool
+	entries entries
+
+	unsent []session.Event
+	title  string      // proposed and not stored yet
+	sent   time.Time   // when the last batch was sent; zero: never
+	due    time.Time   // when the next one is due; zero: none is
+	timer  *time.Timer // sends the next one
+
+	sending oneAtATime // one batch at a time, in order
+}
+
+// newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
+// has emitted nothing.
+func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, tokens *usedTokens, c containment) *recorder {
+	r := &recorder{turn: turn, claim: claim, containment: c, tokens: tokens, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
+	r.entries.turn = turn
+	r.state.claim, r.state.log = claim, c.log
+	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
+	r.timer = time.AfterFunc(emitEvery, r.flush)
+	return r
+}
+
+// record is the agent's emit.
+func (r *recorder) record(e agent.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return // the agent emits after its turn's end
+	}
+	e = storable(e)
+	switch e.Type {
+	case agent.EventTitle:
+		r.title = titles.Clean(e.Text)
+	case agent.EventUsage:
+		if e.Usage == nil {
+			return
+		}
+		r.tokens.add(*e.Usage)
+	case agent.EventState:
+		if r.state.want(e.Data) {
+			r.schedule()
+		}
+		return
+	}
+	if did := r.entries.add(e, r.redisNow()); did != nothing {
+		r.checkpoints.after(did)
+	}
+	r.send(protocol.AgentEvent(r.turn.ID, e))
+}
+
+// steered records a message that the agent has taken into its turn.
+func (r *recorder) steered(m session.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries.addUser(m, r.redisNow())
+	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
+}
+
+// notice publishes a text for the user that is not the agent's. It returns false if it is too
+// late for this turn.
+func (r *recorder) notice(text string) bool {
+	return r.publish(session.Event{Type: session.EventNotice, Text: text})
+}
+
+// publish sends an event of the turn that is not the agent's. It returns false if it is too late
+// for this turn.
+func (r *recorder) publish(e session.Event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	e.Turn = r.turn.ID
+	r.send(e)
+	return true
+}
+
+// redisNow estimates Redis' clock, in ms.
+func (r *recorder) redisNow() int64 {
+	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()
+}
+
+// send adds an event to the next batch and merges adjacent pieces of text. r.mu is held.
+func (r *recorder) send(e session.Event) {
+	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
+		r.unsent[n-1].Text += e.Text
+	} else {
+		r.unsent = append(r.unsent, e)
+	}
+	r.schedule()
+}
+
+// schedule makes sure that a batch is sent soon. r.mu is held.
+func (r *recorder) schedule() {
+	now := time.Now()
+	at := r.sent.Add(emitEvery)
+	if first := now.Add(emitFirst); at.Before(first) {
+		at = first
+	}
+	if r.due.IsZero() || at.Before(r.due) {
+		r.due = at
+		r.timer.Reset(at.Sub(now))
+	}
+}
+
+func isText(e session.Event) bool {
+	return e.Type == string(agent.EventText) || e.Type == string(agent.EventThought)
+}
+
+// flush is called by the timer and sends a batch. After the end it does nothing: stop sends the
+// rest, because the claim may be at its next turn by then.
+func (r *recorder) flush() {
+	defer r.contain("its events")
+	r.sending.lock()
+	defer r.sending.unlock()
+	r.mu.Lock()
+	if r.over {
+		r.mu.Unlock()
+		return
+	}
+	events, title := r.unsent, r.title
+	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
+	r.mu.Unlock()
+	r.state.save() // first, so that followers of the agent's words find it stored
+	r.emit(events, title)
+}
+
+// emit sends a batch. Events are only for followers, so a failure does not end the turn.
+func (r *recorder) emit(events []session.Event, title string) {
+	ctx := r.claim.Lease().Context()
+	if err := r.claim.Emit(ctx, events); err != nil {
+		r.log.Warn("events were not sent", "events", len(events), "error", err)
+	}
+	if title == "" {
+		return
+	}
+	if err := r.claim.Title(ctx, title); err != nil {
+		r.log.Warn("the title was not stored", "error", err)
+	}
+}
+
+// silence ends the recording: nothing more is sent.
+func (r *recorder) silence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.timer.Stop()
+}
+
+// stop ends the recording and sends the rest, except a last piece of text, which the turn's end
+// repeats anyway. It waits for a checkpoint in flight.
+func (r *recorder) stop() {
+	r.silence()
+	r.checkpoints.stop()
+	r.sending.lock() // waits for a batch in flight
+	defer r.sending.unlock()
+	r.mu.Lock()
+	rest, title := r.unsent, r.title
+	r.unsent, r.title = nil, ""
+	r.mu.Unlock()
+	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != string(agent.EventText) {
+		r.emit(rest, title)
+	}
+}
+
+// storeCheckpoint stores the turn's entries so far as its partial.
+func (r *recorder) storeCheckpoint() {
+	entries := r.soFar()
+	if len(entries) == 0 {
+		return
+	}
+	if err := r.claim.Checkpoint(r.claim.Lease().Context(), entries); err != nil {
+		r.log.Warn("the turn's checkpoint was not stored", "error", err)
+	}
+}
+
+// recording is what a recorder has at its turn's end.
+type recording struct {
+	reply   string
+	entries []session.Entry
+	usage   *session.Usage
+}
+
+// finished returns the recording of a turn that ended well, with the agent's result.
+func (r *recorder) finished(result agent.Result) recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reply := result.Text
+	if reply == "" {
+		reply = r.entries.reply()
+	}
+	return recording{reply, r.entries.all(result.Text, r.redisNow(), false), r.entries.usage}
+}
+
+// unfinished returns the recording of a turn that was interrupted or failed.
+func (r *recorder) unfinished() recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return recording{r.entries.reply(), r.entries.all("", 0, true), r.entries.usage}
+}
+
+// soFar returns the entries of a turn that will be resumed, or nil if the agent has done nothing
+// yet: then the partial of an earlier run stays stored.
+func (r *recorder) soFar() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries.made) == 0 {
+		return nil
+	}
+	return r.entries.all("", 0, true)
+}
+
+// inherited returns the entries of the earlier run from which the turn was resumed.
+func (r *recorder) inherited() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.entries.before)
+}
+
+// inherit takes over the entries of an earlier run of this turn.
+func (r *recorder) inherit(partial []session.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries.inherit(partial)
+}

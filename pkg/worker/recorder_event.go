@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"turnstile/pkg/agent"
+)
+
+// maxRaw is the largest data of a raw event that is passed on, in bytes.
+const maxRaw = 64 << 10
+
+// maxDepth is how deeply the JSON of an event may be nested. Decoders have limits, and an event stands
+// within other JSON.
+const maxDepth = 1000
+
+// storable makes an event fit to be stored. Invalid JSON becomes a JSON string, so that the
+// agent's mistake does no harm, and so does JSON that is nested too deeply. A raw event loses data that is too long for the stream.
+func storable(e agent.Event) agent.Event {
+	for _, raw := range []*json.RawMessage{&e.Input, &e.Output, &e.Data} {
+		if len(*raw) == 0 {
+			*raw = nil
+		} else if !json.Valid(*raw) || tooDeep(*raw) {
+			*raw = quoted(*raw)
+		} else if !utf8.Valid(*raw) { // in a string of it
+			*raw = bytes.ToValidUTF8(*raw, []byte("\uFFFD"))
+		}
+	}
+	if u := e.Usage; u != nil && (math.IsNaN(u.CostUSD) || math.IsInf(u.CostUSD, 0)) {
+		known := *u
+		known.CostUSD = 0
+		e.Usage = &known
+	}
+	if e.Type == agent.EventRaw && len(e.Data) > maxRaw {
+		e.Text, e.Data = fmt.Sprintf("%d bytes are left out", len(e.Data)), nil
+	}
+	return e
+}
+
+// tooDeep reports whether valid JSON is nested more deeply than maxDepth.
+func tooDeep(raw []byte) bool {
+	depth, text := 0, false
+	for i := 0; i < len(raw) && depth <= maxDepth; i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return depth > maxDepth
+}
+
+// quoted returns text as a JSON string, with bytes that are not UTF-8 replaced.
+func quoted(text []byte) json.RawMessage {
+	raw, err := json.Marshal(string(text))
+	if err != nil {
+		return json.RawMessage(`""`) // encoding a string cannot fail
+	}
+	return raw
+}

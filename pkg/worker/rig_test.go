@@ -1,0 +1,288 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/receipt"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
+	"turnstile/test/acl"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// patience is how long a test waits for an event.
+const patience = expect.Patience
+
+// rig is a sender and a view of the database that its workers share.
+type rig struct {
+	*testing.T
+	ctx    context.Context
+	url    string
+	rdb    redis.UniversalClient
+	client *actors.Client
+
+	stage *stage // for tests that need it later
+
+	key string // the session of most tests; unique, because all databases share the channels
+	k   rediskey.Session
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := rigOn(t, acl.As(t, redistest.URL(t), acl.Worker), redistest.New(t))
+	r.client = actors.NewClient(acl.Client(t, acl.Sender))
+	return r
+}
+
+func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {
+	t.Helper()
+	r := &rig{T: t, ctx: t.Context(), url: url, rdb: rdb, client: actors.NewClient(rdb)}
+	r.key = strings.NewReplacer("/", ".", "#", "-").Replace(t.Name())
+	r.k = rediskey.For(r.key)
+	return r
+}
+
+// setup has the parts of a worker in this process.
+type setup struct {
+	worker.Options
+	faults *redistest.Faults
+}
+
+// change changes a setup.
+type change func(*setup)
+
+func with(f func(*worker.Options)) change { return func(s *setup) { f(&s.Options) } }
+
+func sentinelTTL(d time.Duration) change { return func(s *setup) { s.Queue.SentinelTTL = d } }
+
+func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
+
+func faulty(f *redistest.Faults) change { return func(s *setup) { s.faults = f } }
+
+// worker starts a worker in this process, on a connection pool of its own. It is drained when the
+// test ends.
+func (r *rig) worker(a agent.Agent, changes ...change) *worker.Worker {
+	r.Helper()
+	w := r.idle(a, changes...)
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	expect.OK(r, w.Start(ctx))
+	return w
+}
+
+// idle makes a worker that is not started.
+func (r *rig) idle(a agent.Agent, changes ...change) *worker.Worker {
+	r.Helper()
+	rdb, err := redisconn.Open(r.url)
+	expect.OK(r, err)
+	s := setup{Options: worker.Options{
+		ID: r.key + "/" + turnstile.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
+		Queue:  sq.Config{Retention: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	}}
+	if testing.Verbose() {
+		s.Logger = slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	for _, c := range changes {
+		c(&s)
+	}
+	if s.faults != nil {
+		rdb.AddHook(s.faults)
+	}
+	w, err := worker.New(rdb, a, s.Options)
+	expect.OK(r, err)
+	r.Cleanup(func() {
+		r.drainAtOnce(w)
+		_ = rdb.Close()
+	})
+	return w
+}
+
+// drainAtOnce drains an idle worker without its remaining wait for work, which is up to a second:
+// it wakes the worker.
+func (r *rig) drainAtOnce(w *worker.Worker) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		w.Drain(ended(), worker.ReasonShutdown)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	for !w.Draining() && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may have ended
+	<-drained
+}
+
+// ended returns a context that has ended: a drain with it does not wait.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// say submits a message to the rig's session; its id is id.
+func (r *rig) say(id, text string, mode ...session.Mode) receipt.Receipt {
+	r.Helper()
+	m := turnstile.Message{ID: id, Text: text}
+	if len(mode) > 0 {
+		m.Mode = mode[0]
+	}
+	return r.submit(r.key, m)
+}
+
+func (r *rig) submit(key string, m turnstile.Message) receipt.Receipt {
+	r.Helper()
+	told, err := receipt.Input(r.ctx, r.client.Session(key), m)
+	expect.OK(r, err)
+	return told
+}
+
+// outcome waits for a message's end.
+func (r *rig) outcome(id string) session.Outcome { r.Helper(); return r.outcomeIn(r.key, id) }
+
+func (r *rig) outcomeIn(key, id string) session.Outcome {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	o, err := r.client.Session(key).Wait(ctx, id)
+	if err != nil {
+		r.Fatalf("message %s of %s: %v\n%s", id, key, err, r.story(key))
+	}
+	return o
+}
+
+// ends waits for a message and checks how it ended.
+func (r *rig) ends(id string, status session.Status) session.Outcome {
+	r.Helper()
+	o := r.outcome(id)
+	if o.Status != status {
+		r.Errorf("message %s ended as %s (%s), want %s", id, o.Status, o.Why(), status)
+	}
+	return o
+}
+
+func (r *rig) info() session.Info {
+	r.Helper()
+	s, err := r.client.Session(r.key).Info(r.ctx)
+	expect.OK(r, err)
+	return s
+}
+
+// free checks that nobody owns the session.
+func (r *rig) free(when string) {
+	r.Helper()
+	if token := r.token(); token != "" {
+		r.Errorf("%s the sentinel is still up", when)
+	}
+}
+
+func (r *rig) token() string { return r.rdb.Get(r.ctx, r.k.Sentinel()).Val() }
+
+// archivedAs returns why a message is in the archive; it must be there.
+func (r *rig) archivedAs(id string) string {
+	r.Helper()
+	task := rediskey.TaskID(r.key, id)
+	if err := r.rdb.ZScore(r.ctx, r.k.Archived(), task).Err(); err != nil {
+		r.Errorf("message %s is not in the archive: %v", id, err)
+	}
+	o, _, err := actors.Result(r.ctx, r.client.Session(r.key), id)
+	expect.OK(r, err)
+	return o.Why()
+}
+
+// events returns the session's stream. An entry of it may have the start of a turn before its
+// event.
+func (r *rig) events(key string) (all []session.Event) {
+	r.Helper()
+	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
+	expect.OK(r, err)
+	for _, m := range entries {
+		for _, field := range []string{"s", "e"} {
+			text, ok := m.Values[field].(string)
+			if !ok {
+				continue
+			}
+			var e session.Event
+			expect.OK(r, json.Unmarshal([]byte(text), &e))
+			var ms int64
+			_, err := fmt.Sscanf(m.ID, "%d-", &ms)
+			expect.OK(r, err)
+			e.At = time.UnixMilli(ms)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// story returns the stream in short: what happened to which message.
+func (r *rig) story(key string) string {
+	r.Helper()
+	lines := make([]string, 0, 16)
+	for _, e := range r.events(key) {
+		lines = append(lines, fmt.Sprint(e.At.Format("05.000 "), e.Type, " ", strings.Join(e.Messages, ","), " ", e.Status, e.Reason, e.Text, e.Error))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// starts returns the messages whose turns were started, in order.
+func (r *rig) starts(key string) (ids []string) {
+	r.Helper()
+	for _, e := range r.events(key) {
+		if e.Type == session.EventTurnStarted {
+			ids = append(ids, e.Messages...)
+		}
+	}
+	return ids
+}
+
+// awaitEvent waits for an event that fits, and returns the first.
+func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found session.Event) {
+	r.Helper()
+	expect.Soon(r, what, func() bool {
+		i := slices.IndexFunc(r.events(r.key), fits)
+		if i >= 0 {
+			found = r.events(r.key)[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// transcript returns the session's present transcript, one line per entry.
+func (r *rig) transcript(key string) (lines []string) {
+	r.Helper()
+	s, err := r.client.Session(key).Info(r.ctx)
+	expect.OK(r, err)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(key), s.SessionID)
+	expect.OK(r, err)
+	for _, e := range entries {
+		line := string(e.Role) + " " + e.Text
+		if e.Tool != nil {
+			line += e.Tool.Name
+		}
+		if e.Interrupted {
+			line += " (interrupted)"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

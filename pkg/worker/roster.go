@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+)
+
+// roster has the sessions that a worker runs. A drain reaches them here: a session whose claim
+// was in flight learns of the drain when it joins.
+type roster struct {
+	deps *turnDeps
+
+	mu        sync.Mutex
+	sessions  map[*sessionRun]struct{}
+	recovered Recovered
+	drain     drainState
+	left      chan struct{} // receives when a session ends during a drain
+}
+
+// drainState is the progress of a drain.
+type drainState struct {
+	phase  drainPhase
+	reason Reason
+	until  time.Time       // then the turns that still run are interrupted
+	ends   map[outcome]int // counts how the sessions' last turns ended
+}
+
+type drainPhase int
+
+const (
+	notDraining  drainPhase = iota
+	letting                 // turns may finish
+	interrupting            // turns are interrupted, also those that begin now
+)
+
+// outcome is how a session's last turn ended on this worker.
+type outcome string
+
+// The outcomes. They are keys of the log.
+const (
+	outcomeFinished outcome = "finished"
+	outcomeRequeued outcome = "requeued"
+	outcomeLost     outcome = "lost"
+)
+
+func newRoster(deps *turnDeps) *roster {
+	return &roster{deps: deps, sessions: map[*sessionRun]struct{}{}, left: make(chan struct{}, 1)}
+}
+
+// join adds a session that was just claimed.
+func (r *roster) join(claim *protocol.Claim) *sessionRun {
+	s := &sessionRun{claim: claim, deps: r.deps, log: r.deps.opts.Logger.With("session", claim.Session())}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions[s] = struct{}{}
+	if r.drain.phase != notDraining {
+		s.notice = r.deps.opts.notice(r.drain.reason)
+	}
+	if r.drain.phase == interrupting {
+		s.drained = drainError{r.drain.reason}
+	}
+	switch t := claim.Turn(); {
+	case t.Reset != "":
+		r.recovered.Suspended++
+		s.log.Warn("the session begins a new conversation", "reason", t.Reset, "suspended", r.recovered.Suspended)
+	case t.Resume != "":
+		r.recovered.Resumed++
+	}
+	return s
+}
+
+// leave removes a session.
+func (r *roster) leave(s *sessionRun, last outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sessions, s)
+	if r.drain.phase == notDraining {
+		return
+	}
+	r.drain.ends[last]++
+	select {
+	case r.left <- struct{}{}:
+	default: // the report has yet to notice an earlier one
+	}
+}
+
+// all returns the sessions that run now.
+func (r *roster) all() []*sessionRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allLocked()
+}
+
+func (r *roster) allLocked() []*sessionRun {
+	all := make([]*sessionRun, 0, len(r.sessions))
+	for s := range r.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (r *roster) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.sessions)
+}
+
+// running returns the claims of the sessions that run a turn.
+func (r *roster) running() []*protocol.Claim {
+	var claims []*protocol.Claim
+	for _, s := range r.all() {
+		if s.runs() {
+			claims = append(claims, s.claim)
+		}
+	}
+	return claims
+}
+
+// beginDrain begins a drain and returns the sessions that run. Sessions that join later get its
+// notice.
+func (r *roster) beginDrain(reason Reason, timeout time.Duration) []*sessionRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain = drainState{phase: letting, reason: reason, until: time.Now().Add(timeout), ends: map[outcome]int{}}
+	return r.allLocked()
+}
+
+// timeIsUp makes turns that begin from now on be interrupted.
+func (r *roster) timeIsUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain.phase, r.drain.until = interrupting, time.Now()
+}
+
+// drainReason returns the drain's reason, "" without a drain.
+func (r *roster) drainReason() Reason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drain.reason
+}
+
+// counted returns how many sessions were recovered so far.
+func (r *roster) counted() Recovered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recovered
+}
+
+// Recovered counts the sessions that a worker has claimed after their turns were interrupted, by
+// a drain or by their worker's death.
+type Recovered struct {
+	Resumed   int // with a mark: they continued in the same transcript
+	Suspended int // they began a new transcript
+}

@@ -1,0 +1,81 @@
+package worker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/worker"
+	"turnstile/test/expect"
+)
+
+// servers returns the rows of asynqmon's Servers page.
+func (r *rig) servers() []*asynq.ServerInfo {
+	r.Helper()
+	all, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
+	expect.OK(r, err)
+	return all
+}
+
+// A worker runs ten turns: asynqmon's Servers page has one row for it, with its slots and these
+// turns. The row stays while the worker drains, and goes at the end.
+func TestServersPage(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	w := r.worker(s, slots(12), with(func(o *worker.Options) {
+		o.Maintenance, o.DrainTimeout, o.AgentTimeout = true, time.Minute, 20*time.Minute
+	}))
+	const turns = 10
+	want, acts := map[string]string{}, []*act{}
+	for i := range turns {
+		key := fmt.Sprint(r.key, "-", i)
+		r.submit(key, turnstile.Message{ID: "m1", Text: "a secret"})
+		want[rediskey.TaskID(key, "m1")] = rediskey.Queue(key)
+		acts = append(acts, s.next(t, "m1"))
+	}
+	var row *asynq.ServerInfo
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last row: %+v", row)
+		}
+	})
+	expect.Soon(t, "the heartbeat behind the turns' starts", func() bool {
+		all := r.servers()
+		if len(all) != 1 {
+			return false
+		}
+		row = all[0]
+		return len(row.ActiveWorkers) == turns
+	})
+	expect.Equal(t, "concurrency", row.Concurrency, 12)
+	expect.Equal(t, "status", row.Status, "active")
+	for _, a := range row.ActiveWorkers {
+		expect.Equal(t, "queue of "+a.TaskID, a.Queue, want[a.TaskID])
+		delete(want, a.TaskID)
+		if strings.Contains(string(a.TaskPayload), "secret") {
+			t.Errorf("the payload: %s", a.TaskPayload)
+		}
+		if took := a.Deadline.Sub(a.Started); took != 20*time.Minute {
+			t.Errorf("the deadline is %s behind the start", took)
+		}
+	}
+	expect.Equal(t, "turns that are not shown", len(want), 0)
+
+	acts[0].reply("done")
+	drained := drain(w)
+	expect.Soon(t, "the heartbeat of a worker that drains", func() bool {
+		all := r.servers()
+		return len(all) == 1 && all[0].Status == "stopped" && len(all[0].ActiveWorkers) == turns-1
+	})
+	for _, a := range acts[1:] {
+		a.reply("done")
+	}
+	expect.Received(t, "the end of the drain", drained)
+	expect.Equal(t, "rows when it is over", len(r.servers()), 0)
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+)
+
+// sessionRun runs the turns of a claimed session, and passes requests, steers and decisions to
+// the running one.
+type sessionRun struct {
+	claim *protocol.Claim
+	deps  *turnDeps
+	log   *slog.Logger
+
+	mu        sync.Mutex
+	turn      *turnRun // the running turn; nil between two turns
+	requested request  // for a turn that has not begun yet
+	drained   error    // set by a drain whose time is up
+	notice    string   // for the user, until a turn can publish it
+}
+
+// request asks the turn with this fence to stop, be interrupted or be rolled back.
+type request struct {
+	fence int64
+	cause error
+}
+
+// run runs the session's turns until there is none left, it has had its share, or its lease is
+// lost. However it ends, the session is released exactly once: by the last turn's finish or
+// requeue, or by expiring.
+func (s *sessionRun) run() (last outcome) {
+	claimed := time.Now()
+	for turns := 1; ; turns++ {
+		t := newTurnRun(s.deps, s.claim, s.log, func() bool { return s.deps.share.over(turns, claimed) })
+		s.begin(t)
+		more, err := t.run()
+		s.end()
+		last = t.reportEnd(err)
+		if err != nil || !more {
+			return last
+		}
+	}
+}
+
+// begin makes t the turn that requests, steers and decisions reach.
+func (s *sessionRun) begin(t *turnRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = t
+	if s.notice != "" && t.recorder.notice(s.notice) {
+		s.notice = ""
+	}
+	if s.requested.cause != nil && s.requested.fence == t.Fence {
+		t.cancel(s.requested.cause)
+	}
+	if s.drained != nil {
+		t.cancel(s.drained)
+	}
+}
+
+func (s *sessionRun) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = nil
+}
+
+// runs reports whether a turn runs.
+func (s *sessionRun) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil
+}
+
+// apply handles what a signal or a renewal brings for the turn with a fence: a request that ends it,
+// now or when it begins; a steer that waits for it; a decision on its question.
+func (s *sessionRun) apply(fence int64, cause error, steer bool, d protocol.Decided) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.turn != nil && s.turn.Fence == fence:
+		s.turn.apply(cause, steer, d)
+	case cause != nil:
+		s.requested = request{fence, cause}
+	}
+}
+
+// interrupt ends the running turn for a drain, and every turn that begins later.
+func (s *sessionRun) interrupt(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = reason
+	if s.turn != nil {
+		s.turn.interrupt(reason)
+	}
+}
+
+// notify publishes a text for the session's user, in the next turn if none runs.
+func (s *sessionRun) notify(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == nil || !s.turn.recorder.notice(text) {
+		s.notice = text
+	}
+}

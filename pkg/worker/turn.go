@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// turnDeps is what a worker gives to its turns.
+type turnDeps struct {
+	opts        Options
+	agent       agent.Agent
+	steerable   bool      // the agent takes messages during a turn
+	pool        *warmPool // nil: agents are not kept warm
+	queue       *protocol.Consumer
+	share       *share
+	open        *openQuestions
+	wakeUps     *lostWakeUps
+	tokens      *usedTokens
+	drainReason func() Reason
+}
+
+// turnRun is the run of one turn on this worker.
+type turnRun struct {
+	protocol.ClaimedTurn
+	*turnDeps
+	claim   *protocol.Claim
+	release func() bool // reports, at the end, whether to release the session though messages wait
+
+	containment
+	ctx    context.Context // the context of the agent's run
+	cancel context.CancelCauseFunc
+
+	recorder  *recorder
+	questions *questions
+	steering  *steering // nil: the agent takes no steers
+	warm      *warmTurn // nil: agents are not kept warm
+
+	noted int  // how many dropped messages the agent's note mentions
+	ran   bool // the agent was started
+	end   ending
+}
+
+func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release func() bool) *turnRun {
+	t := &turnRun{ClaimedTurn: claim.Turn(), turnDeps: d, claim: claim, release: release}
+	t.log = log.With("turn", t.ID, "fence", t.Fence)
+	t.ctx, t.cancel = turnContext(claim.Lease())
+	t.fail = t.cancel
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.CheckpointInterval, d.tokens, t.containment)
+	t.questions = newQuestions(t.ctx, t.recorder, d.open, d.opts.AskTimeout)
+	if d.steerable {
+		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
+			_, refused := t.refusal(m)
+			return refused
+		})
+	}
+	if d.pool != nil {
+		t.warm = &warmTurn{pool: d.pool, turn: &t.ClaimedTurn, lease: claim.Lease().Context(), patience: d.opts.AgentTimeout, log: t.log}
+	}
+	return t
+}
+
+// run runs the turn and writes its end. more is true if the next turn runs under the same claim.
+// After an error the end was not written.
+func (t *turnRun) run() (more bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			more, err = false, t.endPanicked(t.panicked("the turn", p))
+		}
+	}()
+	defer t.cancel(errOver)
+	defer t.steering.stop()
+	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
+		// The message may have killed its last worker. A worker's death counts only after it has
+		// renewed, because a claim whose reply was lost is no death. Renewing at once makes a
+		// message count that kills at once. If this renewal fails, the next regular one still
+		// counts all others.
+		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
+	}
+	if end, refused, err := t.dismiss(); refused || err != nil {
+		t.steering.stop() // a later steer would go into the next turn
+		t.recorder.stop()
+		if err != nil {
+			return false, err
+		}
+		return t.finish(end)
+	}
+	var result agent.Result
+	in, err := t.prepare()
+	if err == nil {
+		result, err = t.runAgent(in)
+	}
+	t.steering.stop()
+	t.questions.stop()
+	if err != nil {
+		t.warm.close()
+	}
+	t.recorder.stop()
+	return t.writeEnd(result, err)
+}
+
+// apply handles what a signal or a renewal brings for this turn.
+func (t *turnRun) apply(request error, steer bool, d protocol.Decided) {
+	switch {
+	case request != nil:
+		t.cancel(request)
+	case steer:
+		t.steering.wake()
+	}
+	if d.Question != 0 {
+		t.questions.apply(d)
+	}
+}
+
+// interrupt ends the agent's run for a drain. It takes a checkpoint at once, because the agent
+// may use its whole grace, or more.
+func (t *turnRun) interrupt(reason error) {
+	t.cancel(reason)
+	t.recorder.checkpoints.now()
+}
+
+// dismiss archives messages that must not run, and removes them from the turn. If all must not
+// run, refused is true, and end is the turn's end.
+func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
+	messages := t.Messages()
+	left := len(messages)
+	for _, m := range messages {
+		end, bad := t.refusal(m)
+		switch {
+		case !bad:
+		case left == 1:
+			return end, true, nil
+		default:
+			if err := t.claim.Dismiss(t.claim.Lease().Context(), m, end); err != nil {
+				return end, false, err
+			}
+			left--
+		}
+	}
+	if left < len(messages) {
+		// Not the whole turn: signals read its other fields concurrently.
+		now := t.claim.Turn()
+		t.Taken, t.Collected = now.Taken, now.Collected
+	}
+	return protocol.End{}, false, nil
+}
+
+// refusal returns the end of a message that must not run.
+func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
+	if m.Err != nil {
+		return protocol.End{Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: "the message is invalid", Detail: m.Err.Error()}, true
+	}
+	limit := time.Duration(m.Message.ExpiresIn)
+	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
+		limit = most
+	}
+	if limit > 0 && m.Age > limit {
+		return protocol.End{
+			Status: session.StatusExpired,
+			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", m.Age.Round(time.Millisecond), limit),
+		}, true
+	}
+	return protocol.End{}, false
+}

@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/resume"
+)
+
+// prepare makes the agent's input and promotes the turn from starting to running. After an error
+// the agent must not be started: the turn may have been stopped meanwhile.
+func (t *turnRun) prepare() (in agent.Turn, err error) {
+	in = agent.Turn{
+		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
+		Messages:    make([]agent.Message, 0, 1),
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Ask: t.questions.ask,
+	}
+	for _, m := range t.Messages() {
+		in.Messages = append(in.Messages, agentMessage(m.Message))
+		in.TraceParent = cmp.Or(in.TraceParent, m.Message.TraceParent)
+	}
+	if t.steering != nil {
+		in.Steers = t.steering.offers
+	}
+	// An earlier run of this turn, or of the one before it, was interrupted.
+	resumed := t.Resume != "" || t.Redelivered > 0
+	immediate := t.queue.Config().Immediate
+	if !immediate || resumed || len(t.Dropped) > 0 {
+		if err := t.recall(&in, resumed); err != nil {
+			return in, agent.Retryable(err)
+		}
+	}
+	if immediate {
+		return in, t.mayStart()
+	}
+	if err := t.mayStart(); err != nil {
+		return in, err
+	}
+	if err := t.claim.Promote(t.claim.Lease().Context()); err != nil {
+		return in, err
+	}
+	if t.claim.SteerWaits() {
+		t.steering.wake()
+	}
+	return in, t.mayStart()
+}
+
+// runAgent starts the agent and waits for it.
+func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
+	t.ran = true
+	t.reportStart()
+	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
+		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.opts.AgentTimeout))
+	})
+	defer timeout.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.panicked("the agent", p)
+		}
+	}()
+	ctx, run := agent.WithLease(t.ctx, t.claim.Lease()), t.agent.Run
+	if t.warm != nil {
+		warm, err := t.warm.get(ctx, in)
+		if err == nil {
+			err = t.mayStart()
+		}
+		if err != nil {
+			return result, err
+		}
+		run = warm.Run
+	}
+	return run(ctx, in, t.recorder.record)
+}
+
+// recall gives the agent its history: the transcript, the partial of an earlier run of this
+// message, and a note about it.
+func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
+	stored, err := t.claim.History(t.claim.Lease().Context())
+	if err != nil {
+		return err
+	}
+	if stored.Older > 0 {
+		t.log.Info("the transcript is long: the agent does not get its oldest entries", "given", len(stored.Entries), "older", stored.Older)
+	}
+	in.History, in.State = stored.Entries, stored.State
+	t.recorder.state.found(stored.State)
+	if stored.Partial != nil {
+		in.History = append(in.History, stored.Partial.Entries...)
+		t.recorder.inherit(stored.Partial.Entries)
+	}
+	in.Note = resume.Note(resume.Facts{
+		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
+		Freshness: t.opts.ResumeFreshness,
+		History:   in.History,
+		Dropped:   stored.Dropped,
+		Omitted:   stored.Omitted,
+	})
+	t.noted = len(t.Dropped)
+	if resumed {
+		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
+	}
+	return nil
+}
+
+// mayStart returns why the agent must not be started any more, or nil. It checks the lease
+// itself, because the context ends a little later, and a worker that was stopped may come here
+// long after.
+func (t *turnRun) mayStart() error {
+	if err := t.claim.Lease().Held(); err != nil {
+		return err
+	}
+	return context.Cause(t.ctx)
+}

@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// ending is how a turn ended, for the log and the observer.
+type ending struct {
+	status  session.Status
+	why     error         // nil: it succeeded
+	retryIn time.Duration // for StatusRetried
+}
+
+// writeEnd decides how the turn ends, and writes it. An agent that returned without an error has
+// finished, even if an interrupt or a stop was requested meanwhile.
+func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) {
+	if err == nil {
+		r := t.recorder.finished(result)
+		t.warm.returnToPool(len(r.entries))
+		more, err := t.finish(protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage})
+		if err != nil {
+			t.warm.drop()
+		}
+		return more, err
+	}
+	if lost := t.claim.Lease().Held(); lost != nil {
+		return false, lost
+	}
+	cause := context.Cause(t.ctx)
+	if errors.Is(err, agent.ErrLeaseLost) {
+		// The agent's guardian received no renewal in time, and killed it.
+		if err := t.claim.Lease().Held(); err != nil {
+			return false, err
+		}
+		return t.requeue(drainError{reasonLease})
+	}
+	if end, ok := t.requested(errors.Join(cause, err)); ok {
+		return t.finish(end)
+	}
+	switch {
+	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
+		return t.requeue(cause)
+	case errors.Is(cause, errPanicked):
+		return t.failed(cause)
+	case errors.Is(cause, errTimeout):
+		return t.failed(timedOut(cause, err))
+	case agent.IsRetryable(err) && t.Attempt < t.opts.MaxAttempts:
+		return t.retry(err)
+	}
+	return t.failed(err)
+}
+
+// requested returns the end of a turn for which a stop, an interrupt or a rollback was requested.
+// ok is false for any other turn.
+func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
+	r := t.recorder.unfinished()
+	end.Reply, end.Usage = r.reply, r.usage
+	switch {
+	case errors.Is(cause, protocol.ErrStopRequested):
+		end.Status, end.Error = session.StatusStopped, "stopped by user"
+	case errors.Is(cause, protocol.ErrInterruptRequested):
+		end.Status, end.Error, end.Entries = session.StatusInterrupted, "interrupted by a newer message", r.entries
+	case errors.Is(cause, protocol.ErrRollbackRequested):
+		end.Status, end.Error, end.Reply, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", "", true
+	default:
+		return protocol.End{}, false
+	}
+	return end, true
+}
+
+func (t *turnRun) failed(err error) (more bool, _ error) {
+	r := t.recorder.unfinished()
+	end := failure(err)
+	end.Reply, end.Usage = r.reply, r.usage
+	return t.finish(end)
+}
+
+// errNotStored is the failure of a turn whose entries Redis does not take.
+var errNotStored = errors.New("the turn's entries could not be stored")
+
+// failure is the end of a turn that failed. An agent's error may have anything in it, so it is for
+// operators.
+func failure(err error) protocol.End {
+	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
+	end.Error = cmp.Or(agent.UserText(err), protocol.AgentFailed)
+	switch {
+	case errors.Is(err, errTimeout):
+		end.Code, end.Error = session.CodeTimeout, errTimeout.Error()
+	case errors.Is(err, errPanicked), errors.Is(err, errNotStored):
+		end.Code, end.Error = session.CodeInternal, "an internal error ended the turn"
+	}
+	return end
+}
+
+// timedOut returns the error of a turn that took too long, with the agent's own last words about
+// it.
+func timedOut(cause, err error) error {
+	if _, words, ok := strings.Cut(err.Error(), cause.Error()); ok {
+		return fmt.Errorf("%w%s", cause, words)
+	}
+	return cause
+}
+
+// finish writes the end of a turn that will not run again.
+func (t *turnRun) finish(end protocol.End) (more bool, err error) {
+	end.Release = t.release()
+	if end.Status != session.StatusStopped { // a stop also ends the steered messages
+		end.Untaken = t.steering.untaken()
+	}
+	if end.Status == session.StatusDone {
+		end.Told = t.noted
+	}
+	t.recorder.state.end(len(end.Entries), end.Rollback)
+	t.end = ending{status: end.Status}
+	if why := cmp.Or(end.Detail, end.Error); why != "" {
+		t.end.why = errors.New(why)
+	}
+	more, err = t.claim.Finish(t.claim.Lease().Context(), end)
+	err = t.written(err)
+	if err != nil && len(end.Entries) > 0 && t.claim.Lease().Held() == nil {
+		// The lease is held and Redis is there, so these entries cannot be stored. Another run
+		// would end the same. So the turn fails, without entries, and the session goes on.
+		t.warm.drop()
+		return t.failed(fmt.Errorf("%w: %w", errNotStored, err))
+	}
+	return more, err
+}
+
+// requeue puts the turn's messages back at the head of the line, with its partial.
+func (t *turnRun) requeue(cause error) (more bool, _ error) {
+	// Promote may have learned of the drain before the turn's context did.
+	d := drainError{t.drainReason()}
+	errors.As(cause, &d)
+	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
+	t.recorder.state.end(0, false)
+	return t.endRequeued(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
+}
+
+// retry puts the messages of a failed turn back at the head of the line for the next attempt.
+func (t *turnRun) retry(err error) (more bool, _ error) {
+	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
+	t.recorder.state.end(0, false)
+	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
+}
+
+// endRequeued completes requeue and retry, whose script returned err. The script refuses if the
+// turn's end was requested meanwhile; then that end is written.
+func (t *turnRun) endRequeued(err error) (more bool, _ error) {
+	err = t.written(err)
+	if end, ok := t.requested(err); ok {
+		return t.finish(end)
+	}
+	return false, err
+}
+
+// written returns nil if the turn's end was written, even if the session could not be woken for
+// its next messages: lostWakeUps tries that again.
+func (t *turnRun) written(err error) error {
+	if !errors.Is(err, protocol.ErrNotWoken) {
+		return err
+	}
+	t.log.Warn("the session could not be woken for its next messages, trying again", "error", err)
+	t.wakeUps.add(err, t.Session)
+	return nil
+}
+
+// endPanicked writes the end of a turn whose own goroutine panicked, and releases the session,
+// because other parts of this turn may still run on this worker. If the write fails, the sentinel
+// expires and the message is redelivered a few times, as after a crash.
+func (t *turnRun) endPanicked(cause error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.panicked("the end of a turn that had panicked", p)
+		}
+	}()
+	t.cancel(cause)
+	t.recorder.silence()
+	t.steering.stop()
+	t.warm.drop()
+	if t.claim.Turn().Fence != t.Fence {
+		return cause // its end is written, and the next turn does not run here
+	}
+	end := failure(cause)
+	end.Untaken, end.Release = t.steering.untaken(), true
+	_, err = t.claim.Finish(t.claim.Lease().Context(), end)
+	if err = t.written(err); err == nil {
+		t.end = ending{status: session.StatusFailed, why: cause}
+	}
+	return err
+}
+
+// longestBackoff is the longest wait of a retry, before jitter.
+const longestBackoff = time.Minute
+
+// backoff returns the wait after the n-th attempt. The jitter spreads the retries of sessions
+// that failed together.
+func backoff(base time.Duration, n int) time.Duration {
+	wait := min(base, longestBackoff) << min(max(n-1, 0), 20)
+	wait = min(wait, longestBackoff)
+	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+}

@@ -1,0 +1,72 @@
+package worker
+
+import "turnstile/pkg/agent"
+
+// uncounted stands for a count that is unknown or irrelevant.
+const uncounted int64 = -1
+
+// seen is a state of a transcript: the one that an agent knows, or the present one.
+type seen struct {
+	sessionID string // empty: unknown
+	entries   int64  // written so far, or uncounted
+}
+
+// sameTranscript reports whether the counts of two states may be compared.
+func (s seen) sameTranscript(other seen) bool {
+	return s.sessionID == "" || other.sessionID == "" || s.sessionID == other.sessionID
+}
+
+// comparableTo reports whether both counts are known and belong to one transcript.
+func (s seen) comparableTo(other seen) bool {
+	return s.entries != uncounted && other.entries != uncounted && s.sameTranscript(other)
+}
+
+// rebased returns what an agent has seen after a turn of its own that left the transcript at now.
+func (s seen) rebased(now seen) seen {
+	if s.comparableTo(now) {
+		s.entries = now.entries
+	}
+	return s
+}
+
+// entering returns what an agent has seen that is about to run a turn at now. In another
+// transcript it begins anew, with the history that it is given.
+func (s seen) entering(now seen) seen {
+	if s.entries == uncounted || s.sameTranscript(now) {
+		return s
+	}
+	return now
+}
+
+// verdict says why a session's warm agent is used for the next turn or replaced.
+type verdict string
+
+const (
+	buildFirst    verdict = "there is none"
+	reuse         verdict = "it fits"
+	otherSettings verdict = "its settings have changed"
+	hasEnded      verdict = "it has ended"
+	otherWriter   verdict = "another writer changed the transcript"
+)
+
+// judge decides between a warm agent and a new one. had may be nil. If the transcripts cannot be
+// compared, it keeps the warm agent.
+func judge(had *warmAgent, signature string, now seen) verdict {
+	switch {
+	case had == nil:
+		return buildFirst
+	case ended(had.Warm):
+		return hasEnded
+	case had.signature != signature:
+		return otherSettings
+	case had.seen.comparableTo(now) && had.seen.entries != now.entries:
+		return otherWriter
+	}
+	return reuse
+}
+
+// ended reports whether an agent is known to have ended.
+func ended(a agent.Warm) bool {
+	m, ok := a.(agent.Mortal)
+	return ok && m.Ended()
+}
