@@ -9,7 +9,6 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/service"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 // Init prepares a worker's process. Call it first in main. A worker starts an agent's programs
@@ -45,20 +44,15 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 		return err
 	}
 	log := service.NewLogger(os.Stderr, settings)
-	end, release := service.WatchSignals(ctx, worker.ReasonRestart)
+	end, release := service.WatchSignals(ctx, service.Restart)
 	defer release()
-	s, err := service.Start(end.Requested, service.Config{Settings: settings, Agent: a, Logger: log})
+	s, err := service.Start(end, service.Config{Settings: settings, Agent: a, Logger: log})
 	if err != nil {
 		return end.Unless(err)
 	}
 	<-end.Requested.Done()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		s.Worker.Drain(end.Cut, end.Reason())
-	}()
 	select {
-	case <-drained:
+	case <-end.Drain(s.Worker):
 		s.Stop(end.Now)
 		return end.Done()
 	case <-end.Now.Done():

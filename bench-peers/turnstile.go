@@ -9,7 +9,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // turnstileClient does everything that a turn does in production: lease, fencing token, transcript,
@@ -35,7 +34,7 @@ func (c *turnstileClient) work(ctx context.Context, handle func([]byte) error) (
 	if err != nil {
 		return nil, err
 	}
-	return func() { w.Drain(ctx, worker.ReasonShutdown) }, nil
+	return func() { lab.Stop(ctx, w) }, nil
 }
 
 func (c *turnstileClient) close() { _ = c.rdb.Close() }

@@ -46,7 +46,7 @@ func (j job) run(ctx context.Context) error {
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	if err := lab.Say("ready"); err != nil {
 		return err
 	}

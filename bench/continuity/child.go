@@ -9,7 +9,6 @@ import (
 
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // job is a worker of the echo agent that drains on SIGTERM.
@@ -27,20 +26,20 @@ func (j job) run(ctx context.Context) error {
 	told, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	opts := lab.Production(j.Slots)
-	opts.DrainTimeout, opts.Queue.SentinelTTL = j.Drain, j.TTL
+	opts.DrainTimeout, opts.LeaseTTL = j.Drain, j.TTL
 	w, err := lab.Work(ctx, rdb, echo.New(), opts)
 	if err != nil {
 		return err
 	}
-	if err := lab.Say(w.Running()); err != nil {
+	if err := lab.Say(w.Status().Running); err != nil {
 		return err
 	}
 	go func() {
-		_ = lab.Obey(func(string) any { return w.Running() }) // until the parent has ended
+		_ = lab.Obey(func(string) any { return w.Status().Running }) // until the parent has ended
 		os.Exit(1)
 	}()
 	<-told.Done()
-	w.Drain(ctx, worker.ReasonShutdown)
+	lab.Stop(ctx, w)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 // handovers measures from the end of a drain's time, with turns that still run then, to the start
@@ -50,22 +49,22 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer owner.Drain(ctx, worker.ReasonShutdown) // a second drain, which has nothing to wait for
+	defer lab.Stop(ctx, owner) // a second drain, which has nothing to wait for
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, sender, "drain", "hello"); err != nil {
 		return nil, err
 	}
 	if err := running.Wait(ctx); err != nil {
 		return nil, err
 	}
-	opts.DrainTimeout = 0
+	opts.DrainTimeout = time.Nanosecond // at once
 	started := make(chan time.Time, n)
 	next, err := lab.Work(ctx, other, lab.Parked{Started: func(agent.Turn, func(agent.Event)) { started <- time.Now() }}, opts)
 	if err != nil {
 		return nil, err
 	}
-	defer next.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, next)
 	over := time.Now().Add(drainTakes)
-	go owner.Drain(ctx, worker.ReasonShutdown)
+	go lab.Stop(ctx, owner)
 	after := make([]time.Duration, n)
 	for i := range after {
 		at, err := lab.Next(ctx, started)

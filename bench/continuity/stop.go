@@ -9,7 +9,6 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 const (
@@ -30,7 +29,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	started := make(chan struct{}, beside+1)
 	interrupted := make(chan time.Time, beside+1)
 	opts := lab.Production(beside + 1)
-	opts.DrainTimeout = 0
+	opts.DrainTimeout = time.Nanosecond // at once
 	w, err := lab.Work(ctx, rdb, lab.Parked{
 		Started:     func(agent.Turn, func(agent.Event)) { started <- struct{}{} },
 		Interrupted: func(agent.Turn) { interrupted <- time.Now() },
@@ -38,7 +37,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	if err := (lab.Load{Sessions: beside, Each: 1}).Fill(ctx, sender, "beside", "hello"); err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 			return err
 		}
 		took = append(took, at.Sub(sent))
-		if err := lab.Until(ctx, "the end of the turn", time.Millisecond, func() (bool, error) { return w.Running() == beside, nil }); err != nil {
+		if err := lab.Until(ctx, "the end of the turn", time.Millisecond, func() (bool, error) { return w.Status().Running == beside, nil }); err != nil {
 			return err
 		}
 	}

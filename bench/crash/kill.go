@@ -19,10 +19,10 @@ type job struct {
 	TTL  time.Duration
 }
 
-func options(ttl time.Duration) worker.Options {
+func options(ttl time.Duration) worker.Config {
 	opts := lab.Production(4)
-	opts.DrainTimeout = 0
-	opts.Queue.SentinelTTL = ttl
+	opts.DrainTimeout = time.Nanosecond // at once
+	opts.LeaseTTL = ttl
 	return opts
 }
 
@@ -80,7 +80,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 	defer func() {
 		_, _ = client.Session(key).Stop(ctx) // or the drain would requeue the message
-		next.Drain(ctx, worker.ReasonShutdown)
+		lab.Stop(ctx, next)
 	}()
 	time.Sleep(ttl/3 + rand.N(2*ttl/3))
 	killed := time.Now()

@@ -103,10 +103,10 @@ func store(ctx context.Context, srv *lab.Server, to *receiver, load lab.Load) er
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	return lab.Until(ctx, "the replies", 50*time.Millisecond, func() (bool, error) {
 		ready, err := rdb.ZCard(ctx, "turnstile:ready").Result()
-		return ready == 0 && w.Running() == 0, err
+		return ready == 0 && w.Status().Running == 0, err
 	})
 }
 
@@ -126,7 +126,7 @@ func soon(ctx context.Context, srv *lab.Server, to *receiver) ([]time.Duration, 
 	if err := w.Start(ctx); err != nil {
 		return nil, err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	d, err := outbox.New(rdb, options(to))
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int)
 		if err != nil {
 			return nil, err
 		}
-		return func() { w.Drain(ctx, worker.ReasonShutdown) }, w.Start(ctx)
+		return func() { lab.Stop(ctx, w) }, w.Start(ctx)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // connections is how many POSTs, or Submits, are under way at once.
@@ -70,7 +69,7 @@ func measureStarts(ctx context.Context, srv *lab.Server, report *lab.Report) err
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	client, all := &http.Client{}, make([]time.Duration, 0, n)
 	for i := range n + n/10 { // the first pay for connections, scripts and pages
 		time.Sleep(2 * time.Millisecond)

@@ -11,7 +11,6 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // arrival is when a stream has received the end of a turn.
@@ -68,7 +67,7 @@ func measureStreams(ctx context.Context, srv *lab.Server, report *lab.Report) er
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 
 	var before, after usage
 	if err := child.Call("memory", &before); err != nil {

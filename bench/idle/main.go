@@ -43,7 +43,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 			if err != nil {
 				return nil, err
 			}
-			return func() { w.Drain(ctx, worker.ReasonShutdown) }, w.Start(ctx)
+			return func() { lab.Stop(ctx, w) }, w.Start(ctx)
 		})
 		if err != nil {
 			return err

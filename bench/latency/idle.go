@@ -70,7 +70,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	client := turnstile.NewClient(sender)
 	for i := range warmUp + s.samples {
 		start, submit, err := s.sample(ctx, client, bell, i)
@@ -80,7 +80,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 		if i >= warmUp {
 			s.starts, s.submits = append(s.starts, start), append(s.submits, submit)
 		}
-		for w.Running() > 0 {
+		for w.Status().Running > 0 {
 			time.Sleep(s.rest / 10)
 		}
 		time.Sleep(s.rest)

@@ -42,7 +42,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	}
 	for _, q := range []queued{
 		{immediate: true, load: lab.Load{Sessions: 1, Each: n}},
-		{immediate: false, load: lab.Load{Sessions: n / 50, Each: 50}},
+		{immediate: false, load: lab.Load{Sessions: n / 10, Each: 10}}, // after 10 turns a session makes way for others
 	} {
 		if err := q.measure(ctx, srv); err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // queued measures messages that wait behind a turn of their own session.
@@ -73,19 +72,13 @@ func (q *queued) measure(ctx context.Context, srv *lab.Server) error {
 		return err
 	}
 	watch := &stopwatch{Agent: echo.New(), immediate: q.immediate, left: map[string]time.Time{}}
-	// There is one slot, and no session makes way for another: nothing else runs.
-	opts := lab.Production(1)
-	opts.ShareTurns = q.load.Each + 1
-	w, err := worker.New(rdb, watch, opts)
+	w, err := lab.Work(ctx, rdb, watch, lab.Production(1)) // one slot: nothing else runs
 	if err != nil {
 		return err
 	}
-	if err := w.Start(ctx); err != nil {
-		return err
-	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	err = lab.Until(ctx, "the end of the queue", 20*time.Millisecond, func() (bool, error) {
-		return watch.ran() == q.load.Messages() && w.Running() == 0, nil
+		return watch.ran() == q.load.Messages() && w.Status().Running == 0, nil
 	})
 	q.gaps = watch.gaps
 	return err

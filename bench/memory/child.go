@@ -67,7 +67,7 @@ func (j job) run(ctx context.Context) error {
 	sent := lab.Count(rdb)
 	a := counted{echo.New(), j.Park, new(atomic.Int64)}
 	opts := lab.Production(j.Slots)
-	opts.Queue.Retention, opts.Queue.SentinelTTL, opts.Queue.RecoveryRate = j.Retention, j.TTL, j.Rate
+	opts.Keep.Results, opts.LeaseTTL, opts.RecoveryRate = j.Retention, j.TTL, j.Rate
 	w, err := worker.New(rdb, a, opts)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (j job) run(ctx context.Context) error {
 		runtime.ReadMemStats(&m)
 		s := state{
 			Live: float64(m.HeapInuse + m.StackInuse), Stacks: float64(m.StackInuse), Goroutines: runtime.NumGoroutine(), GCs: m.NumGC,
-			Running: w.Running(), Ended: a.ended.Load(), Commands: sent.Total(),
+			Running: w.Status().Running, Ended: a.ended.Load(), Commands: sent.Total(),
 		}
 		s.RSS, s.Peak = resident()
 		return s

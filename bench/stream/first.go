@@ -8,7 +8,6 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 const warmUp = 10 // samples that are dropped
@@ -33,7 +32,7 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	client := turnstile.NewClient(sender)
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {

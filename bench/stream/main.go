@@ -17,17 +17,15 @@ import (
 var (
 	turns   = flag.Int("turns", 50, "talkative turns at once")
 	rate    = flag.Int("rate", 200, "pieces of the reply that each of them emits in a second")
-	lasts   = flag.Duration("for", 20*time.Second, "how long they are watched; the default checkpoint is after 15s")
+	lasts   = flag.Duration("for", 20*time.Second, "how long they are watched; the first checkpoint is after 15s")
 	samples = flag.Int("samples", 200, "samples of the first piece")
 )
 
 func main() { lab.Main("stream", run) }
 
 func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
-	for _, interval := range []time.Duration{15 * time.Second, time.Second} {
-		if err := talkative(ctx, srv, report, interval, lab.Quick(*lasts, 3*time.Second)); err != nil {
-			return err
-		}
+	if err := talkative(ctx, srv, report, lab.Quick(*lasts, 3*time.Second)); err != nil {
+		return err
 	}
 	for _, thinks := range []time.Duration{0, 200 * time.Millisecond} {
 		if err := firstPiece(ctx, srv, report, thinks, lab.Quick(*samples, 30)); err != nil {

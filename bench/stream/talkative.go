@@ -9,7 +9,6 @@ import (
 
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 // piece is about one token of a model.
@@ -65,7 +64,7 @@ func (t talker) alone(ctx context.Context, turns int) (time.Duration, error) {
 
 // talkative measures a worker whose turns all talk, from the start of the last one. Everything that
 // the worker sends in that time counts, with checkpoints and renewals. The turns last longer.
-func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interval, lasts time.Duration) error {
+func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, lasts time.Duration) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
 	}
@@ -79,12 +78,12 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 		return err
 	}
 	opts := lab.Production(*turns)
-	opts.DrainTimeout, opts.CheckpointInterval = 0, interval
+	opts.DrainTimeout = time.Nanosecond // at once
 	w, err := lab.Work(ctx, rdb, t, opts)
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer lab.Stop(ctx, w)
 	if err := (lab.Load{Sessions: *turns, Each: 1}).Fill(ctx, sender, "talk", "hello"); err != nil {
 		return err
 	}
@@ -119,8 +118,8 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 	if err != nil {
 		return err
 	}
-	lab.Progress("%.0f pieces, checkpoints every %s", pieces, interval)
-	report.Reach(fmt.Sprintf("%d turns with %d pieces/s each, CHECKPOINT_INTERVAL %s: commands per piece", *turns, *rate, interval),
+	lab.Progress("%.0f pieces", pieces)
+	report.Reach(fmt.Sprintf("%d turns with %d pieces/s each: commands per piece", *turns, *rate),
 		total/pieces <= 0.1, "<= 0.1", "%.3f (%.0f pieces in %s)", total/pieces, pieces, lasts)
 	report.Add("  most of them", "%s", most)
 	report.Add(fmt.Sprintf("  bytes to Redis per piece of %d", len(piece)), "%.1f", bytes/pieces)

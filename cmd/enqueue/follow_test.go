@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -28,8 +27,8 @@ import (
 func echoWorker(t *testing.T, url string) *worker.Worker {
 	t.Helper()
 	rdb := client(t, acl.As(t, url, acl.Worker))
-	w, err := worker.New(rdb, echoagent.New(), worker.Options{
-		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	w, err := worker.New(rdb, echoagent.New(), worker.Config{
+		LeaseTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +36,7 @@ func echoWorker(t *testing.T, url string) *worker.Worker {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	return w
 }
 
@@ -147,9 +146,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	go func() {
 		waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "stream=2 tick=1h hi there")
 	}()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	w.Drain(ctx, worker.ReasonRestart)
+	_ = w.StopToRestart(expect.Ended())
 	f.until("its message stays\n")
 	// The resumed turn need not take an hour again.
 	replace(t, rdb, "a", "m1", "hi there")
@@ -253,7 +250,7 @@ func TestWaitSurvives(t *testing.T) {
 			t.Errorf("%s: %v", name, end)
 		}
 	}
-	w.Drain(bg(t), worker.ReasonShutdown)
+	_ = w.Stop(expect.Ended())
 }
 
 // A wait whose connection is killed continues.

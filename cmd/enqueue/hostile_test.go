@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/expect"
 	"turnstile/test/hostile"
 )
 
@@ -62,8 +62,8 @@ func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Ev
 
 func hostileWorker(t *testing.T, url string) {
 	t.Helper()
-	w, err := worker.New(client(t, url), hostileAgent{}, worker.Options{
-		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	w, err := worker.New(client(t, url), hostileAgent{}, worker.Config{
+		LeaseTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func hostileWorker(t *testing.T, url string) {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
 // No text of an agent, a user or a file can control a terminal, with any flags, and in a pipe

@@ -20,6 +20,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/expect"
 )
 
 // sessionSchema is the schema in docs/events.md.
@@ -76,8 +77,8 @@ func TestEventsAreValid(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	schema := sessionSchema(t)
-	w, err := worker.New(client(t, url), allAgent{}, worker.Options{
-		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
+	w, err := worker.New(client(t, url), allAgent{}, worker.Config{
+		LeaseTTL: time.Minute, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestEventsAreValid(t *testing.T) {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	check := func(text string) (e map[string]any) {
 		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 		if err == nil {

@@ -11,7 +11,6 @@ import (
 	"turnstile/internal/metrics"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/worker"
 )
 
 const (
@@ -28,7 +27,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	token := service.MakeToken(&s)
 	log := service.NewLogger(p.raw.stderr, s)
 	service.LimitMemory(log)
-	end, release := service.WatchSignals(ctx, worker.ReasonShutdown)
+	end, release := service.WatchSignals(ctx, service.Shutdown)
 	defer release()
 	rdb, err := service.Connect(end.Requested, s.RedisURL, log)
 	if err != nil {

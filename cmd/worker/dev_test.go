@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"turnstile/internal/httpd"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
@@ -115,7 +116,7 @@ func TestNextPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := redisconn.ConnOpt("redis://127.0.0.1:1")
+	conn, err := httpd.ConnOpt("redis://127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}

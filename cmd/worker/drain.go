@@ -26,7 +26,7 @@ func showDrain(screen *terminal.Screen, w *worker.Worker, end service.Ending) (s
 		tick := time.NewTicker(viewEvery)
 		defer tick.Stop()
 		for {
-			screen.Status(drainLine(w.DrainProgress(), end.Cut.Err() != nil))
+			screen.Status(drainLine(w.Status(), end.Cut.Err() != nil))
 			select {
 			case <-over:
 				return
@@ -42,7 +42,7 @@ func showDrain(screen *terminal.Screen, w *worker.Worker, end service.Ending) (s
 
 // drainLine is how far a drain is, and what the next Ctrl-C would do. cut says that there was a
 // second one.
-func drainLine(p worker.DrainProgress, cut bool) string {
+func drainLine(p worker.Status, cut bool) string {
 	turns := fmt.Sprintf("draining: %d turns running", p.Running)
 	if p.Running == 1 {
 		turns = "draining: 1 turn running"

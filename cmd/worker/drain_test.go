@@ -9,7 +9,7 @@ import (
 
 func TestDrainLine(t *testing.T) {
 	t.Parallel()
-	if got := drainLine(worker.DrainProgress{Running: 3}, false); got != "" {
+	if got := drainLine(worker.Status{Running: 3}, false); got != "" {
 		t.Errorf("before the drain: %q", got)
 	}
 	for want, c := range map[string]struct {
@@ -24,7 +24,7 @@ func TestDrainLine(t *testing.T) {
 		"draining: 10 turns running, being interrupted (Ctrl-C again: end at once)": {10, time.Second, true},
 		"draining: no turn runs any more":                                           {0, time.Minute, false},
 	} {
-		if got := drainLine(worker.DrainProgress{Draining: true, Running: c.running, Left: c.left}, c.cut); got != want {
+		if got := drainLine(worker.Status{Draining: true, Running: c.running, Left: c.left}, c.cut); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/httpd"
 	"turnstile/internal/printable"
 	"turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -44,7 +44,7 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 // z, whose worker has hostile text.
 func hostileRecords(t *testing.T, url string) {
 	t.Helper()
-	opt, err := redisconn.ConnOpt(url)
+	opt, err := httpd.ConnOpt(url)
 	if err != nil {
 		t.Fatal(err)
 	}

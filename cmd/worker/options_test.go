@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"turnstile/internal/config"
-	"turnstile/internal/protocol"
 	"turnstile/internal/service"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -43,6 +43,8 @@ var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
+	// Constants of the worker.
+	"TURNSTILE_TRANSCRIPT_CAP", "TURNSTILE_EVENTS_CAP", "TURNSTILE_LIST_IDLE", "TURNSTILE_TURN_SHARE", "TURNSTILE_CHECKPOINT_INTERVAL", "TURNSTILE_RESUME_FRESHNESS",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {
@@ -68,7 +70,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer cannot be compared
 			model.Temperature = nil
 		}
-		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.Options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -87,29 +89,29 @@ func TestEverySettingReachesAPart(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
-	want := worker.Options{
-		Queue: protocol.Config{
-			Agent: "echo", SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
-			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
-			Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000}, LineCap: 390, TranscriptBytes: 4_100_000,
-			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: protocol.CrashSuspend,
-			Line: session.QueueSettings{Mode: "reject", Cap: 11, Debounce: session.Millis(22 * time.Second), Drop: "old"},
+	want := worker.Config{
+		AgentName: "echo", Concurrency: 3, LineCap: 390,
+		Queue:  session.QueueSettings{Mode: "reject", Cap: 11, Debounce: session.Millis(22 * time.Second), Drop: "old"},
+		Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000},
+		Keep: worker.Keep{
+			Results: 10 * time.Second, Transcripts: 17 * time.Hour, Sessions: 18 * time.Hour, DeadLetters: 20 * time.Hour,
+			TranscriptBytes: 4_100_000, EventBytes: 190_000,
 		},
-		Concurrency: 3, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
-		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
-		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, WarmAgents: 25, WarmTTL: 26 * time.Second, Maintenance: true, Logger: log,
+		LeaseTTL: 5 * time.Second, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
+		RetryBackoff: 9 * time.Second, MessageMaxAge: 15 * time.Second, StuckLimit: 21, Crash: worker.CrashSuspend, SweepInterval: 12 * time.Second,
+		RecoveryRate: 0.5, WarmAgents: 25, WarmTTL: 26 * time.Second, Logger: log,
 	}
-	got := service.Options(s, log)
+	got := service.WorkerConfig(s, log)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	zero(t, reflect.ValueOf(got), "ID", "Queue", "Observer", "Ephemeral")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Programs", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker sets these itself; echo runs no programs
+	zero(t, reflect.ValueOf(got), "Name", "RunsPrograms", "Ephemeral", "Observer") // echo runs no programs
+	zero(t, reflect.ValueOf(got.Keep))
 	s.Agent = config.AgentExec
-	expect.Equal(t, "exec runs programs", service.Options(s, log).Queue.Programs, true)
-	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
-	if got := execConfig(s, log); !reflect.DeepEqual(got, agent) {
-		t.Errorf("got  %+v\nwant %+v", got, agent)
+	expect.Equal(t, "exec runs programs", service.WorkerConfig(s, log).RunsPrograms, true)
+	wantExec := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
+	if got := execConfig(s, log); !reflect.DeepEqual(got, wantExec) {
+		t.Errorf("got  %+v\nwant %+v", got, wantExec)
 	}
 }
 
@@ -123,19 +125,37 @@ func zero(t *testing.T, v reflect.Value, but ...string) {
 	}
 }
 
-// In the worker's options 0 means the default.
+// In the worker's config 0 means the default. Without warm agents an agent keeps its other traits.
 func TestNoWarmAgents(t *testing.T) {
 	t.Parallel()
-	if o := service.Options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
-		t.Errorf("%d warm agents", o.WarmAgents)
+	for _, kind := range []string{"acp", "exec", "echo"} {
+		s := load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_AGENT": kind, "TURNSTILE_AGENT_COMMAND": "cat"})
+		a, err := newAgent(s, slog.New(slog.DiscardHandler))
+		expect.OK(t, err)
+		cold := service.Agent(s, a)
+		if _, ok := cold.(agent.Warmer); ok {
+			t.Errorf("%s is kept warm", kind)
+		}
+		expect.Equal(t, kind+" is steerable", is(cold, agent.Steerable.Steerable), is(a, agent.Steerable.Steerable))
+		expect.Equal(t, kind+" starts at once", is(cold, agent.Immediate.Immediate), is(a, agent.Immediate.Immediate))
+		s.WarmAgents = 1
+		expect.Equal(t, kind, service.Agent(s, a), a)
 	}
 }
 
-// Here, too, 0 means the default.
-func TestNoAskTimeout(t *testing.T) {
+// is reports a trait of an agent.
+func is[T any](a agent.Agent, trait func(T) bool) bool {
+	t, ok := a.(T)
+	return ok && trait(t)
+}
+
+// Of these, too, 0 has another meaning than the default.
+func TestZeroSettings(t *testing.T) {
 	t.Parallel()
-	if o := service.Options(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0"}), nil); o.AskTimeout != -1 {
-		t.Errorf("an ask timeout of %s", o.AskTimeout)
+	c := service.WorkerConfig(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_RETENTION": "0"}), nil)
+	expect.Equal(t, "ask timeout", c.AskTimeout, session.NoLimit)
+	if c.DrainTimeout <= 0 || c.DrainTimeout > time.Millisecond || c.Keep.Results <= 0 || c.Keep.Results >= time.Second {
+		t.Errorf("a drain timeout of %s, results for %s", c.DrainTimeout, c.Keep.Results)
 	}
 }
 

@@ -20,9 +20,9 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err = errors.Join(err, checkNamed(s)); err != nil {
 		return err
 	}
-	hup := worker.ReasonRestart
+	hup := service.Restart
 	if dev {
-		hup = worker.ReasonShutdown // nothing would start it again
+		hup = service.Shutdown // nothing would start it again
 	}
 	end, release := service.WatchSignals(ctx, hup)
 	stops := []func(){release}
@@ -47,7 +47,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err != nil {
 		return err
 	}
-	running, err := service.Start(end.Requested, service.Config{
+	running, err := service.Start(end, service.Config{
 		Settings: s, Agent: a, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
 	})
 	if err != nil {
@@ -63,17 +63,13 @@ func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen
 	select {
 	case <-end.Requested.Done():
 	case <-d.left():
-		end.Request(worker.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
+		end.Request(service.Shutdown) // so that Ctrl-C after Ctrl-D is the second
 	case <-d.redisEnded():
 		return d.lost()
 	}
-	d.ending(w.Running(), screen != nil)
+	d.ending(w.Status().Running, screen != nil)
 	defer context.AfterFunc(end.Cut, func() { log.Warn("the drain is cut short") })()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		w.Drain(end.Cut, end.Reason())
-	}()
+	drained := end.Drain(w)
 	defer showDrain(screen, w, end)()
 	select {
 	case <-drained:

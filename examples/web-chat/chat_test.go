@@ -11,13 +11,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
 	"turnstile/internal/gateway"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -95,14 +93,10 @@ func (r *rig) work() { r.runs(echo.New()) }
 // runs starts a worker with an agent.
 func (r *rig) runs(a agent.Agent) {
 	r.Helper()
-	w, err := worker.New(r.redis, a, worker.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	w, err := worker.New(r.redis, a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
-	r.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		w.Drain(ended, worker.ReasonShutdown)
-	})
+	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
 // story is a message whose reply comes in pieces for some 6 s, and the reply.

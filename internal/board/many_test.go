@@ -140,7 +140,7 @@ func TestNextPageNamesNobodyElse(t *testing.T) {
 // photographTheEnd takes the picture of a page behind the first one, for docs/board.md.
 func (r *rig) photographTheEnd() {
 	p := browser.Open(r.T)
-	r.workerOf(echo.New(), true)
+	r.workerOf(echo.New())
 	p.Size(1100, 700)
 	p.Goto(r.url + "/board/?prefix=web:0999")
 	p.Await(`document.querySelectorAll("tr[data-row]").length > 9 && document.querySelector(".overview").textContent.includes("on 1 worker")`)

@@ -63,7 +63,7 @@ func TestPictures(t *testing.T) {
 	p := browser.Open(t)
 	r := newRig(t)
 	r.many(24)
-	r.workerOf(talker{}, true)
+	r.workerOf(talker{})
 	r.say("web:anna", "I moved last week. Can order 7012 still go to my new address?")
 	r.say("web:anna", "Yes, the one in Lisbon.")
 	r.submit("web:anna", "Tell me when it has left the warehouse.", actors.Delay(3*time.Hour))

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -25,7 +24,6 @@ import (
 	"turnstile/internal/board"
 	"turnstile/internal/gateway"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
@@ -118,23 +116,19 @@ func tokensFile(t *testing.T, tokens ...token) string {
 // worker runs echo's turns.
 func (r *rig) worker() {
 	r.Helper()
-	r.workerOf(echo.New(), false)
+	r.workerOf(echo.New())
 }
 
-// workerOf runs an agent's turns, with a heartbeat as every worker outside of tests has it. It ends later.
-func (r *rig) workerOf(a agent.Agent, heartbeat bool) {
+// workerOf runs an agent's turns. It ends later.
+func (r *rig) workerOf(a agent.Agent) {
 	r.Helper()
 	r.workers++
-	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Options{
-		ID: fmt.Sprintf("worker-%d", r.workers), Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), Maintenance: heartbeat,
+	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Config{
+		Name: fmt.Sprintf("worker-%d", r.workers), Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
-	r.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		w.Drain(ended, worker.ReasonShutdown)
-	})
+	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
 // submit sends a message, by the library.

@@ -88,7 +88,7 @@ func TestOverview(t *testing.T) {
 	r.submit("web:1", "usage=12000:350 sleep=1m")
 	r.has(r.get("/board/"), 200, "No worker sends a heartbeat.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
 	r.lacks(r.get("/board/"), "today")
-	r.workerOf(echo.New(), true)
+	r.workerOf(echo.New())
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		p := r.get("/board/")
 		return strings.Contains(p.text, "<b>1</b> of 10 slots busy, on 1 worker<") && strings.Contains(p.text, "<b>0</b> wait for a slot<") &&

@@ -1,13 +1,11 @@
 package gateway_test
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"testing"
 
 	"turnstile/internal/gateway"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
@@ -22,16 +20,12 @@ func TestGuard(t *testing.T) {
 	r, locked := newRig(t), newRig(t, withTokens(t, threeTokens))
 	r.gateway.Guard(t.Context())
 	r.call("GET", "/v1/sessions", nil).want(200)
-	w, err := worker.New(acl.Client(t, acl.Worker), echo.New(), worker.Options{
-		Queue: protocol.Config{Agent: "openai", Programs: true}, Maintenance: true, Logger: slog.New(slog.DiscardHandler),
+	w, err := worker.New(acl.Client(t, acl.Worker), echo.New(), worker.Config{
+		AgentName: "openai", RunsPrograms: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		w.Drain(ctx, worker.ReasonShutdown)
-	})
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	operator := admin.NewClient(r.redis)
 	expect.Soon(t, "the worker's heartbeat", func() bool {
 		workers, err := operator.Workers(t.Context())

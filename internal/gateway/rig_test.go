@@ -11,14 +11,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"turnstile"
 	"turnstile/internal/gateway"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
@@ -103,16 +101,10 @@ func (r *rig) worker() {
 	if rdb == redistest.New(r.T) {
 		rdb = acl.Client(r.T, acl.Worker)
 	}
-	w, err := worker.New(rdb, echo.New(), worker.Options{
-		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := worker.New(rdb, echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
-	r.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		w.Drain(ended, worker.ReasonShutdown)
-	})
+	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
 // as is the rig with another token.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
@@ -31,16 +29,10 @@ func TestTraceParentReachesTheAgent(t *testing.T) {
 	const one, two = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-11111111111111111111111111111111-2222222222222222-00"
 	r := newRig(t)
 	a := traced{echo.New(), make(chan string, 10)}
-	w, err := worker.New(acl.Client(t, acl.Worker), a, worker.Options{
-		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := worker.New(acl.Client(t, acl.Worker), a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(context.Background()))
-	t.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		w.Drain(ended, worker.ReasonShutdown)
-	})
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	for _, sent := range []struct{ header, want string }{
 		{one, one}, {"01" + two[2:] + "-new", two}, {"00-x", ""}, {"", ""},
 	} {

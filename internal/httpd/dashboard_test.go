@@ -12,14 +12,13 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"turnstile/internal/redisconn"
 	"turnstile/test/redistest"
 )
 
 // enqueue enqueues one task in a session's queue.
 func enqueue(t *testing.T, url, queue, payload string) {
 	t.Helper()
-	opt, err := redisconn.ConnOpt(url)
+	opt, err := ConnOpt(url)
 	if err != nil {
 		t.Fatal(err)
 	}

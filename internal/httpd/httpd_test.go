@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // config returns a valid configuration, with the Redis at url.
 func config(t *testing.T, url string) Config {
 	t.Helper()
-	opt, err := redisconn.ConnOpt(url)
+	opt, err := ConnOpt(url)
 	if err != nil {
 		t.Fatal(err)
 	}

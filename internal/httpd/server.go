@@ -64,7 +64,7 @@ type Config struct {
 	// Write lets asynqmon change tasks and queues.
 	Write bool
 
-	// Redis is for asynqmon; see redisconn.ConnOpt. nil: asynqmon is not served.
+	// Redis is where asynqmon reads; see ConnOpt. nil: asynqmon is not served.
 	Redis asynq.RedisConnOpt
 
 	// API serves all paths that this package does not have. Optional.

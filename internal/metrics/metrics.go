@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/version"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 )
@@ -28,7 +28,16 @@ var (
 	waits     = []float64{0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900}
 )
 
-// Metrics are the metrics of one process, in one registry.
+// The values of the labels status and duty, which a worker.Observer is called with.
+var (
+	statuses = []session.Status{
+		session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusStopped, session.StatusExpired,
+		worker.StatusRequeued, worker.StatusRetried, worker.StatusLost,
+	}
+	duties = []string{"claim", "renew", "due", "reap", "sweep", "wake"}
+)
+
+// Metrics are those of one process, in a registry of their own.
 type Metrics struct{ registry *prometheus.Registry }
 
 // New exports the process, the version and the sessions' indexes, which admin reads for each
@@ -57,9 +66,9 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) Observer() worker.Observer {
 	o := &observer{
 		ended: newCounters("turnstile_turns_ended_total", "status",
-			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", worker.Statuses()),
+			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", statuses),
 		failed: newCounters("turnstile_redis_failures_total", "duty",
-			"Failures of what the worker does in Redis for itself. It tries again.", worker.Duties()),
+			"Failures of what the worker does in Redis for itself. It tries again.", duties),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "turnstile_turn_duration_seconds", Buckets: durations,
 			Help: "How long turns took whose agent was started, from their claim to their end; without those that were lost.",
@@ -74,7 +83,7 @@ func (m *Metrics) Observer() worker.Observer {
 		}),
 	}
 	m.registry.MustRegister(o.ended.vec, o.failed.vec, o.duration, o.wait, o.lost)
-	return o
+	return worker.Observer{MessageStarted: o.messageStarted, TurnEnded: o.turnEnded, RedisFailed: o.redisFailed}
 }
 
 // Watch exports a worker's state at the time of each scrape. Call it once.
@@ -82,17 +91,17 @@ func (m *Metrics) Watch(w *worker.Worker) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("turnstile_turns_running", "Turns that run on this worker now.", func() float64 { return float64(w.Running()) })
-	gauge("turnstile_turn_slots", "Turns that this worker runs at most at the same time.", func() float64 { return float64(w.Slots()) })
+	gauge("turnstile_turns_running", "Turns that run on this worker now.", func() float64 { return float64(w.Status().Running) })
+	gauge("turnstile_turn_slots", "Turns that this worker runs at most at the same time.", func() float64 { return float64(w.Status().Slots) })
 	gauge("turnstile_draining", "1: the worker drains, and claims nothing more.", func() float64 {
-		if w.Draining() {
+		if w.Status().Draining {
 			return 1
 		}
 		return 0
 	})
 }
 
-// observer implements worker.Observer.
+// observer has the functions of a worker.Observer.
 type observer struct {
 	ended          counters[session.Status]
 	failed         counters[string]
@@ -100,12 +109,12 @@ type observer struct {
 	lost           prometheus.Counter
 }
 
-func (o *observer) MessageStarted(wait time.Duration) { o.wait.Observe(wait.Seconds()) }
+func (o *observer) messageStarted(wait time.Duration) { o.wait.Observe(wait.Seconds()) }
 
-func (o *observer) TurnEnded(end worker.TurnEnd) {
+func (o *observer) turnEnded(end worker.TurnEnd) {
 	o.ended.inc(end.Status)
 	if end.Status == worker.StatusLost {
-		if errors.Is(end.Err, lease.ErrLost) {
+		if errors.Is(end.Err, agent.ErrLeaseLost) {
 			o.lost.Inc()
 		}
 		return
@@ -115,7 +124,7 @@ func (o *observer) TurnEnded(end worker.TurnEnd) {
 	}
 }
 
-func (o *observer) RedisFailed(duty string, _ error) { o.failed.inc(duty) }
+func (o *observer) redisFailed(duty string, _ error) { o.failed.inc(duty) }
 
 // counters is a counter for each value of one label.
 type counters[T ~string] struct {

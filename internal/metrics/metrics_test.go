@@ -53,27 +53,24 @@ type rig struct {
 }
 
 // newRig starts a worker of the agent echo like cmd/worker, on the Redis at url.
-func newRig(t *testing.T, url string, change func(*worker.Options)) *rig {
+func newRig(t *testing.T, url string, change func(*worker.Config)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	expect.OK(t, err)
 	m := metrics.New(admin.NewClient(rdb))
-	o := worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
-	o.Queue.Retention = time.Hour
+	o := worker.Config{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	change(&o)
 	w, err := worker.New(rdb, echo.New(), o)
 	expect.OK(t, err)
 	m.Watch(w)
-	conn, err := redisconn.ConnOpt(url)
+	conn, err := httpd.ConnOpt(url)
 	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Token: token, Redis: conn, Metrics: m.Handler()})
 	expect.OK(t, err)
 	expect.OK(t, s.Start(t.Context()))
 	expect.OK(t, w.Start(t.Context()))
 	t.Cleanup(func() {
-		over, cancel := context.WithCancel(context.Background())
-		cancel()
-		w.Drain(over, worker.ReasonShutdown)
+		_ = w.Stop(expect.Ended())
 		expect.OK(t, s.Stop(context.Background()))
 		_ = rdb.Close()
 	})
@@ -174,7 +171,7 @@ func (p page) values() map[string]float64 {
 // The metrics match the turns that ran.
 func TestNumbersOfRealTurns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.Concurrency = 2 })
+	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.Concurrency = 2 })
 	r.scrape().has(t, map[string]float64{
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
@@ -202,7 +199,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.say("g", "waits", "hello")
 	r.submit("h", turnstile.Message{ID: "later", Text: "hello"}, actors.Delay(time.Hour))
 	expect.Soon(r, "some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
-	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Running() == 2 }) // a turn's end is known before it is counted
+	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Status().Running == 2 }) // a turn's end is known before it is counted
 	p := r.scrape()
 	p.has(t, map[string]float64{
 		"turnstile_turns_running": 2, "turnstile_sessions{ready}": 2, "turnstile_sessions{due}": 1,
@@ -218,7 +215,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.ends("e", "newer")
 	r.ends("f", "waits")
 	r.ends("g", "waits")
-	expect.Soon(r, "the end of all turns", func() bool { return r.worker.Running() == 0 })
+	expect.Soon(r, "the end of all turns", func() bool { return r.worker.Status().Running == 0 })
 	p = r.scrape()
 	p.has(t, map[string]float64{
 		// done0 to done2, slow, behind, again, newer, and those of f and g.
@@ -239,21 +236,14 @@ func TestNumbersOfRealTurns(t *testing.T) {
 
 	r.say("e", "cut", "sleep=1h hello")
 	r.runs("e")
-	drained := make(chan struct{})
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	go func() {
-		defer close(drained)
-		r.worker.Drain(over, worker.ReasonRestart)
-	}()
-	<-drained
+	_ = r.worker.StopToRestart(expect.Ended())
 	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
 }
 
 // Without a deliverer, the sweep enters the sessions with deliveries, and nobody looks at them.
 func TestSessionsWithDeliveriesWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.SweepInterval = 100 * time.Millisecond })
+	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.SweepInterval = 100 * time.Millisecond })
 	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(session.Route{To: "bot"}))
 	r.submit("b", turnstile.Message{ID: "m", Text: "hello"})
 	r.ends("a", "m")
@@ -278,7 +268,7 @@ func (r *rig) scrapeWith(count func()) (all page) {
 // A lost lease is counted, and its turn counts as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(o *worker.Options) { o.Queue.SentinelTTL = expect.Lease(time.Second) })
+	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.LeaseTTL = expect.Lease(time.Second) })
 	r.say("a", "m", "sleep=1h hello")
 	r.runs("a")
 	expect.OK(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
@@ -290,10 +280,10 @@ func TestLostLease(t *testing.T) {
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	r := newRig(t, server.URL(), func(o *worker.Options) { o.Concurrency = 3 })
+	r := newRig(t, server.URL(), func(o *worker.Config) { o.Concurrency = 3 })
 	r.say("a", "m", "hello")
 	r.ends("a", "m")
-	expect.Soon(r, "the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
+	expect.Soon(r, "the turn's end to be counted", func() bool { return r.worker.Status().Running == 0 })
 	for name, c := range map[string]struct{ away, back func() }{
 		"hangs": {server.Pause, server.Resume},
 		"gone":  {server.Kill, server.Start},
@@ -318,7 +308,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 
 func TestMetricsNeedTheToken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(*worker.Options) {})
+	r := newRig(t, redistest.URL(t), func(*worker.Config) {})
 	for given, want := range map[string]int{"": 401, "wrong": 401, token: 200} {
 		if got := r.get(given).StatusCode; got != want {
 			t.Errorf("with the token %q: %d, want %d", given, got, want)
@@ -335,7 +325,7 @@ var (
 // name no others.
 func TestDocsNameTheMetrics(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.URL(t), func(*worker.Options) {})
+	r := newRig(t, redistest.URL(t), func(*worker.Config) {})
 	there := map[string]string{}
 	others := map[string]bool{}
 	rdb := redistest.New(t)

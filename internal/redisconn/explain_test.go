@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/test/redistest"
@@ -74,30 +73,6 @@ func TestExplainText(t *testing.T) {
 	}
 	if got := Explain(context.Canceled); got != context.Canceled.Error() {
 		t.Errorf("a cancelled context is explained as %q", got)
-	}
-}
-
-func TestConnOptMakesFreshClients(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	opt, err := ConnOpt(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := opt.MakeRedisClient().(redis.UniversalClient), opt.MakeRedisClient().(redis.UniversalClient)
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	roundTrip(t, b)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	inspector := asynq.NewInspector(opt)
-	if _, err := inspector.Queues(); err != nil {
-		t.Error(err)
-	}
-	if err := inspector.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

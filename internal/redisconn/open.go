@@ -1,7 +1,6 @@
 package redisconn
 
 import (
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -69,21 +68,3 @@ func (t target) client(opts []Option) redis.UniversalClient {
 	}
 	return redis.NewClient(simple)
 }
-
-// ConnOpt returns the same connection in the form that asynq and asynqmon take. Each call of its
-// MakeRedisClient makes a new client, which the caller must close.
-func ConnOpt(url string, opts ...Option) (asynq.RedisConnOpt, error) {
-	t, err := read(url)
-	if err != nil {
-		return nil, err
-	}
-	return connOpt{target: t, opts: opts}, nil
-}
-
-type connOpt struct {
-	target target
-	opts   []Option
-}
-
-// MakeRedisClient implements asynq.RedisConnOpt.
-func (c connOpt) MakeRedisClient() any { return c.target.client(c.opts) }

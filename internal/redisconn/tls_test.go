@@ -19,16 +19,6 @@ func TestTLSWithCertificates(t *testing.T) {
 	s := redistest.StartTLS(t, time.Now().Add(time.Hour))
 	whole := s.URL("tls_ca", s.CA, "tls_cert", s.Cert, "tls_key", s.Key)
 	roundTrip(t, open(t, whole))
-	conn, err := ConnOpt(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, ok := conn.MakeRedisClient().(redis.UniversalClient)
-	if !ok {
-		t.Fatal("no client")
-	}
-	defer client.Close()
-	roundTrip(t, client)
 
 	soon := time.Now().Add(time.Hour)
 	other := redistest.NewAuthority(t)

@@ -81,10 +81,6 @@ func TestOpenRefusesMalformed(t *testing.T) {
 			t.Errorf("%s: opened", raw)
 			continue
 		}
-		_, connErr := ConnOpt(raw)
-		if connErr == nil || connErr.Error() != err.Error() {
-			t.Errorf("%s: ConnOpt returned %v, Open %v", raw, connErr, err)
-		}
 		text := Explain(err)
 		if !errors.Is(err, ErrURL) || !strings.Contains(text, hint) || strings.Contains(text, "\n") {
 			t.Errorf("%s: %q; want one line with %q", raw, text, hint)

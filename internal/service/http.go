@@ -17,7 +17,6 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/worker"
 )
 
@@ -31,7 +30,7 @@ const (
 
 // HTTPConfig returns the HTTP server's configuration.
 func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
-	conn, err := redisconn.ConnOpt(s.RedisURL)
+	conn, err := httpd.ConnOpt(s.RedisURL)
 	return httpd.Config{
 		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.RunsPrograms(), Write: s.DashboardWrite,
 		Redis:  conn,
@@ -41,9 +40,9 @@ func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 }
 
 // expose serves a worker's metrics, readiness and health.
-func expose(w *worker.Worker, m *metrics.Metrics, c *httpd.Config) {
+func expose(w *worker.Worker, end Ending, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
-	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
+	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w, end), w.Health
 }
 
 // Closed reports whether asynqmon refuses every request: the agent's programs could reach it, and
@@ -110,10 +109,10 @@ func StopHTTP(hurry context.Context, server *httpd.Server, api API, log *slog.Lo
 }
 
 // readiness returns the progress of a drain for /readyz.
-func readiness(w *worker.Worker) func() (httpd.Drain, bool) {
+func readiness(w *worker.Worker, end Ending) func() (httpd.Drain, bool) {
 	return func() (httpd.Drain, bool) {
-		p := w.DrainProgress()
-		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: Seconds(p.Left)}, p.Draining
+		s := w.Status()
+		return httpd.Drain{Reason: string(end.Reason()), Running: s.Running, SecondsLeft: Seconds(s.Left)}, s.Draining
 	}
 }
 

@@ -1,63 +1,74 @@
 package service
 
 import (
+	"cmp"
 	"log/slog"
+	"time"
 
 	"turnstile/internal/config"
-	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 )
 
-// Options converts the settings to the engine's options.
-func Options(s config.Worker, log *slog.Logger) worker.Options {
-	o := worker.Options{
-		Queue: protocol.Config{
-			SentinelTTL: s.SentinelTTL,
-			Agent:       string(s.Agent),
-			Programs:    s.RunsPrograms(),
-			Line: session.QueueSettings{
-				Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
-			},
-			Limits:          s.Limits(),
-			LineCap:         s.LineCap,
-			StuckLimit:      s.StuckLimit,
-			CrashPolicy:     protocol.CrashPolicy(s.CrashPolicy),
-			Retention:       s.Retention,
-			EventsCap:       s.EventsCap,
-			EventsBytes:     s.EventsBytes,
-			TranscriptCap:   s.TranscriptCap,
-			TranscriptBytes: s.TranscriptBytes,
-			TranscriptTTL:   s.TranscriptTTL,
-			SessionTTL:      s.SessionTTL,
-			ArchiveTTL:      s.ArchiveTTL,
-			ListIdle:        s.ListIdle,
-			RecoveryRate:    float64(s.RecoveryRate),
+// shortest stands for 0 in the settings, where 0 in the worker's config means the default.
+const shortest = time.Nanosecond
+
+// WorkerConfig converts the settings to the worker's config.
+func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
+	return worker.Config{
+		AgentName:    string(s.Agent),
+		RunsPrograms: s.RunsPrograms(),
+		Concurrency:  s.Concurrency,
+		Queue: session.QueueSettings{
+			Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 		},
-		Concurrency:   s.Concurrency,
+		Limits:  s.Limits(),
+		LineCap: s.LineCap,
+		Keep: worker.Keep{
+			Results:         cmp.Or(s.Retention, shortest),
+			Transcripts:     s.TranscriptTTL,
+			Sessions:        s.SessionTTL,
+			DeadLetters:     s.ArchiveTTL,
+			TranscriptBytes: s.TranscriptBytes,
+			EventBytes:      s.EventsBytes,
+		},
+		LeaseTTL:      s.SentinelTTL,
 		AgentTimeout:  s.AgentTimeout,
-		AskTimeout:    s.AskTimeout,
-		DrainTimeout:  s.DrainTimeout,
+		AskTimeout:    cmp.Or(s.AskTimeout, session.NoLimit),
+		DrainTimeout:  cmp.Or(s.DrainTimeout, shortest),
 		MaxAttempts:   s.MaxAttempts,
 		RetryBackoff:  s.RetryBackoff,
-		SweepInterval: s.SweepInterval,
-		ShareTurns:    s.TurnShare.Messages,
-		ShareTime:     s.TurnShare.Time,
 		MessageMaxAge: s.MessageMaxAge,
+		StuckLimit:    s.StuckLimit,
+		Crash:         worker.CrashPolicy(s.CrashPolicy),
+		SweepInterval: s.SweepInterval,
+		RecoveryRate:  float64(s.RecoveryRate),
 		WarmAgents:    s.WarmAgents,
 		WarmTTL:       s.WarmTTL,
+		Logger:        log,
+	}
+}
 
-		CheckpointInterval: s.CheckpointInterval,
-		ResumeFreshness:    s.ResumeFreshness,
+// Agent returns an agent for the settings: without warm agents, a is no agent.Warmer any more.
+func Agent(s config.Worker, a agent.Agent) agent.Agent {
+	if s.WarmAgents == 0 {
+		return cold{a}
+	}
+	return a
+}
 
-		Maintenance: true,
-		Logger:      log,
-	}
-	if o.WarmAgents == 0 {
-		o.WarmAgents = -1 // none; in worker.Options 0 means the default
-	}
-	if o.AskTimeout == 0 {
-		o.AskTimeout = -1 // the same
-	}
-	return o
+// cold hides that an agent is an agent.Warmer.
+type cold struct{ agent.Agent }
+
+// Immediate implements agent.Immediate.
+func (c cold) Immediate() bool {
+	i, ok := c.Agent.(agent.Immediate)
+	return ok && i.Immediate()
+}
+
+// Steerable implements agent.Steerable.
+func (c cold) Steerable() bool {
+	s, ok := c.Agent.(agent.Steerable)
+	return ok && s.Steerable()
 }

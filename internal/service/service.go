@@ -1,5 +1,5 @@
 // Package service runs a worker as a service: a worker.Worker with its settings, Redis client,
-// log, HTTP server and signals. cmd/worker and turnstile.RunWorker use it.
+// log, HTTP server and signals. cmd/worker and package program use it.
 package service
 
 import (
@@ -55,10 +55,10 @@ type Service struct {
 	stops []func(hurry context.Context)
 }
 
-// Start connects to Redis and starts the worker with its HTTP server. If ctx ends, Start fails
-// with any error. After an error nothing runs.
-func Start(ctx context.Context, c Config) (_ *Service, err error) {
-	s := &Service{}
+// Start connects to Redis and starts the worker with its HTTP server. If an end is requested, Start
+// fails with any error. After an error nothing runs.
+func Start(end Ending, c Config) (_ *Service, err error) {
+	ctx, s := end.Requested, &Service{}
 	defer func() {
 		if err != nil {
 			s.Stop(ctx)
@@ -83,12 +83,12 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	}
 	s.stops = append(s.stops, func(context.Context) { _ = rdb.Close() })
 	m := metrics.New(admin.NewClient(rdb))
-	o := Options(c.Settings, c.Logger)
+	o := WorkerConfig(c.Settings, c.Logger)
 	o.Ephemeral = c.Ephemeral
 	if c.Settings.HTTPAddr != "" {
 		o.Observer = m.Observer()
 	}
-	if s.Worker, err = worker.New(rdb, c.Agent, o); err != nil {
+	if s.Worker, err = worker.New(rdb, Agent(c.Settings, c.Agent), o); err != nil {
 		return nil, err
 	}
 	if c.Settings.HTTPAddr != "" {
@@ -96,7 +96,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		if err != nil {
 			return nil, err
 		}
-		expose(s.Worker, m, &h)
+		expose(s.Worker, end, m, &h)
 		var api API
 		if c.API != nil {
 			routes := cmp.Or(destinations, outbox.NoFile())
@@ -112,13 +112,12 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		})
 	}
 	if err := s.Worker.Start(ctx); err != nil {
-		s.Worker.Drain(ctx, worker.ReasonShutdown)
 		return nil, RedisError{err}
 	}
 	if c.Settings.Deliver {
 		stop, err := StartDeliverer(ctx, rdb, destinations, m, c.Logger)
 		if err != nil {
-			s.Worker.Drain(ctx, worker.ReasonShutdown)
+			_ = s.Worker.Stop(ctx)
 			return nil, err
 		}
 		s.stops = append(s.stops, stop)
@@ -129,7 +128,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	return s, nil
 }
 
-// Stop ends the HTTP server, then the Redis client. Drain the worker first. Stop does not wait
+// Stop ends the HTTP server, then the Redis client. Stop the worker first. Stop does not wait
 // for requests in progress once hurry has ended.
 func (s *Service) Stop(hurry context.Context) {
 	for _, stop := range slices.Backward(s.stops) {

@@ -17,10 +17,19 @@ var ErrRestart = errors.New("restart requested")
 // process must end then; nothing that the worker uses may be closed before.
 var ErrAbandoned = errors.New("ended at once")
 
-// requestedError is the cause of Ending.Requested.
-type requestedError struct{ reason worker.Reason }
+// Reason is why a process ends.
+type Reason string
 
-func (s requestedError) Error() string { return s.reason.Name() + " requested" }
+// The reasons.
+const (
+	Shutdown Reason = "shutdown"
+	Restart  Reason = "restart"
+)
+
+// requestedError is the cause of Ending.Requested.
+type requestedError struct{ reason Reason }
+
+func (s requestedError) Error() string { return string(s.reason) + " requested" }
 
 // Ending is what the signals so far request of the process.
 type Ending struct {
@@ -28,19 +37,19 @@ type Ending struct {
 	Cut       context.Context // ends with the second: interrupt what still runs
 	Now       context.Context // ends with the third: exit at once
 
-	Request func(worker.Reason) // does the same as a first signal
+	Request func(Reason) // does the same as a first signal
 }
 
 // WatchSignals turns signals, and the end of ctx, into an Ending. hup is the reason that SIGHUP
 // stands for: a restart for a supervisor's service, a shutdown for a program whose terminal was
 // closed. The function that it returns restores the default handling of the signals.
-func WatchSignals(ctx context.Context, hup worker.Reason) (Ending, func()) {
+func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	requested, end := context.WithCancelCause(base)
-	request := func(r worker.Reason) { end(requestedError{r}) }
+	request := func(r Reason) { end(requestedError{r}) }
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { request(worker.ReasonShutdown) })
+	stop := context.AfterFunc(ctx, func() { request(Shutdown) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -59,7 +68,7 @@ func WatchSignals(ctx context.Context, hup worker.Reason) (Ending, func()) {
 				case requested.Err() == nil && s == syscall.SIGHUP:
 					request(hup)
 				case requested.Err() == nil:
-					request(worker.ReasonShutdown)
+					request(Shutdown)
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -80,17 +89,32 @@ func WatchSignals(ctx context.Context, hup worker.Reason) (Ending, func()) {
 }
 
 // Reason is why the process ends: the first signal decides.
-func (e Ending) Reason() worker.Reason {
+func (e Ending) Reason() Reason {
 	var s requestedError
 	if errors.As(context.Cause(e.Requested), &s) {
 		return s.reason
 	}
-	return worker.ReasonShutdown
+	return Shutdown
+}
+
+// Drain stops the worker for the reason of the first signal. The second cuts the drain short. drained
+// is closed at its end.
+func (e Ending) Drain(w *worker.Worker) (drained <-chan struct{}) {
+	stop := w.Stop
+	if e.Reason() == Restart {
+		stop = w.StopToRestart
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = stop(e.Cut) // the log has the error's number
+	}()
+	return over
 }
 
 // Done is the result of a run that ended as requested: nil or ErrRestart.
 func (e Ending) Done() error {
-	if e.Reason() == worker.ReasonRestart {
+	if e.Reason() == Restart {
 		return ErrRestart
 	}
 	return nil

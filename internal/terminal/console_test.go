@@ -98,14 +98,14 @@ func typed(t *testing.T, in io.Writer, text string) {
 
 func startWorker(t *testing.T) *worker.Worker {
 	t.Helper()
-	w, err := worker.New(redistest.New(t), echo.New(), worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond})
+	w, err := worker.New(redistest.New(t), echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	return w
 }
 
@@ -224,7 +224,7 @@ func TestInterruptionIsShown(t *testing.T) {
 	in, out, _ := talk(t, ownClient(t))
 	typed(t, in, "stream=2 tick=1h long\n")
 	out.await(t, "> echo:")
-	w.Drain(t.Context(), worker.ReasonShutdown)
+	_ = w.Stop(expect.Ended())
 	out.awaitEnd(t, "> echo:", "the turn was interrupted by its worker's shutdown; its message stays\n")
 }
 

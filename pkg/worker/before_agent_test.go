@@ -57,7 +57,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 		"too old": {func(r *rig) {
 			r.say("m1", "hello")
 			r.awaitAge("m1", 300*time.Millisecond)
-		}, session.StatusExpired, "at most 300ms was allowed", with(func(o *worker.Options) { o.MessageMaxAge = 300 * time.Millisecond })},
+		}, session.StatusExpired, "at most 300ms was allowed", with(func(o *worker.Config) { o.MessageMaxAge = 300 * time.Millisecond })},
 		"undecodable": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte("{nonsense")) }, session.StatusFailed, "not a message in JSON", nil},
 		"no text":     {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":1,"text":" "}`)) }, session.StatusFailed, "its text is empty", nil},
 		"other version": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":9,"text":"x"}`)) },
@@ -105,7 +105,7 @@ func TestB81_StaleMessages(t *testing.T) {
 		expect.OK(t, r.rdb.HIncrBy(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "seen", -2*limit.Milliseconds()).Err())
 	}
 	r.say("fresh", "hello")
-	r.worker(echo.New(), with(func(o *worker.Options) { o.MessageMaxAge = limit }))
+	r.worker(echo.New(), with(func(o *worker.Config) { o.MessageMaxAge = limit }))
 	expect.Equal(t, "reply", r.ends("fresh", session.StatusDone).Reply, "echo: hello")
 	for i := range 5 {
 		id := fmt.Sprint("old", i)
@@ -150,7 +150,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	w := r.worker(s, with(func(o *worker.Options) { o.MaxAttempts = 1 }))
+	w := r.worker(s, with(func(o *worker.Config) { o.MaxAttempts = 1 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -166,7 +166,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	r.say("m3", "on")
 	s.next(t, "m3").reply("ok")
 	r.ends("m3", session.StatusDone)
-	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 }
 
 // The history cannot be read for a while: no agent has run, so no attempt is spent, even if there
@@ -176,7 +176,7 @@ func TestUnreadableHistorySpendsNoAttempt(t *testing.T) {
 	r := newRig(t)
 	s := newStage()
 	faults := &redistest.Faults{}
-	r.worker(s, faulty(faults), with(func(o *worker.Options) { o.MaxAttempts = 1 }))
+	r.worker(s, faulty(faults), with(func(o *worker.Config) { o.MaxAttempts = 1 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -221,7 +221,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
 	expect.List(t, "turns", r.starts(r.key), "m1")
-	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 	r.free("after the turn")
 }
 

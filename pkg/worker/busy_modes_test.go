@@ -27,7 +27,7 @@ type steerStage struct{ *stage }
 func (steerStage) Steerable() bool { return true }
 
 func line(s session.QueueSettings) change {
-	return with(func(o *worker.Options) { o.Queue.Line = s })
+	return with(func(o *worker.Config) { o.Queue = s })
 }
 
 // steering matches the calls of the steer script in the turn of one message.
@@ -137,7 +137,7 @@ func TestInterruptAndRollback(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := newStage()
-			r.worker(s, with(func(o *worker.Options) { o.CheckpointInterval = time.Millisecond }))
+			r.worker(s, with(func(o *worker.Config) { o.CheckpointInterval(time.Millisecond) }))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			a.text("half")
@@ -243,7 +243,7 @@ func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 	gate := f.GateReply(func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any("old")) })
 	s := steerStage{newStage()}
 	w := r.worker(s, faulty(&f), sentinelTTL(time.Minute), line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Millisecond)}),
-		with(func(o *worker.Options) { o.DrainTimeout = time.Minute }))
+		with(func(o *worker.Config) { o.DrainTimeout = time.Minute }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.submit(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})

@@ -20,13 +20,13 @@ var (
 )
 
 // drainError is the cause of a turn that a drain ends.
-type drainError struct{ reason Reason }
+type drainError struct{ reason reason }
 
 func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.reason) }
 func (e drainError) Unwrap() error { return errDrain }
 
 // reasonLease is the reason of the requeue of a turn whose agent was killed by its guardian.
-const reasonLease Reason = resume.ReasonLeaseLost
+const reasonLease reason = resume.ReasonLeaseLost
 
 // turnContext makes a context that ends with the lease. Its cause is then agent.ErrLeaseLost, as
 // agents expect.

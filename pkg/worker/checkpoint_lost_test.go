@@ -86,7 +86,7 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 	if after := r.sessionDump(); after != before {
 		t.Errorf("the lost worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 func checkpointEvery(d time.Duration) change {
-	return with(func(o *worker.Options) { o.CheckpointInterval = d })
+	return with(func(o *worker.Config) { o.CheckpointInterval(d) })
 }
 
 // watch returns a channel that receives the commands that match. It changes nothing.
@@ -182,7 +182,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	var f redistest.Faults
 	sent, renewals := watch(&f, checkpointing), watch(&f, renewing)
 	s := newStage()
-	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(expect.Lease(600*time.Millisecond)))
+	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(expect.Lease(time.Second)))
 	r.say("m0", "before") // so that there is a transcript
 	s.next(t, "m0").reply("ok")
 	r.ends("m0", session.StatusDone)
@@ -260,7 +260,7 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	gate := f.Gate(checkpointing)
 	finishes, renewals := watch(&f, finishing), watch(&f, renewing)
 	s := newStage()
-	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(expect.Lease(900*time.Millisecond)))
+	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(expect.Lease(time.Second)))
 	r.say("m1", "hello")
 	r.say("m2", "behind")
 	a := s.next(t, "m1")

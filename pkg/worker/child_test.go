@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -86,13 +86,16 @@ func (j job) run() error {
 	if j.Verbose {
 		level = slog.LevelDebug
 	}
-	w, err := worker.New(rdb, a, worker.Options{
-		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain, CheckpointInterval: j.Checkpoint,
-		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
+	c := worker.Config{
+		Name: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: cmp.Or(j.Drain, noWait),
+		LeaseTTL: j.TTL, RecoveryRate: 1000,
 		RetryBackoff:  20 * time.Millisecond,
 		SweepInterval: time.Minute,
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-	})
+	}
+	c.CheckpointInterval(j.Checkpoint)
+	c.Jobs(false, 0)
+	w, err := worker.New(rdb, a, c)
 	if err != nil {
 		return err
 	}

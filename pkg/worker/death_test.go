@@ -210,7 +210,7 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	expect.OK(t, r.rdb.ZAddArgs(r.ctx, rediskey.Owned, redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{soon}}).Err())
 	logs, err := newLogged(j.Log, c.immediate)
 	expect.OK(t, err)
-	r.worker(logs, sentinelTTL(heir.TTL), with(func(o *worker.Options) { o.Queue.RecoveryRate = 1000 }))
+	r.worker(logs, sentinelTTL(heir.TTL), with(func(o *worker.Config) { o.RecoveryRate = 1000 }))
 	c.check(r, j.Log)
 	text, err := os.ReadFile(j.Steps)
 	expect.OK(t, err)

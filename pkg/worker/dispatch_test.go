@@ -23,7 +23,7 @@ func TestASessionWithoutASlotIsPutBack(t *testing.T) {
 	popped := faults.GateReply(redistest.Named("bzpopmin"))
 	warm := newWarmStage()
 	r.say("m1", "hi")
-	w := r.worker(warm, warmAgents(2), slots(1), faulty(faults), with(func(o *worker.Options) { o.SweepInterval = time.Hour }))
+	w := r.worker(warm, warmAgents(2), slots(1), faulty(faults), with(func(o *worker.Config) { o.SweepInterval = time.Hour }))
 	warm.nextBy(t, "m1", 1).reply("ok")
 	r.ends("m1", session.StatusDone)
 	expect.Soon(t, "a warm agent", func() bool { _, ok := w.WarmAgent(r.key); return ok })

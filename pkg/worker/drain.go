@@ -7,41 +7,48 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
 )
 
-// Reason is why a worker drains.
-type Reason string
+// reason is why a worker drains, as the events of requeued turns carry it.
+type reason string
 
-// The reasons of a drain, as the events of requeued turns carry them.
 const (
-	ReasonShutdown Reason = "shutdown_timeout"
-	ReasonRestart  Reason = "restart_timeout"
+	reasonShutdown reason = resume.ReasonShutdown
+	reasonRestart  reason = resume.ReasonRestart
 )
 
-// Name is the reason without "_timeout": shutdown or restart.
-func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
+// name is the reason without "_timeout": shutdown or restart.
+func (r reason) name() string { return strings.TrimSuffix(string(r), "_timeout") }
 
 // notice is the text for the users of the turns that run when a drain begins.
-func (o Options) notice(r Reason) string {
+func (c Config) notice(r reason) string {
 	what := "shutting down"
-	if r == ReasonRestart {
+	if r == reasonRestart {
 		what = "restarting"
 	}
-	if o.Ephemeral {
+	if c.Ephemeral {
 		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be interrupted."
 	}
 	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
 }
 
-// Drain ends the worker. It claims nothing more and lets the running turns go on for
-// DrainTimeout. Then it interrupts those that still run and requeues their messages, which
-// another worker takes at once. It returns when nothing of this worker is left.
+// Stop takes no more sessions, lets turns run for DrainTimeout or until ctx ends, and interrupts
+// those that are left. Their messages are requeued, and other workers resume them at once. Stop
+// returns when nothing of the worker runs; interrupted agents still have their grace. Status and
+// the log show the progress.
 //
-// The end of ctx ends the wait for the turns; interrupted agents still have their grace. A Redis
-// that hangs does not delay the interrupts. DrainProgress and the log show the progress.
+// An error says that the ends of some turns could not be written. Other workers run them again
+// when their leases have expired.
 //
-// A second call waits for the first. Drain may be called before Start.
-func (w *Worker) Drain(ctx context.Context, reason Reason) {
+// Stop may be called before Start, which fails then. A second call waits for the first.
+func (w *Worker) Stop(ctx context.Context) error { return w.drain(ctx, reasonShutdown) }
+
+// StopToRestart is Stop for a worker that is started again: users are told of a restart.
+func (w *Worker) StopToRestart(ctx context.Context) error { return w.drain(ctx, reasonRestart) }
+
+func (w *Worker) drain(ctx context.Context, why reason) error {
 	w.mu.Lock()
 	was := w.state
 	w.state = drained
@@ -49,30 +56,30 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	if was == drained {
 		<-w.life.work.Done()
 		w.life.stop()
-		return
+		return w.roster.unwritten()
 	}
-	running := w.roster.beginDrain(reason, w.opts.DrainTimeout)
+	running := w.roster.beginDrain(why, w.opts.DrainTimeout)
 	w.dispatcher.close()
 	w.life.endIntake()
 	if was == started {
 		<-w.begun // Start fails now, or has started its actors, which end by themselves
 	}
-	w.log.Info("draining", "reason", reason.Name(), "running", w.Running(), "timeout", w.opts.DrainTimeout)
+	w.log.Info("draining", "reason", why.name(), "running", w.roster.size(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})
 	var beside sync.WaitGroup
-	beside.Go(func() { w.reportDrain(idle) })
+	beside.Go(func() { w.reportDrain(why, idle) })
 	if w.jobs != nil {
 		beside.Go(w.jobs.stop) // it takes time, so it runs beside the turns
 	}
 	for _, s := range running { // sessions whose claim is in flight get the notice when they join
-		s.notify(w.opts.notice(reason))
+		s.notify(w.opts.notice(why))
 	}
 	go func() {
 		w.dispatcher.wait()
 		close(idle)
 	}()
 	w.letRun(ctx, idle)
-	w.interrupt(reason)
+	w.interrupt(why)
 	<-idle
 	w.pool.end()
 	beside.Wait()
@@ -81,17 +88,22 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	}
 	w.life.stop()
 	ends := w.roster.drain.ends
-	w.log.Info("drained", "reason", reason.Name(), "finished", ends[outcomeFinished],
+	w.log.Info("drained", "reason", why.name(), "finished", ends[outcomeFinished],
 		"requeued", ends[outcomeRequeued], "lost", ends[outcomeLost])
+	return w.roster.unwritten()
 }
 
 // letRun returns when no turn runs any more, the drain's time is over, or ctx ends.
 func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
-	over := time.NewTimer(w.DrainProgress().Left)
-	defer over.Stop()
+	var over <-chan time.Time // nil: never
+	if _, left, _ := w.roster.progress(); left != session.NoLimit {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case <-idle:
-	case <-over.C:
+	case <-over:
 	case <-ctx.Done():
 	}
 	w.roster.timeIsUp()
@@ -103,7 +115,7 @@ const markPatience = time.Second
 
 // interrupt ends the turns that still run. It marks each to be resumed before it interrupts it. A
 // turn without an agent does not start one.
-func (w *Worker) interrupt(reason Reason) {
+func (w *Worker) interrupt(why reason) {
 	sessions := w.roster.all()
 	claims := make([]*protocol.Claim, len(sessions))
 	for i, s := range sessions {
@@ -112,7 +124,7 @@ func (w *Worker) interrupt(reason Reason) {
 	marked := make(chan struct{})
 	w.life.run(func() {
 		defer close(marked)
-		for i, m := range w.queue.Mark(w.life.work, claims, string(reason)) {
+		for i, m := range w.queue.Mark(w.life.work, claims, string(why)) {
 			if m.Err != nil && claims[i].Lease().Held() == nil {
 				sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
 			}
@@ -124,36 +136,8 @@ func (w *Worker) interrupt(reason Reason) {
 		w.log.Warn("turns are interrupted before they are marked: Redis does not reply")
 	}
 	for _, s := range sessions {
-		s.interrupt(drainError{reason})
+		s.interrupt(drainError{why})
 	}
-}
-
-// DrainProgress is the progress of a drain.
-type DrainProgress struct {
-	// Draining is true from the first call of Drain on.
-	Draining bool
-
-	// Reason is the reason given to the first call of Drain, "" before it.
-	Reason Reason
-
-	// Running counts the sessions whose turns have not ended, as Worker.Running does.
-	Running int
-
-	// Left is how long turns may go on before they are interrupted. During a drain, 0 means that
-	// those that still run are being interrupted.
-	Left time.Duration
-}
-
-// DrainProgress returns the progress of a drain. It costs no more than a lock.
-func (w *Worker) DrainProgress() DrainProgress {
-	r := w.roster
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := DrainProgress{Draining: r.drain.phase != notDraining, Running: len(r.sessions)}
-	if p.Draining {
-		p.Reason, p.Left = r.drain.reason, max(0, time.Until(r.drain.until))
-	}
-	return p
 }
 
 // reportEvery is the shortest time between two log lines about a drain's progress.
@@ -161,7 +145,7 @@ const reportEvery = time.Second
 
 // reportDrain logs how many turns still run, each time the number has changed, until all have
 // ended.
-func (w *Worker) reportDrain(idle <-chan struct{}) {
+func (w *Worker) reportDrain(why reason, idle <-chan struct{}) {
 	for {
 		select { // the beginning of the drain is logged already
 		case <-idle:
@@ -173,8 +157,8 @@ func (w *Worker) reportDrain(idle <-chan struct{}) {
 			return
 		case <-w.roster.left:
 		}
-		if p := w.DrainProgress(); p.Running > 0 {
-			w.log.Info("still draining", "reason", p.Reason.Name(), "running", p.Running, "left", p.Left.Round(time.Second))
+		if running, left, _ := w.roster.progress(); running > 0 {
+			w.log.Info("still draining", "reason", why.name(), "running", running, "left", left.Round(time.Second))
 		}
 	}
 }

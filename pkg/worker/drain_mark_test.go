@@ -150,7 +150,7 @@ func TestB40_FinishedDuringTheDrain(t *testing.T) {
 	expect.Soon(t, "the drain", w.Draining)
 	a.reply("ok")
 	expect.Equal(t, "its status", r.outcomeIn(ends, "m1").Status, session.StatusDone)
-	expect.Soon(t, "its end on the worker", func() bool { return w.Running() == 1 })
+	expect.Soon(t, "its end on the worker", func() bool { return w.Status().Running == 1 })
 	timeIsUp()
 	if err := b.cause(t); !strings.Contains(err.Error(), "drains") {
 		t.Errorf("the other one ended with %v", err)
@@ -308,7 +308,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 			expect.Equal(t, "waiting messages", r.info().Pending, 11)
 
 			two := newStage()
-			r.worker(two, slots(1), with(func(o *worker.Options) { o.ShareTurns = 100 }))
+			r.worker(two, slots(1), with(func(o *worker.Config) { o.ShareTurns(100) }))
 			b := two.next(t, "m0")
 			expect.List(t, "history", brief(b.History), "user hello", "assistant half (interrupted)")
 			b.reply("whole")

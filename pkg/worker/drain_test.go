@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 )
 
 func drainTimeout(d time.Duration) change {
-	return with(func(o *worker.Options) { o.DrainTimeout = d })
+	return with(func(o *worker.Config) { o.DrainTimeout = cmp.Or(d, noWait) })
 }
 
 // Another worker takes a turn that does not end in time at once.
@@ -154,7 +155,7 @@ func TestDrainOfAnEphemeralWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	w := r.worker(s, drainTimeout(time.Minute), with(func(o *worker.Options) { o.Ephemeral = true }))
+	w := r.worker(s, drainTimeout(time.Minute), with(func(o *worker.Config) { o.Ephemeral = true }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	drained := drain(w)
@@ -277,7 +278,7 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 	r.say("m1", "hello")
 	for i := range 4 {
 		up := make(chan agent.Turn, 1)
-		w := r.worker(stubborn(up), drainTimeout(0), with(func(o *worker.Options) { o.MaxAttempts = 1 }))
+		w := r.worker(stubborn(up), drainTimeout(0), with(func(o *worker.Config) { o.MaxAttempts = 1 }))
 		turn := expect.Received(t, "the turn", up)
 		expect.Equal(t, "attempt", turn.Attempt, 1)
 		expect.Equal(t, "redelivered", turn.Redelivered, i > 0)
@@ -296,7 +297,7 @@ func TestDrainBesideStart(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			w := r.idle(newStage(), with(func(o *worker.Options) { o.Maintenance = true }))
+			w := r.idle(newStage(), with(func(o *worker.Config) { o.Jobs(true, 0) }))
 			started := make(chan error, 1)
 			go func() { started <- w.Start(r.ctx) }()
 			for range i {

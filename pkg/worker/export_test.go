@@ -1,6 +1,29 @@
 package worker
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Reason is why a worker drains.
+type Reason = reason
+
+const (
+	ReasonShutdown = reasonShutdown
+	ReasonRestart  = reasonRestart
+)
+
+// Recovered counts the sessions that a worker has recovered.
+type Recovered = recovered
+
+// Drain is Stop or StopToRestart.
+func (w *Worker) Drain(ctx context.Context, why Reason) { _ = w.drain(ctx, why) }
+
+// Draining reports whether the worker drains or has drained.
+func (w *Worker) Draining() bool { return w.Status().Draining }
+
+// Recovered returns the counts since the worker's start.
+func (w *Worker) Recovered() Recovered { return w.roster.counted() }
 
 // WarmAgent describes a session's warm agent, if there is one.
 type WarmAgent struct {
@@ -22,11 +45,20 @@ func (w *Worker) WarmAgent(session string) (found WarmAgent, ok bool) {
 	return WarmAgent{a.signature, a.seen.sessionID, a.seen.entries}, true
 }
 
-// JobsEvery makes all maintenance jobs run at one interval.
-func (o *Options) JobsEvery(d time.Duration) { o.jobsEvery = d }
+// ShareTurns sets how many turns a session may run under one claim while others wait.
+func (c *Config) ShareTurns(n int) { c.shareTurns = n }
+
+// CheckpointInterval sets how often the entries of a running turn are stored.
+func (c *Config) CheckpointInterval(d time.Duration) { c.checkpointInterval = d }
+
+// ResumeFreshness sets the oldest interruption that the agent gets a note about.
+func (c *Config) ResumeFreshness(d time.Duration) { c.resumeFreshness = d }
 
 // StuckAfter sets how long a loop's step may take.
-func (o *Options) StuckAfter(d time.Duration) { o.stuckAfter = d }
+func (c *Config) StuckAfter(d time.Duration) { c.stuckAfter = d }
+
+// Jobs sets whether the worker runs the maintenance jobs, and if every is set, their one interval.
+func (c *Config) Jobs(run bool, every time.Duration) { c.noJobs, c.jobsEvery = !run, every }
 
 // Interrupted counts the sessions that a drain has interrupted.
 func (w *Worker) Interrupted() (n int) {

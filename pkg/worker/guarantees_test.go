@@ -198,8 +198,8 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.worker(echo.New(), with(func(o *worker.Options) {
-		o.MaxAttempts, o.AgentTimeout, o.Queue.Line.Cap = 2, 100*time.Millisecond, 5
+	r.worker(echo.New(), with(func(o *worker.Config) {
+		o.MaxAttempts, o.AgentTimeout, o.Queue.Cap = 2, 100*time.Millisecond, 5
 	}))
 	kinds := []turnstile.Message{
 		{Text: "hello"}, {Text: "fail=final x"}, {Text: "fail=retry x"}, {Text: "panic=1 x"}, {Text: "sleep=1h x"},

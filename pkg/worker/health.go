@@ -30,11 +30,11 @@ func (p *loopClock) since() time.Duration {
 	return time.Since(clockStart) - time.Duration(at)
 }
 
-// Healthy returns an error when the worker is stuck and its process should be restarted: the loop
+// Health returns an error when the worker is stuck and its process should be restarted: the loop
 // that claims sessions, or the one that renews the claims, has not moved for 5 min. A worker is
 // healthy while it drains, while all its slots are taken, and while Redis is unreachable, as long
-// as the Redis client's timeouts end its calls in that time. Healthy costs two atomic loads.
-func (w *Worker) Healthy() error {
+// as the Redis client's timeouts end its calls in that time. It asks no Redis.
+func (w *Worker) Health() error {
 	limit := w.opts.stuckAfter
 	for _, loop := range []struct {
 		name  string

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"turnstile/internal/httpd"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -20,14 +19,14 @@ import (
 // work, which is a second.
 const step = 3 * time.Second
 
-func steps() change { return with(func(o *worker.Options) { o.StuckAfter(step) }) }
+func steps() change { return with(func(o *worker.Config) { o.StuckAfter(step) }) }
 
 // health serves a worker's /healthz, and returns a function that requests it.
 func (r *rig) health(w *worker.Worker) (check func() error) {
 	r.Helper()
-	conn, err := redisconn.ConnOpt(r.url)
+	conn, err := httpd.ConnOpt(r.url)
 	expect.OK(r, err)
-	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Redis: conn, Healthy: w.Healthy})
+	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Redis: conn, Healthy: w.Health})
 	expect.OK(r, err)
 	expect.OK(r, s.Start(r.ctx))
 	r.Cleanup(func() { expect.OK(r, s.Stop(context.Background())) })
@@ -79,7 +78,7 @@ func TestWaitingIsHealthy(t *testing.T) {
 		t.Helper()
 		begin := time.Now()
 		expect.Soon(t, "the time after which it would be stuck", func() bool {
-			if err := w.Healthy(); err != nil {
+			if err := w.Health(); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(begin) > step+step/2
@@ -116,7 +115,7 @@ func TestWaitingIsHealthy(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		w := r.idle(echo.New(), steps())
-		expect.OK(t, w.Healthy())
+		expect.OK(t, w.Health())
 		expect.OK(t, w.Start(r.ctx))
 		r.drainAtOnce(w)
 		stays(t, w)

@@ -35,9 +35,9 @@ func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 		expect.OK(t, r.rdb.ZAdd(r.ctx, index, redis.Z{Score: 1, Member: name}).Err())
 	}
 	var log lockedBuffer
-	r.worker(echo.New(), with(func(o *worker.Options) {
-		o.SweepInterval, o.Maintenance = 100*time.Millisecond, true
-		o.JobsEvery(100 * time.Millisecond)
+	r.worker(echo.New(), with(func(o *worker.Config) {
+		o.SweepInterval = 100 * time.Millisecond
+		o.Jobs(true, 100*time.Millisecond)
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}))
 	r.ends("m1", session.StatusDone)

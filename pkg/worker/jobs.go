@@ -55,13 +55,13 @@ type jobServer struct {
 	done   sync.WaitGroup
 }
 
-// startJobs runs every job at its own interval, or all at Options.jobsEvery, which tests set.
+// startJobs runs every job at its own interval, or all at Config.jobsEvery, which tests set.
 // server is the Redis client of the asynq.Server, whose heartbeat shows the running turns.
-func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobServer, error) {
+func startJobs(rdb, server redis.UniversalClient, all []job, c Config) (*jobServer, error) {
 	feeding, cancel := context.WithCancel(context.Background())
 	m := &jobServer{
 		client: asynq.NewClientFromRedisClient(rdb),
-		log:    o.Logger.With("component", "maintenance"),
+		log:    c.Logger.With("component", "maintenance"),
 		cancel: cancel,
 	}
 	m.server = asynq.NewServerFromRedisClient(server, asynq.Config{
@@ -93,8 +93,8 @@ func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobSer
 		return nil, fmt.Errorf("start maintenance: %w", err)
 	}
 	for _, j := range all {
-		if o.jobsEvery > 0 {
-			j.every = o.jobsEvery
+		if c.jobsEvery > 0 {
+			j.every = c.jobsEvery
 		}
 		m.done.Add(1)
 		go func() {

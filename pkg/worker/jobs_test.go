@@ -17,7 +17,7 @@ import (
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	on := with(func(o *worker.Options) { o.Maintenance = true; o.JobsEvery(2 * time.Second) })
+	on := with(func(o *worker.Config) { o.Jobs(true, 2*time.Second) })
 	one, two := r.worker(echo.New(), on), r.worker(echo.New(), on)
 	inspector := asynq.NewInspectorFromRedisClient(r.rdb)
 	const queue, jobs = "turnstile:maintenance", 5

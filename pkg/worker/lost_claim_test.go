@@ -71,7 +71,7 @@ func TestDrainTellsThatTheWorkerLives(t *testing.T) {
 	var f redistest.Faults
 	f.FailBefore(surviving, 4, redistest.ErrLostReply) // Redis is away for 150 ms more
 	const ttl = time.Second
-	limit := with(func(o *worker.Options) { o.Queue.StuckLimit = 1 })
+	limit := with(func(o *worker.Config) { o.StuckLimit = 1 })
 	w := r.worker(one, sentinelTTL(ttl), limit, faulty(&f), drainTimeout(time.Minute))
 	r.say("m1", "hello")
 	a := one.next(t, "m1")

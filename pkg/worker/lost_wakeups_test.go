@@ -36,7 +36,7 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 	t.Run("finish", func(t *testing.T) {
 		t.Parallel()
 		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
-		r.worker(st, observes(o), faulty(faults), slots(1), with(func(o *worker.Options) { o.ShareTurns = 1 }))
+		r.worker(st, observes(o), faulty(faults), slots(1), with(func(o *worker.Config) { o.ShareTurns(1) }))
 		r.say("a1", "one")
 		first := st.next(t, "a1")
 		r.say("a2", "two")

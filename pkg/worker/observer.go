@@ -6,32 +6,32 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Observer is called with what a worker does, for metrics and the like. Several goroutines call
-// its methods at once, among them those that run the turns, so they must not block. They must not
-// use an argument after the call.
-type Observer interface {
-	// MessageStarted reports that an agent is started for a message that was in no turn before.
+// Observer has functions that a worker calls with what it does, for metrics. A nil one is not
+// called. Several goroutines call them at once, among them those that run the turns, so they must
+// not block.
+type Observer struct {
+	// MessageStarted is called when an agent is started for a message that was in no turn before.
 	// wait is the time since the message was first seen or due.
-	MessageStarted(wait time.Duration)
+	MessageStarted func(wait time.Duration)
 
-	// TurnEnded reports that a turn has ended on this worker. It is called once for each turn
-	// that the worker took.
-	TurnEnded(TurnEnd)
+	// TurnEnded is called once for each turn that the worker took.
+	TurnEnded func(TurnEnd)
 
-	// RedisFailed reports that one of the worker's own Duties has failed. The worker tries again.
-	RedisFailed(duty string, err error)
+	// RedisFailed is called when the worker's own work in Redis failed: claim, renew, due, reap, sweep
+	// or wake. The worker tries again.
+	RedisFailed func(duty string, err error)
 }
 
 // TurnEnd is how a turn ended on a worker.
 type TurnEnd struct {
 	Session, Turn string
-	Message       string // the turn's first; others may have joined it
-	Attempt       int    // from 1
-	Status        session.Status
-	Ran           bool          // its agent was started
-	Wait          time.Duration // from when the message was first seen, also in a retry, until the turn was claimed
-	Duration      time.Duration // from the claim to the end
-	Err           error         // why it did not succeed; wraps lease.ErrLost if the lease was lost
+	Message       string         // the turn's first; others may have joined it
+	Attempt       int            // from 1
+	Status        session.Status // one of package session, or one of those below
+	Ran           bool           // its agent was started
+	Wait          time.Duration  // from when the message was first seen, also in a retry, until the turn was claimed
+	Duration      time.Duration  // from the claim to the end
+	Err           error          // why it did not succeed; wraps agent.ErrLeaseLost if the lease was lost
 }
 
 // The statuses of turns that ended on this worker and whose messages run again.
@@ -40,14 +40,6 @@ const (
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
 	StatusLost     session.Status = "lost"     // its end could not be written, usually because the lease was lost
 )
-
-// Statuses returns all values of TurnEnd.Status.
-func Statuses() []session.Status {
-	return []session.Status{
-		session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusStopped,
-		session.StatusExpired, StatusRequeued, StatusRetried, StatusLost,
-	}
-}
 
 // The worker's own work in Redis.
 const (
@@ -59,9 +51,6 @@ const (
 	dutyWake  = "wake"
 )
 
-// Duties returns all duties that RedisFailed may name.
-func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep, dutyWake} }
-
 // duties reports failures of the worker's own duties to an observer.
 type duties struct {
 	observer Observer
@@ -70,7 +59,7 @@ type duties struct {
 
 // failed reports a failure, unless the worker's own end caused it.
 func (d duties) failed(duty string, err error) {
-	if d.observer != nil && d.life.work.Err() == nil {
+	if d.observer.RedisFailed != nil && d.life.work.Err() == nil {
 		d.observer.RedisFailed(duty, err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -29,19 +28,19 @@ type seen struct {
 	failed map[string]int
 }
 
-func (s *seen) MessageStarted(wait time.Duration) {
+func (s *seen) messageStarted(wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = append(s.waits, wait)
 }
 
-func (s *seen) TurnEnded(end worker.TurnEnd) {
+func (s *seen) turnEnded(end worker.TurnEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, end)
 }
 
-func (s *seen) RedisFailed(duty string, err error) {
+func (s *seen) redisFailed(duty string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed == nil {
@@ -60,8 +59,9 @@ func (s *seen) failures(duty string) int {
 
 // observes gives a worker the observer and its log, in an operator's format.
 func observes(s *seen) change {
-	return with(func(o *worker.Options) {
-		o.Observer, o.Logger = s, slog.New(slog.NewTextHandler(&s.log, nil))
+	return with(func(o *worker.Config) {
+		o.Observer = worker.Observer{MessageStarted: s.messageStarted, TurnEnded: s.turnEnded, RedisFailed: s.redisFailed}
+		o.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
 	})
 }
 
@@ -108,7 +108,7 @@ func TestTurnEndsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
 	st := newStage()
-	r.worker(st, observes(o), with(func(o *worker.Options) { o.MaxAttempts = 2 }))
+	r.worker(st, observes(o), with(func(o *worker.Config) { o.MaxAttempts = 2 }))
 	n := 0
 	check := func(id string, status session.Status, attempt int, level, why string) worker.TurnEnd {
 		t.Helper()
@@ -192,7 +192,7 @@ func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	_ = a.cause(t)
 	lost := o.next(t, 0)
 	expect.Equal(t, "status", lost.Status, worker.StatusLost)
-	if !errors.Is(lost.Err, lease.ErrLost) {
+	if !errors.Is(lost.Err, agent.ErrLeaseLost) {
 		t.Errorf("it ended because of %v", lost.Err)
 	}
 	if line := o.line(t, lost); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "status=lost") {

@@ -70,7 +70,7 @@ func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	w := r.worker(echo.New())
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
-	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 	server.Stop()
 	server.Start()
 	r.say("m2", "on")
@@ -119,7 +119,7 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			r.ends("m2", session.StatusDone)
 			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
 			expect.Equal(t, "the turn with the reply", r.ends("m1", session.StatusDone).Turn, b.ID)
-			expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+			expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestUnsteadyRedisIsNoDeath(t *testing.T) {
 			r := rigOn(t, server.URL(), server.Client())
 			s := newStage()
 			const ttl = time.Second
-			r.worker(s, sentinelTTL(ttl), with(func(o *worker.Options) { o.Queue.StuckLimit = limit }))
+			r.worker(s, sentinelTTL(ttl), with(func(o *worker.Config) { o.StuckLimit = limit }))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			sid := a.SessionID
@@ -319,7 +319,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	var f renewalFaults
 	f.strike()
 	s, j := newStage(), newJournal("renewals")
-	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *worker.Config) { o.Logger = slog.New(j) }))
 	var acts []*act
 	for _, name := range []string{"one", "two", "three"} {
 		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
@@ -350,7 +350,7 @@ func TestFinishIsSentTwice(t *testing.T) {
 	for i := range 5 {
 		r.say(fmt.Sprint(i), "hello")
 	}
-	r.worker(echo.New(), faulty(&f), with(func(o *worker.Options) { o.ShareTurns = 2 }))
+	r.worker(echo.New(), faulty(&f), with(func(o *worker.Config) { o.ShareTurns(2) }))
 	r.ends("4", session.StatusDone)
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 10)
 	expect.List(t, "turns", r.starts(r.key), "0", "1", "2", "3", "4")

@@ -47,7 +47,7 @@ func TestImpossibleAttemptCounts(t *testing.T) {
 			r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 				runs <- turn.Attempt
 				return agent.Result{}, agent.Retryable(errors.New("try again"))
-			}), with(func(o *worker.Options) { o.RetryBackoff = time.Millisecond }))
+			}), with(func(o *worker.Config) { o.RetryBackoff = time.Millisecond }))
 			r.ends("m1", session.StatusFailed)
 			expect.Equal(t, "runs", len(runs), c.runs)
 			r.say("m2", "the session goes on")
@@ -110,8 +110,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			t.Parallel()
 			r, s := newRig(t), newStage()
 			var faults redistest.Faults
-			r.worker(steerStage{s}, faulty(&faults), with(func(o *worker.Options) {
-				o.CheckpointInterval = time.Millisecond
+			r.worker(steerStage{s}, faulty(&faults), with(func(o *worker.Config) {
+				o.CheckpointInterval(time.Millisecond)
 				o.Logger = slog.New(touchy{slog.DiscardHandler, c.at})
 			}))
 			other := r.key + "-other"
@@ -148,7 +148,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 func TestPanicOfAQuestion(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
-	r.worker(s, askTimeout(10*time.Millisecond), with(func(o *worker.Options) {
+	r.worker(s, askTimeout(10*time.Millisecond), with(func(o *worker.Config) {
 		o.Logger = slog.New(touchy{slog.DiscardHandler, "no decision on the agent's question in time"})
 	}))
 	r.say("m1", "hello")
@@ -165,26 +165,21 @@ func TestPanicOfAQuestion(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// moody is an observer that panics.
-type moody struct{ at string }
-
-func (o moody) MessageStarted(time.Duration) { o.panicAt("start") }
-func (o moody) TurnEnded(worker.TurnEnd)     { o.panicAt("end") }
-func (moody) RedisFailed(string, error)      {}
-
-func (o moody) panicAt(where string) {
-	if o.at == where {
-		panic(fmt.Sprintf("the observer panics at the %s", where))
-	}
-}
-
 func TestPanicOfTheObserver(t *testing.T) {
 	t.Parallel()
 	for at, status := range map[string]session.Status{"start": session.StatusFailed, "end": session.StatusDone} {
+		panicAt := func(where string) {
+			if at == where {
+				panic(fmt.Sprintf("the observer panics at the %s", where))
+			}
+		}
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.worker(echo.New(), with(func(o *worker.Options) { o.Observer = moody{at} }))
+			r.worker(echo.New(), with(func(o *worker.Config) {
+				o.Observer.MessageStarted = func(time.Duration) { panicAt("start") }
+				o.Observer.TurnEnded = func(worker.TurnEnd) { panicAt("end") }
+			}))
 			for _, id := range []string{"m1", "m2"} {
 				r.say(id, "hello")
 				r.ends(id, status)

@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-func askTimeout(d time.Duration) change { return with(func(o *worker.Options) { o.AskTimeout = d }) }
+func askTimeout(d time.Duration) change { return with(func(o *worker.Config) { o.AskTimeout = d }) }
 
 // withdrawing matches the call that withdraws a question.
 func withdrawing(cmd redis.Cmder) bool {
@@ -139,7 +139,7 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 func TestEverySlotWaitsForADecision(t *testing.T) {
 	t.Parallel()
 	r, s, j := newRig(t), newStage(), newJournal("every slot")
-	r.worker(s, slots(2), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
+	r.worker(s, slots(2), with(func(o *worker.Config) { o.Logger = slog.New(j) }))
 	say := func(key, id string) *act {
 		r.submit(key, turnstile.Message{ID: id, Text: "hello"})
 		return s.next(t, id)

@@ -54,7 +54,7 @@ func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 		},
 		"not kept": func(t *testing.T) (*rig, func(string) *act) {
 			r, s := newRig(t), newStage()
-			r.worker(s, with(func(o *worker.Options) { o.MaxAttempts = 3 }))
+			r.worker(s, with(func(o *worker.Config) { o.MaxAttempts = 3 }))
 			return r, func(id string) *act { return s.next(t, id) }
 		},
 	} {

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-func crashSuspends(s *setup) { s.Queue.CrashPolicy = sq.CrashSuspend }
+func crashSuspends(s *setup) { s.Crash = worker.CrashSuspend }
 
 // drainFor ends a worker for a reason.
 func drainFor(w *worker.Worker, reason worker.Reason) <-chan bool {
@@ -115,7 +115,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 			}
 			r.interruptTurn("m1", worker.ReasonRestart)
 			s := newStage()
-			r.worker(s, slots(1), with(func(o *worker.Options) { o.ShareTurns = share }))
+			r.worker(s, slots(1), with(func(o *worker.Config) { o.ShareTurns(share) }))
 			for i := range 2 {
 				a := s.next(t, fmt.Sprint("m", i+1))
 				if !strings.Contains(a.Note, "a gateway restart") {

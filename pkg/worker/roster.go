@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // roster has the sessions that a worker runs. A drain reaches them here: a session whose claim
@@ -14,7 +16,7 @@ type roster struct {
 
 	mu        sync.Mutex
 	sessions  map[*sessionRun]struct{}
-	recovered Recovered
+	recovered recovered
 	drain     drainState
 	left      chan struct{} // receives when a session ends during a drain
 }
@@ -22,8 +24,8 @@ type roster struct {
 // drainState is the progress of a drain.
 type drainState struct {
 	phase  drainPhase
-	reason Reason
-	until  time.Time       // then the turns that still run are interrupted
+	reason reason
+	until  time.Time       // then the turns that still run are interrupted. Zero: never
 	ends   map[outcome]int // counts how the sessions' last turns ended
 }
 
@@ -120,10 +122,13 @@ func (r *roster) running() []*protocol.Claim {
 
 // beginDrain begins a drain and returns the sessions that run. Sessions that join later get its
 // notice.
-func (r *roster) beginDrain(reason Reason, timeout time.Duration) []*sessionRun {
+func (r *roster) beginDrain(why reason, timeout time.Duration) []*sessionRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drain = drainState{phase: letting, reason: reason, until: time.Now().Add(timeout), ends: map[outcome]int{}}
+	r.drain = drainState{phase: letting, reason: why, ends: map[outcome]int{}}
+	if timeout != session.NoLimit {
+		r.drain.until = time.Now().Add(timeout)
+	}
 	return r.allLocked()
 }
 
@@ -135,22 +140,47 @@ func (r *roster) timeIsUp() {
 }
 
 // drainReason returns the drain's reason, "" without a drain.
-func (r *roster) drainReason() Reason {
+func (r *roster) drainReason() reason {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.drain.reason
 }
 
+// progress returns how many sessions run and, during a drain, how long turns may go on before they
+// are interrupted.
+func (r *roster) progress() (running int, left time.Duration, draining bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.drain.phase == notDraining:
+		return len(r.sessions), 0, false
+	case r.drain.until.IsZero():
+		return len(r.sessions), session.NoLimit, true
+	}
+	return len(r.sessions), max(0, time.Until(r.drain.until)), true
+}
+
+// unwritten returns an error if a drain could not write the ends of all turns.
+func (r *roster) unwritten() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.drain.ends[outcomeLost]; n > 0 {
+		return fmt.Errorf("worker: the ends of %d turns could not be written; other workers run them again when their leases have expired", n)
+	}
+	return nil
+}
+
 // counted returns how many sessions were recovered so far.
-func (r *roster) counted() Recovered {
+func (r *roster) counted() recovered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.recovered
 }
 
-// Recovered counts the sessions that a worker has claimed after their turns were interrupted, by
-// a drain or by their worker's death.
-type Recovered struct {
+// recovered counts the sessions that a worker has claimed after their turns were interrupted, by
+// a drain or by their worker's death. Messages that were archived because they kept killing their
+// worker are not counted.
+type recovered struct {
 	Resumed   int // with a mark: they continued in the same transcript
 	Suspended int // they began a new transcript
 }

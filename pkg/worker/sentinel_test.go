@@ -121,7 +121,7 @@ func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 			expect.Equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
 			r.say("m2", "on")
 			r.ends("m2", session.StatusDone)
-			expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+			expect.Soon(t, "the worker to be idle", func() bool { return w.Status().Running == 0 })
 		})
 	}
 }
@@ -282,7 +282,7 @@ func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 		Grace:   500 * time.Millisecond,
 	})
 	expect.OK(t, err)
-	w := r.worker(a, with(func(o *worker.Options) { o.DrainTimeout = 0 }))
+	w := r.worker(a, with(func(o *worker.Config) { o.DrainTimeout = 0 }))
 	r.say("m1", "hello")
 	r.awaitEvent("the agent's first word", func(e session.Event) bool { return strings.Contains(e.Text, "up") })
 	expect.Received(t, "the end of the drain", drain(w))

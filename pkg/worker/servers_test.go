@@ -28,8 +28,9 @@ func (r *rig) servers() []*asynq.ServerInfo {
 func TestServersPage(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
-	w := r.worker(s, slots(12), with(func(o *worker.Options) {
-		o.Maintenance, o.DrainTimeout, o.AgentTimeout = true, time.Minute, 20*time.Minute
+	w := r.worker(s, slots(12), with(func(o *worker.Config) {
+		o.DrainTimeout, o.AgentTimeout = time.Minute, 20*time.Minute
+		o.Jobs(true, 0)
 	}))
 	const turns = 10
 	want, acts := map[string]string{}, []*act{}

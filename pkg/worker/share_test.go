@@ -34,7 +34,7 @@ func TestTurnShare(t *testing.T) {
 			r.submit(key, turnstile.Message{ID: fmt.Sprint(i), Text: "x"})
 		}
 	}
-	r.worker(a, slots(1), with(func(o *worker.Options) { o.ShareTurns = share }))
+	r.worker(a, slots(1), with(func(o *worker.Config) { o.ShareTurns(share) }))
 	for _, key := range []string{one, two} {
 		r.outcomeIn(key, fmt.Sprint(messages-1))
 	}
@@ -67,7 +67,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 	r.worker(immediate{func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		tokens <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
 		return agent.Result{Text: "ok"}, nil
-	}}, with(func(o *worker.Options) { o.ShareTurns = 1 }))
+	}}, with(func(o *worker.Config) { o.ShareTurns(1) }))
 	r.ends("29", session.StatusDone)
 	close(tokens)
 	claims := map[string]bool{}

@@ -268,7 +268,7 @@ func TestSteerFindsMessagesInALongLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
-	r.worker(s, sentinelTTL(10*patience), with(func(o *worker.Options) { o.Queue.Line.Cap = 10_000 }))
+	r.worker(s, sentinelTTL(10*patience), with(func(o *worker.Config) { o.Queue.Cap = 10_000 }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "deep")

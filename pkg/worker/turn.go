@@ -14,7 +14,7 @@ import (
 
 // turnDeps is what a worker gives to its turns.
 type turnDeps struct {
-	opts        Options
+	opts        Config
 	agent       agent.Agent
 	steerable   bool      // the agent takes messages during a turn
 	pool        *warmPool // nil: agents are not kept warm
@@ -23,7 +23,7 @@ type turnDeps struct {
 	open        *openQuestions
 	wakeUps     *lostWakeUps
 	tokens      *usedTokens
-	drainReason func() Reason
+	drainReason func() reason
 }
 
 // turnRun is the run of one turn on this worker.
@@ -52,7 +52,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.log = log.With("turn", t.ID, "fence", t.Fence)
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.CheckpointInterval, d.tokens, t.containment)
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, d.opts.AskTimeout)
 	if d.steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {

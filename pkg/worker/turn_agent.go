@@ -93,7 +93,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	}
 	in.Note = resume.Note(resume.Facts{
 		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
-		Freshness: t.opts.ResumeFreshness,
+		Freshness: t.opts.resumeFreshness,
 		History:   in.History,
 		Dropped:   stored.Dropped,
 		Omitted:   stored.Omitted,

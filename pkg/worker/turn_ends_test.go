@@ -26,7 +26,7 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	r := newRig(t)
 	s := newStage()
 	const base = 200 * time.Millisecond
-	r.worker(s, with(func(o *worker.Options) { o.RetryBackoff = base }))
+	r.worker(s, with(func(o *worker.Config) { o.RetryBackoff = base }))
 	r.say("m1", "hello")
 	first := s.next(t, "m1")
 	r.say("m2", "behind")
@@ -91,7 +91,7 @@ func TestErrorsForUsers(t *testing.T) {
 				}
 				<-ctx.Done()
 				return agent.Result{}, fmt.Errorf("%w: killed, hunter2", context.Cause(ctx))
-			}), with(func(o *worker.Options) { o.AgentTimeout = time.Minute }), with(func(o *worker.Options) {
+			}), with(func(o *worker.Config) { o.AgentTimeout = time.Minute }), with(func(o *worker.Config) {
 				if c.run == nil {
 					o.AgentTimeout = 100 * time.Millisecond
 				}
@@ -131,7 +131,7 @@ func TestErrorsOfRetriesForUsers(t *testing.T) {
 func TestArchivedAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.worker(echo.New(), with(func(o *worker.Options) { o.MaxAttempts = 2 }))
+	r.worker(echo.New(), with(func(o *worker.Config) { o.MaxAttempts = 2 }))
 	r.say("m1", "fail=retry hello")
 	r.say("m2", "on")
 	o := r.ends("m1", session.StatusFailed)
@@ -265,7 +265,7 @@ func TestStopArrivesWithTheRenewal(t *testing.T) {
 func TestB83_RunTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.worker(echo.New(), with(func(o *worker.Options) { o.AgentTimeout = 100 * time.Millisecond }))
+	r.worker(echo.New(), with(func(o *worker.Config) { o.AgentTimeout = 100 * time.Millisecond }))
 	r.say("m1", "sleep=1h hello")
 	r.say("m2", "on")
 	r.say("m3", "and on")

@@ -3,16 +3,18 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"turnstile/internal/lease"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
 // reportStart reports to the observer the messages that begin their first turn.
 func (t *turnRun) reportStart() {
-	if t.opts.Observer == nil {
+	if t.opts.Observer.MessageStarted == nil {
 		return
 	}
 	for _, m := range t.Messages() {
@@ -36,7 +38,9 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 	case lost != nil:
 		end.Status, end.Err, last = StatusLost, lost, outcomeLost
 		level = slog.LevelWarn
-		if !errors.Is(lost, lease.ErrLost) {
+		if errors.Is(lost, lease.ErrLost) {
+			end.Err = fmt.Errorf("%w: %w", agent.ErrLeaseLost, lost)
+		} else {
 			level = slog.LevelError // the sentinel will expire
 		}
 	case end.Status == StatusRequeued:
@@ -44,8 +48,8 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 	case end.Status == session.StatusFailed:
 		level = slog.LevelWarn
 	}
-	if o := t.opts.Observer; o != nil {
-		o.TurnEnded(end)
+	if told := t.opts.Observer.TurnEnded; told != nil {
+		told(end)
 	}
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {
 		line := []slog.Attr{

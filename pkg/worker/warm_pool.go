@@ -42,17 +42,17 @@ type warmPool struct {
 }
 
 // newWarmPool returns nil if the agent cannot be kept warm.
-func newWarmPool(a agent.Agent, o Options) *warmPool {
+func newWarmPool(a agent.Agent, c Config) *warmPool {
 	warmer, ok := a.(agent.Warmer)
 	if !ok {
 		return nil
 	}
-	p := &warmPool{warmer: warmer, most: max(o.WarmAgents, 0), ttl: o.WarmTTL, log: o.Logger}
+	p := &warmPool{warmer: warmer, most: c.WarmAgents, ttl: c.WarmTTL, log: c.Logger}
 	if s, ok := a.(agent.Stateless); ok {
 		p.stateless = s.Stateless()
 	}
 	var err error
-	if p.idle, err = simplelru.NewLRU[string, *warmAgent](max(p.most, 1), nil); err != nil {
+	if p.idle, err = simplelru.NewLRU[string, *warmAgent](p.most, nil); err != nil {
 		panic(err) // only a size below 1 is refused
 	}
 	return p

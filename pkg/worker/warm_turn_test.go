@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
-func warmAgents(n int) change { return with(func(o *worker.Options) { o.WarmAgents = n }) }
+func warmAgents(n int) change { return with(func(o *worker.Config) { o.WarmAgents = n }) }
 
 // turn runs a message on a certain agent; it must succeed.
 func (r *rig) turn(s *warmStage, id string, by int) *act {
@@ -206,7 +207,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 		"error":   {func(_ *rig, a *act) { a.fail(errors.New("no")) }, session.StatusFailed, nil},
 		"panic":   {func(_ *rig, a *act) { a.reply("panic") }, session.StatusFailed, nil},
 		"stop":    {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
-		"timeout": {func(*rig, *act) {}, session.StatusFailed, with(func(o *worker.Options) { o.AgentTimeout = time.Second })},
+		"timeout": {func(*rig, *act) {}, session.StatusFailed, with(func(o *worker.Config) { o.AgentTimeout = time.Second })},
 		"interrupt": {func(r *rig, _ *act) {
 			r.submit(r.key, turnstile.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
 		}, session.StatusInterrupted, nil},
@@ -254,7 +255,7 @@ func TestALostTurnClosesItsAgent(t *testing.T) {
 	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 	_ = a.cause(t)
 	s.happened(t, "closed 1")
-	expect.Soon(t, "the end of the turn", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the end of the turn", func() bool { return w.Status().Running == 0 })
 	if _, ok := w.WarmAgent(r.key); ok {
 		t.Error("an agent is kept")
 	}
@@ -298,7 +299,9 @@ func TestNoWarmAgents(t *testing.T) {
 	r := newRig(t)
 	s := newWarmStage()
 	gate := s.gate(s.closing, 1)
-	r.worker(s, warmAgents(-1))
+	r.worker(agentFunc(func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+		return agent.RunOnce(ctx, s, turn, emit)
+	}))
 	r.say("m1", "hello")
 	s.nextBy(t, "m1", 1).reply("ok")
 	s.happened(t, "close 1")
@@ -339,7 +342,7 @@ func TestACloseThatHangsBeforeARebuild(t *testing.T) {
 	r := newRig(t)
 	s := newWarmStage()
 	gate := s.gate(s.closing, 1)
-	r.worker(s, with(func(o *worker.Options) { o.AgentTimeout = 500 * time.Millisecond }))
+	r.worker(s, with(func(o *worker.Config) { o.AgentTimeout = 500 * time.Millisecond }))
 	r.turn(s, "m1", 1)
 	s.sign("other")
 	r.say("m2", "hello")

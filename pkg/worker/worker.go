@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,10 +15,11 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Worker runs turns until it is drained. It can be started once. It connects the parts that
-// doc.go names, and has their one lifecycle.
+// Worker runs turns. It can be started once. It is safe for concurrent use.
+//
+// It connects the parts that doc.go names, and has their one lifecycle.
 type Worker struct {
-	opts  Options
+	opts  Config
 	queue *protocol.Consumer
 	rdb   redis.UniversalClient
 	log   *slog.Logger
@@ -33,7 +35,7 @@ type Worker struct {
 	pool       *warmPool // nil: agents are not kept warm
 	recovery   *recovery.Recovery
 	upkeep     *maintenance.Maintenance
-	jobs       *jobServer // nil without Options.Maintenance, and before Start
+	jobs       *jobServer // nil before Start
 
 	mu    sync.Mutex
 	state workerState
@@ -46,22 +48,26 @@ type workerState int
 const (
 	unstarted workerState = iota
 	started               // Start was called
-	drained               // Drain was called
+	drained               // Stop was called
 )
 
-// New checks the options. It does not connect.
-func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error) {
+// New checks the config and does not connect. Two configs panic. The worker shares rdb, which the
+// caller closes after Stop. Give rdb's pool Concurrency + 8 connections, and set its
+// ContextTimeoutEnabled.
+func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, error) {
+	var opts Config
+	switch len(config) {
+	case 0:
+	case 1:
+		opts = config[0]
+	default:
+		panic("worker: New takes one Config")
+	}
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	if i, ok := a.(agent.Immediate); ok {
-		opts.Queue.Immediate = i.Immediate()
-	}
-	if _, ok := a.(agent.Warmer); ok {
-		opts.Queue.Warm = opts.WarmAgents > 0
-	}
-	queue, err := protocol.NewConsumer(rdb, opts.Queue)
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(a))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +84,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
 		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
-		share: &share{turns: opts.ShareTurns, time: opts.ShareTime, others: waiters{look: queue.OthersWait}, life: life},
+		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life},
 		open:  &openQuestions{slots: opts.Concurrency, log: log},
 	}
 	if s, ok := a.(agent.Steerable); ok {
@@ -94,12 +100,11 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	return w, nil
 }
 
-// ID returns the worker's name, which `worker ps` shows.
-func (w *Worker) ID() string { return w.opts.ID }
+// Name returns Config.Name, or the name that stands for it.
+func (w *Worker) Name() string { return w.opts.Name }
 
-// Start begins to claim sessions, and to look for overdue ones and lost wake-ups. It returns once
-// the worker listens for signals. ctx bounds only Start. After an error Drain must still be
-// called.
+// Start checks the server behind Redis and begins to take sessions. It returns once the worker
+// listens for signals. ctx bounds only Start. After an error nothing of the worker runs.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	was := w.state
@@ -108,11 +113,21 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	if was != unstarted {
-		return errors.New("worker: started or drained before")
+		return errors.New("worker: started or stopped before")
 	}
-	defer close(w.begun)
+	if err := w.start(ctx); err != nil {
+		atOnce, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = w.Stop(atOnce) // it has no turns
+		return err
+	}
+	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
+	return nil
+}
 
-	if w.opts.Maintenance {
+func (w *Worker) start(ctx context.Context) error {
+	defer close(w.begun)
+	if !w.opts.noJobs {
 		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.roster.running)
 		j, err := startJobs(w.rdb, server, jobs(w.recovery, w.upkeep), w.opts)
 		if err != nil {
@@ -125,7 +140,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	select {
 	case <-listening:
 	case <-w.life.intake.Done():
-		return errors.New("worker: drained before it had started")
+		return errors.New("worker: stopped before it had started")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -134,19 +149,29 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.life.run(w.tokens.run)
 	w.timers.start()
 	w.dispatcher.start()
-	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
 	return nil
 }
 
-// Draining reports whether the worker drains or has drained.
-func (w *Worker) Draining() bool { return w.life.draining() }
+// Run starts the worker, waits for the end of ctx, and stops it. Then turns may run for
+// DrainTimeout.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return w.Stop(context.WithoutCancel(ctx))
+}
 
-// Slots returns how many turns the worker may run at the same time.
-func (w *Worker) Slots() int { return w.opts.Concurrency }
+// Status is what a worker does.
+type Status struct {
+	Slots    int           // turns that it runs at once
+	Running  int           // sessions that it runs. Each takes a slot
+	Draining bool          // Stop was called
+	Left     time.Duration // how long a drain lets turns run, or NoLimit. 0: they are being interrupted
+}
 
-// Running returns how many sessions run now. Each takes a slot.
-func (w *Worker) Running() int { return w.roster.size() }
-
-// Recovered returns the counts since the worker's start. Messages that were archived because they
-// kept killing their worker are not counted.
-func (w *Worker) Recovered() Recovered { return w.roster.counted() }
+// Status returns what the worker does. It asks no Redis.
+func (w *Worker) Status() Status {
+	running, left, draining := w.roster.progress()
+	return Status{Slots: w.opts.Concurrency, Running: running, Draining: draining, Left: left}
+}

@@ -1,19 +1,16 @@
 package acl_test
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"turnstile"
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -71,10 +68,10 @@ func TestOnACluster(t *testing.T) {
 // turns runs some under a worker of its own.
 func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	t.Helper()
-	w, err := worker.New(rdb, echo.New(), worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	w, err := worker.New(rdb, echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(t.Context()))
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	for _, key := range []string{"a", "b", "c", "d"} {
 		_, err := sender.Session(key).Send(t.Context(), turnstile.Message{ID: "m1", Text: "hello"})
 		expect.OK(t, err)

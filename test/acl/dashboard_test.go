@@ -12,7 +12,6 @@ import (
 	"turnstile"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
@@ -38,7 +37,7 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("the first look: %q, %v", warnings, err)
 	}
-	conn, err := redisconn.ConnOpt(acl.URL(t, server.URL(), user))
+	conn, err := httpd.ConnOpt(acl.URL(t, server.URL(), user))
 	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{
 		Addr: "127.0.0.1:0", Redis: conn, Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
@@ -74,12 +73,10 @@ func fill(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	ctx := t.Context()
 	rdb := as(t, server, acl.Worker)
-	w, err := worker.New(rdb, echo.New(), worker.Options{
-		ID: "w", Maintenance: true, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := worker.New(rdb, echo.New(), worker.Config{Name: "w", Logger: slog.New(slog.DiscardHandler)})
 	expect.OK(t, err)
 	expect.OK(t, w.Start(ctx))
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 	client := actors.NewClient(as(t, server, acl.Sender))
 	say := func(key, id, text string, opts ...actors.Option) {
 		t.Helper()

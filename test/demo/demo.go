@@ -6,14 +6,13 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
+	"turnstile/test/expect"
 )
 
 // Redis starts an embedded Redis. A program connects to its own.
@@ -36,14 +35,11 @@ func URL(rdb redis.UniversalClient) string {
 // another process.
 func Worker(a agent.Agent) (rdb redis.UniversalClient, stop func()) {
 	rdb, stopRedis := Redis()
-	w, err := worker.New(rdb, a, worker.Options{
-		Queue:  protocol.Config{Retention: time.Hour},
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := worker.New(rdb, a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	Check(err)
 	Check(w.Start(context.Background()))
 	return rdb, func() {
-		w.Drain(context.Background(), worker.ReasonShutdown)
+		_ = w.Stop(expect.Ended())
 		stopRedis()
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
@@ -52,8 +51,8 @@ type conversation struct {
 func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) conversation {
 	t.Helper()
 	rdb := redistest.New(t)
-	w, err := worker.New(rdb, a, worker.Options{
-		Queue: protocol.Config{Retention: time.Hour}, Concurrency: 1, AgentTimeout: timeout,
+	w, err := worker.New(rdb, a, worker.Config{
+		Concurrency: 1, AgentTimeout: timeout,
 		RetryBackoff: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -62,7 +61,7 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(func() {
 		cancel()
-		w.Drain(ctx, worker.ReasonShutdown)
+		_ = w.Stop(expect.Ended())
 	})
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)

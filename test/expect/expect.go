@@ -3,6 +3,7 @@
 package expect
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -86,4 +87,11 @@ func Line(t testing.TB, what, text string, most int) {
 	case printable.Line(text) != text:
 		t.Errorf("%s is no line of printable text: %q", what, text)
 	}
+}
+
+// Ended returns a context that has ended: what is stopped with it does not wait.
+func Ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -23,6 +22,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/explore"
 	"turnstile/test/redistest"
 )
@@ -115,9 +115,11 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// The worker's sweep would read the session, too.
-			if err := sending.Set(t.Context(), rediskey.Timer("sweep"), "nobody", time.Hour).Err(); err != nil {
-				t.Fatal(err)
+			// The worker's sweep and its jobs would read the session, too.
+			for _, key := range []string{rediskey.Timer("sweep"), "asynq:{turnstile:maintenance}:paused"} {
+				if err := sending.Set(t.Context(), key, "nobody", time.Hour).Err(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			sending.AddHook(sent)
 			rdb.AddHook(done)
@@ -130,8 +132,8 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			want := sent.all()
-			w, err := worker.New(rdb, instant{}, worker.Options{
-				ID: "w", Queue: sq.Config{Retention: time.Hour}, DrainTimeout: time.Minute, // it waits for the turn's very end
+			w, err := worker.New(rdb, instant{}, worker.Config{
+				Name: "w", DrainTimeout: time.Minute, // it waits for the turn's very end
 				Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
@@ -145,7 +147,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.Drain(t.Context(), worker.ReasonShutdown)
+			expect.OK(t, w.Stop(t.Context()))
 			want = append(want, done.all()...)
 
 			s := explore.NewSearch(&explore.Configuration{

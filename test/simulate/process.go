@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/worker"
 )
 
@@ -37,10 +36,10 @@ func startProcess(l *life, name string) *process {
 	p.rdb = open(p.redis)
 	log := slog.New(logger{log: l.log, process: name})
 	var err error
-	p.worker, err = worker.New(p.rdb, recorder{l, p}, worker.Options{
-		ID: name, Concurrency: 4, DrainTimeout: drain, Maintenance: true, Logger: log,
+	p.worker, err = worker.New(p.rdb, recorder{l, p}, worker.Config{
+		Name: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
-		Queue: protocol.Config{Retention: 24 * time.Hour, EventsCap: 40, StuckLimit: l.stuckLimit},
+		Keep: worker.Keep{Results: 24 * time.Hour, EventBytes: 16 << 10}, StuckLimit: l.stuckLimit,
 	})
 	if err != nil {
 		panic(err)
@@ -82,17 +81,17 @@ func (p *process) kill(lost bool) {
 		l.cut(lost)
 	}
 	p.life.server.unlink(p.redis)
-	p.life.background.Go(func() { p.end(worker.ReasonShutdown) })
+	p.life.background.Go(func() { p.end(p.worker.Stop) })
 }
 
-// end is the end of a process at a SIGTERM or a SIGHUP. After 30 s a second signal cuts the drain.
-func (p *process) end(reason worker.Reason) {
+// end is the end of a process at a SIGTERM or a SIGHUP: it calls stop. After 30 s a second signal cuts the drain.
+func (p *process) end(stop func(context.Context) error) {
 	cut, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if p.isDead() {
 		cancel()
 	}
-	p.worker.Drain(cut, reason)
+	_ = stop(cut) // Redis may be away
 	p.deliverer.Stop(cut)
 	_ = p.rdb.Close()
 	p.redis.release()

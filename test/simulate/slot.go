@@ -3,8 +3,6 @@ package simulate
 import (
 	"fmt"
 	"time"
-
-	"turnstile/pkg/worker"
 )
 
 // slot is a worker's place: the process that runs in it is replaced when it ends.
@@ -49,9 +47,9 @@ func (l *life) keep(s *slot) {
 			p.kill(s.rng.chance(2))
 			sleep(l.ctx, s.rng.about(3*time.Second))
 		case restarted:
-			p.end(worker.ReasonRestart)
+			p.end(p.worker.StopToRestart)
 		default:
-			p.end(worker.ReasonShutdown)
+			p.end(p.worker.Stop)
 		}
 	}
 }

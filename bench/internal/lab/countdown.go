@@ -54,7 +54,7 @@ func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 }
 
 // RunAll makes a worker run the n queued messages, and drains it.
-func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.Options) error {
+func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.Config) error {
 	if n == 0 {
 		return nil
 	}
@@ -63,6 +63,6 @@ func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.O
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer Stop(ctx, w)
 	return left.Wait(ctx)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 )
@@ -57,28 +56,22 @@ func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text 
 	})
 }
 
-// Production has a worker's production options: with maintenance, and results kept for an hour.
-// Only the log is dropped.
-func Production(slots int) worker.Options {
-	return worker.Options{
-		Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
-		Queue:  protocol.Config{Retention: time.Hour},
-		Logger: slog.New(slog.DiscardHandler),
-	}
+// Production has a worker's production config. Only the log is dropped.
+func Production(slots int) worker.Config {
+	return worker.Config{Concurrency: slots, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // Work starts a worker.
-func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts worker.Options) (*worker.Worker, error) {
+func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts worker.Config) (*worker.Worker, error) {
 	w, err := worker.New(rdb, a, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Start(ctx); err != nil {
-		w.Drain(ctx, worker.ReasonShutdown)
-		return nil, err
-	}
-	return w, nil
+	return w, w.Start(ctx)
 }
+
+// Stop lets a worker's turns end, and stops it.
+func Stop(ctx context.Context, w *worker.Worker) { _ = w.Stop(ctx) }
 
 // patience bounds the wait for an event: longer than any slow machine takes.
 const patience = 10 * time.Minute

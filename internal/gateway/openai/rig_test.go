@@ -116,16 +116,12 @@ func (r *rig) workerOf(a agent.Agent) {
 // workerKeeping is a worker that keeps results for some time.
 func (r *rig) workerKeeping(a agent.Agent, retention time.Duration) {
 	r.Helper()
-	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Options{
-		Queue: protocol.Config{Retention: retention, Agent: "echo"}, Logger: slog.New(slog.DiscardHandler), Maintenance: true,
+	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Config{
+		AgentName: "echo", Keep: worker.Keep{Results: retention}, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
-	r.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		w.Drain(ended, worker.ReasonShutdown)
-	})
+	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
 // say are the parameters of a response.

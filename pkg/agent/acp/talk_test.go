@@ -85,7 +85,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 func TestATurnAfterTheTalk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "taken")
-	client, _ := startWorker(t, acting(t), worker.Options{MaxAttempts: 1, AgentTimeout: patience})
+	client, _ := startWorker(t, acting(t), worker.Config{MaxAttempts: 1, AgentTimeout: patience})
 	first := pidOf(t, say(t, client, talking("stdout", path)))
 	expect.Soon(t, "the end of the agent that talks", func() bool {
 		_, err := os.Stat(path)

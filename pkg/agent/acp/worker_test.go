@@ -10,7 +10,6 @@ import (
 
 	"turnstile"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -21,11 +20,10 @@ import (
 )
 
 // startWorker starts a real worker, and returns a client for it. stop drains the worker.
-func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *actors.Client, stop func()) {
+func startWorker(t *testing.T, a agent.Agent, options worker.Config) (client *actors.Client, stop func()) {
 	t.Helper()
 	rdb, err := redisconn.Open(redistest.URL(t))
 	expect.OK(t, err)
-	options.Queue = sq.Config{Retention: time.Hour}
 	options.RetryBackoff = 20 * time.Millisecond
 	options.Logger = slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
@@ -40,7 +38,7 @@ func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *a
 			return
 		}
 		stopped = true
-		w.Drain(context.Background(), worker.ReasonShutdown)
+		_ = w.Stop(expect.Ended())
 		_ = rdb.Close()
 	}
 	t.Cleanup(stop)
@@ -70,7 +68,7 @@ func pidOf(t *testing.T, o session.Outcome) int {
 
 func TestTwoTurnsOfAWorker(t *testing.T) {
 	t.Parallel()
-	client, stop := startWorker(t, acting(t, "can-close"), worker.Options{})
+	client, stop := startWorker(t, acting(t, "can-close"), worker.Config{})
 	first, second := pidOf(t, say(t, client, "pid")), pidOf(t, say(t, client, "text ignored\nupdate {\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"a\",\"title\":\"x\",\"status\":\"completed\"}\npid"))
 	if first != second {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
@@ -96,7 +94,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 
 func TestStopOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
-	client, _ := startWorker(t, acting(t), worker.Options{})
+	client, _ := startWorker(t, acting(t), worker.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	receipt, err := client.Session(t.Name()).Send(ctx, turnstile.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
@@ -125,7 +123,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})
-	client, _ := startWorker(t, a, worker.Options{AgentTimeout: time.Second})
+	client, _ := startWorker(t, a, worker.Config{AgentTimeout: time.Second})
 	if o := say(t, client, "text a\nhang"); o.Status != session.StatusFailed {
 		t.Errorf("%+v", o)
 	}

@@ -10,12 +10,12 @@ import (
 
 	"turnstile"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -30,16 +30,14 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 		t.Fatal(err)
 	}
 	defer func() { _ = rdb.Close() }()
-	w, err := worker.New(rdb, a, worker.Options{
-		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-	})
+	w, err := worker.New(rdb, a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = w.Start(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer func() { _ = w.Stop(expect.Ended()) }()
 	client := actors.NewClient(rdb)
 	receipt, err := client.Session(key).Send(ctx, turnstile.Message{Text: text})
 	if err != nil {

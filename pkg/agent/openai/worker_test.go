@@ -11,7 +11,6 @@ import (
 
 	"turnstile"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -31,8 +30,8 @@ func work(r *rig, a agent.Agent) *actors.Client {
 	if err != nil {
 		r.Fatal(err)
 	}
-	w, err := worker.New(rdb, a, worker.Options{
-		ID: r.Name(), RetryBackoff: 10 * time.Millisecond, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	w, err := worker.New(rdb, a, worker.Config{
+		Name: r.Name(), RetryBackoff: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		r.Fatal(err)
@@ -43,9 +42,7 @@ func work(r *rig, a agent.Agent) *actors.Client {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		w.Drain(ctx, worker.ReasonShutdown)
+		_ = w.Stop(expect.Ended())
 		_ = rdb.Close()
 	})
 	return actors.NewClient(redistest.New(r.T))

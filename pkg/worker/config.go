@@ -1,0 +1,255 @@
+package worker
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// Config has a worker's settings. A zero field means its default. session.NoLimit means that there
+// is no limit, where the field says so; New refuses other negative values.
+type Config struct {
+	// Name is the worker's name in session.Info, in the log and on asynqmon's Servers page. No other
+	// worker may have it. Defaults to HOST-PID-RANDOM.
+	Name string
+
+	// AgentName is the agent's name, as admin.Client.Workers returns it. Defaults to none.
+	AgentName string
+
+	// RunsPrograms says that the agent may run programs on this machine. A gateway that asks for no
+	// token refuses to run beside such a worker.
+	RunsPrograms bool
+
+	// Concurrency is how many turns run at once, each of another session. Defaults to 10.
+	Concurrency int
+
+	// Queue has the queue settings of sessions that have none. Defaults to ModeQueue, a debounce of
+	// 1 s, a cap of 100 and DropNew.
+	Queue session.QueueSettings
+
+	// Limits bound one message. A message over them becomes a dead letter. Give senders the same.
+	Limits session.Limits
+
+	// LineCap is how many messages may wait in one session. Senders are refused over it, if they have
+	// the same; of other producers' messages the newest become dead letters. Defaults to 10,000.
+	LineCap int
+
+	// Keep is how long and how much is kept.
+	Keep Keep
+
+	// LeaseTTL is how long a session stays owned after its worker died, at least 1 s. Defaults to
+	// 15 s.
+	LeaseTTL time.Duration
+
+	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
+	AgentTimeout time.Duration
+
+	// AskTimeout is how long an agent's question waits for the user's decision before it is denied.
+	// NoLimit: as long as the turn may run. Defaults to 5 min.
+	AskTimeout time.Duration
+
+	// DrainTimeout is how long Stop lets turns run, or NoLimit. Defaults to 60 s. To interrupt them at
+	// once, call Stop with an ended context.
+	DrainTimeout time.Duration
+
+	// MaxAttempts is how often a message is tried if its failures are retryable. Then it becomes a
+	// dead letter. Defaults to 3.
+	MaxAttempts int
+
+	// RetryBackoff is the wait before the second attempt. It doubles with each further one, up to
+	// a minute, plus or minus a quarter. Defaults to 1 s.
+	RetryBackoff time.Duration
+
+	// MessageMaxAge is the oldest that a message may be when it is run. An older one becomes a dead
+	// letter. Defaults to NoLimit.
+	MessageMaxAge time.Duration
+
+	// StuckLimit is how many interruptions in a row suspend a session: the next turn begins a new
+	// transcript. If the last one was the death of a worker, the message becomes a dead letter.
+	// Defaults to 3.
+	StuckLimit int
+
+	// Crash is what happens to a turn whose worker died. Defaults to CrashResume.
+	Crash CrashPolicy
+
+	// SweepInterval is how often the worker searches for lost wake-ups. Defaults to 15 s.
+	SweepInterval time.Duration
+
+	// RecoveryRate is how many sessions a second all workers together recover after a crash or an
+	// outage. Defaults to 50.
+	RecoveryRate float64
+
+	// WarmAgents is how many agents are kept between turns, if the agent is an agent.Warmer. Agents
+	// that run a turn are not counted. Defaults to Concurrency.
+	WarmAgents int
+
+	// WarmTTL is how long a warm agent is kept without a turn. Defaults to 1 h.
+	WarmTTL time.Duration
+
+	// Ephemeral means that Redis ends with this worker, so users are not told that another worker
+	// will resume their turns.
+	Ephemeral bool
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+
+	// Observer is called with what happens, for metrics.
+	Observer Observer
+
+	// The package's tests set these. They default to the constants below.
+	shareTurns         int
+	shareTime          time.Duration
+	checkpointInterval time.Duration
+	resumeFreshness    time.Duration
+	stuckAfter         time.Duration
+	jobsEvery          time.Duration // the interval of all jobs. Defaults to each one's
+	noJobs             bool
+}
+
+// Keep is how long and how much is kept. A zero field means its default.
+type Keep struct {
+	Results     time.Duration // of ended messages. Under a second: not at all. Defaults to 1 h
+	Transcripts time.Duration // after their last entry. Defaults to 30 days
+	Sessions    time.Duration // after their last activity. Defaults to 30 days
+	DeadLetters time.Duration // Defaults to 90 days
+
+	// TranscriptBytes is the most of Redis' memory that a transcript takes. The oldest entries go
+	// first. Defaults to 64 MiB.
+	TranscriptBytes int
+
+	// EventBytes is the most bytes of a session's events. The oldest go first. Defaults to 8 MiB.
+	EventBytes int
+}
+
+// CrashPolicy is what happens to a turn whose worker died.
+type CrashPolicy string
+
+// The crash policies.
+const (
+	CrashResume  CrashPolicy = "resume"  // it runs again in the same transcript, with a note
+	CrashSuspend CrashPolicy = "suspend" // it runs again in a new transcript
+)
+
+const (
+	// A session that has run so many turns under one claim, or for so long, makes room for other
+	// sessions that wait. A claim costs about as much as a short turn, so ten keep its share small.
+	shareTurns = 10
+	shareTime  = time.Minute
+
+	// checkpointInterval is how often the entries of a running turn are stored, so that it can be
+	// resumed from them if its worker dies. The end of a tool is stored at once, but at most ten
+	// times an interval.
+	checkpointInterval = 15 * time.Second
+
+	// resumeFreshness is the oldest interruption that the agent gets a note about. After an hour the
+	// user has mostly moved on.
+	resumeFreshness = time.Hour
+)
+
+// withDefaults returns c with its defaults filled in. From here on 0 is what NoLimit was for
+// MessageMaxAge, as the protocol has it.
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = newName()
+	}
+	setDefault(&c.Concurrency, 10)
+	setDefault(&c.Keep.Results, time.Hour)
+	setDefault(&c.AgentTimeout, 10*time.Minute)
+	setDefault(&c.AskTimeout, 5*time.Minute)
+	setDefault(&c.DrainTimeout, time.Minute)
+	setDefault(&c.MaxAttempts, 3)
+	setDefault(&c.RetryBackoff, time.Second)
+	setDefault(&c.SweepInterval, 15*time.Second)
+	setDefault(&c.WarmAgents, c.Concurrency)
+	setDefault(&c.WarmTTL, time.Hour)
+	setDefault(&c.shareTurns, shareTurns)
+	setDefault(&c.shareTime, shareTime)
+	setDefault(&c.checkpointInterval, checkpointInterval)
+	setDefault(&c.resumeFreshness, resumeFreshness)
+	setDefault(&c.stuckAfter, stuckAfter)
+	c.MessageMaxAge = max(c.MessageMaxAge, 0)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.Logger = c.Logger.With("worker", c.Name)
+	return c
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func (c Config) validate() error {
+	var errs []error
+	wrong := func(field, text string) { errs = append(errs, fmt.Errorf("worker: Config.%s %s", field, text)) }
+	for field, bad := range map[string]bool{
+		"Concurrency": c.Concurrency < 0, "LineCap": c.LineCap < 0, "AgentTimeout": c.AgentTimeout < 0, "MaxAttempts": c.MaxAttempts < 0,
+		"RetryBackoff": c.RetryBackoff < 0, "StuckLimit": c.StuckLimit < 0, "SweepInterval": c.SweepInterval < 0,
+		"RecoveryRate": c.RecoveryRate < 0, "WarmAgents": c.WarmAgents < 0, "WarmTTL": c.WarmTTL < 0,
+		"Queue.Cap": c.Queue.Cap < 0, "Queue.Debounce": c.Queue.Debounce < 0,
+		"Keep.Results": c.Keep.Results < 0, "Keep.Transcripts": c.Keep.Transcripts < 0, "Keep.Sessions": c.Keep.Sessions < 0,
+		"Keep.DeadLetters": c.Keep.DeadLetters < 0, "Keep.TranscriptBytes": c.Keep.TranscriptBytes < 0, "Keep.EventBytes": c.Keep.EventBytes < 0,
+	} {
+		if bad {
+			wrong(field, "is negative")
+		}
+	}
+	for field, d := range map[string]time.Duration{"AskTimeout": c.AskTimeout, "DrainTimeout": c.DrainTimeout, "MessageMaxAge": c.MessageMaxAge} {
+		if d < 0 && d != session.NoLimit {
+			wrong(field, "is negative and not session.NoLimit")
+		}
+	}
+	if c.LeaseTTL != 0 && c.LeaseTTL < time.Second {
+		wrong("LeaseTTL", "is below 1s")
+	}
+	if c.Crash != "" && c.Crash != CrashResume && c.Crash != CrashSuspend {
+		wrong("Crash", fmt.Sprintf("is %.100q: use CrashResume or CrashSuspend", string(c.Crash)))
+	}
+	_, mode := session.ParseMode(string(c.Queue.Mode))
+	_, drop := session.ParseDropPolicy(string(c.Queue.Drop))
+	for field, err := range map[string]error{"Queue.Mode": mode, "Queue.Drop": drop} {
+		if err != nil {
+			wrong(field, "is wrong: "+err.Error())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// consumer returns the rules by which the worker owns sessions.
+func (c Config) consumer(a agent.Agent) protocol.Config {
+	p := protocol.Config{
+		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
+		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits, LineCap: c.LineCap,
+		StuckLimit: c.StuckLimit, CrashPolicy: protocol.CrashPolicy(c.Crash), RecoveryRate: c.RecoveryRate,
+		Retention: c.Keep.Results, TranscriptTTL: c.Keep.Transcripts, SessionTTL: c.Keep.Sessions, ArchiveTTL: c.Keep.DeadLetters,
+		TranscriptBytes: c.Keep.TranscriptBytes, EventsBytes: c.Keep.EventBytes,
+		SkippedQueue: func(queue string) {
+			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
+		},
+	}
+	if i, ok := a.(agent.Immediate); ok {
+		p.Immediate = i.Immediate()
+	}
+	_, p.Warm = a.(agent.Warmer)
+	return p
+}
+
+// newName returns a unique name that shows an operator where the worker runs.
+func newName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:4]))
+}
