@@ -2,9 +2,9 @@
 // processes, and loses no message.
 //
 // A [Client] sends: Submit stores a message, Wait and Follow return how it ended. Stop, Undo,
-// Decide and the others do what the slash commands of a chat do. [RunWorker] runs an agent's turns,
-// with all that the program cmd/worker has. Package turnstile/pkg/admin lists sessions, reruns dead
-// letters and erases conversations.
+// Decide and the others do what the slash commands of a chat do. Package turnstile/pkg/worker runs an
+// agent's turns, and turnstile/pkg/program makes a program of that, with all that cmd/worker has.
+// Package turnstile/pkg/admin lists sessions, reruns dead letters and erases conversations.
 //
 // # Guarantees
 //

@@ -1,14 +1,9 @@
 package turnstile_test
 
 import (
-	"os"
 	"testing"
 
 	"turnstile/test/actors"
 )
 
-// RunWorker refuses settings that it does not know, and no test here has more cases with this one.
-func TestMain(m *testing.M) {
-	_ = os.Unsetenv("TURNSTILE_PROOF")
-	actors.Main(m)
-}
+func TestMain(m *testing.M) { actors.Main(m) }

@@ -13,7 +13,7 @@ import (
 )
 
 // The built gateway without tokens is closed while a built worker lives whose agent may run programs:
-// one of the worker's own, a model with tools, and a program's with RunWorker. It is open beside others.
+// one of the worker's own, a model with tools, and a program's with program.Run. It is open beside others.
 func TestGuardBesideBuiltWorkers(t *testing.T) {
 	t.Parallel()
 	tools := filepath.Join(t.TempDir(), "tools.json")
@@ -28,7 +28,7 @@ func TestGuardBesideBuiltWorkers(t *testing.T) {
 		"exec":               {"turnstile/cmd/worker", []string{"TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=cat"}, http.StatusForbidden},
 		"a model":            {"turnstile/cmd/worker", model, http.StatusOK},
 		"a model with tools": {"turnstile/cmd/worker", append([]string{"TURNSTILE_TOOLS_FILE=" + tools}, model...), http.StatusForbidden},
-		"RunWorker":          {"turnstile/examples/custom-agent", nil, http.StatusForbidden},
+		"program.Run":        {"turnstile/examples/custom-agent", nil, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,16 +8,16 @@ import (
 	"os"
 	"strings"
 
-	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
+	workerprogram "turnstile/pkg/program"
 	"turnstile/pkg/session"
 )
 
 func main() {
-	turnstile.Init() // this binary is also the guardian of the agents that it starts
+	workerprogram.Init() // this binary is also the guardian of the agents that it starts
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -8,14 +8,14 @@ import (
 	"os"
 	"time"
 
-	"turnstile"
+	"turnstile/pkg/program"
 )
 
 func main() {
-	turnstile.Init()
-	err := turnstile.RunWorker(context.Background(), todoAgent{pause: 30 * time.Millisecond})
+	program.Init()
+	err := program.Run(context.Background(), todoAgent{pause: 30 * time.Millisecond})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "custom-agent:", err)
 	}
-	os.Exit(turnstile.ExitCode(err))
+	os.Exit(program.ExitCode(err))
 }

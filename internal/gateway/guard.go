@@ -43,7 +43,7 @@ func (g *Gateway) lookAtAgents(ctx context.Context) {
 	found := ""
 	for _, w := range workers {
 		if w.Programs {
-			found = cmp.Or(w.Agent, "RunWorker")
+			found = cmp.Or(w.Agent, "program.Run")
 		}
 	}
 	if before := g.exposed.Swap(&found); found != "" && (before == nil || *before == "") {

@@ -25,7 +25,7 @@ type WorkerInfo struct {
 	Draining bool
 	Started  time.Time // by the worker's clock; zero without a heartbeat
 	Agent    string    // the kind of agent that it runs (TURNSTILE_AGENT), "" if it does not say it
-	Programs bool      // its agent may run programs on its machine; true of RunWorker's, which Turnstile does not know
+	Programs bool      // its agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
 }
 
 // Workers returns the live workers, by name. It finds a worker by its heartbeat, which a killed

@@ -60,14 +60,15 @@ var rooms = []room{
 	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	{"internal/sessionview", "pkg/admin pkg/resume pkg/session"},
-	// The parts of a worker around its engine.
+	// The parts around a worker.
 	{"internal/config", "internal/listenaddr internal/printable internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
-	{"internal/metrics", "pkg/worker internal/lease internal/outbox internal/version pkg/admin pkg/session"},
+	{"internal/metrics", "internal/outbox internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
 	// The library, the gateway, and the programs.
-	{"internal/service", "internal/config pkg/worker internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
-	{".", "internal/boundedjson internal/config pkg/worker internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
+	{"internal/service", "internal/config internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/redisconn pkg/admin pkg/agent pkg/session pkg/worker"},
+	{"pkg/program", "internal/config internal/process/guardian internal/service pkg/agent"},
+	{".", "internal/boundedjson internal/protocol internal/redisconn internal/rediskey internal/script internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"docs", ""},
 	{"internal/gateway", ". docs internal/outbox internal/redisconn internal/sessionview internal/slash internal/strictjson pkg/admin pkg/session"},
@@ -140,6 +141,8 @@ func TestReach(t *testing.T) {
 		{"testing", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/internal/protocol/lua", "cmd/enqueue cmd/gateway cmd/worker examples/custom-agent"},
+		{"github.com/hibiken/asynq", "cmd/enqueue"},
+		{"turnstile/pkg/worker", "cmd/enqueue"},
 		{"github.com/prometheus", "pkg/worker internal/protocol internal/slash pkg/admin"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {

@@ -15,7 +15,9 @@ var public = []struct {
 	folder  string
 	untried map[string]string
 }{
-	{".", map[string]string{
+	{".", nil},
+	{"pkg/worker", nil},
+	{"pkg/program", map[string]string{
 		"Init": "it is for a process of its own; its example compiles, and examples/custom-agent is tested",
 	}},
 	{"pkg/admin", nil},

@@ -141,7 +141,7 @@ func TestCustomAgentThatCannotStart(t *testing.T) {
 	}
 }
 
-// A program that calls turnstile.RunWorker has the worker's settings, pages and signals.
+// A program that calls program.Run has the worker's settings, pages and signals.
 func TestCustomAgentIsAWorker(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, "TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_DRAIN_TIMEOUT=0")

@@ -64,7 +64,7 @@ type Agent struct {
 }
 
 // Init must be the first call in main, and in TestMain of tests that run agents: the program's
-// binary is also the guardian of its agents' processes. A worker calls turnstile.Init instead, which
+// binary is also the guardian of its agents' processes. A worker calls program.Init instead, which
 // also protects its process from its agents.
 func Init() { guardian.Init() }
 

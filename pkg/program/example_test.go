@@ -1,4 +1,4 @@
-package turnstile_test
+package program_test
 
 import (
 	"context"
@@ -6,11 +6,13 @@ import (
 	"os"
 
 	"turnstile"
+	"turnstile/pkg/program"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
 // A worker with an agent of its own. Its settings are environment variables.
-func ExampleRunWorker() {
+func ExampleRun() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	defer setenv("REDIS_URL", demo.URL(rdb))()
@@ -19,9 +21,14 @@ func ExampleRunWorker() {
 	ctx, end := context.WithCancel(context.Background()) // the end of ctx is a SIGTERM
 	go func() {
 		defer end()
-		fmt.Println(say(ctx, turnstile.NewClient(rdb), "good morning").Reply)
+		client := turnstile.NewClient(rdb)
+		sent, err := client.Submit(ctx, "web:42", session.Message{Text: "good morning"})
+		demo.Check(err)
+		outcome, err := client.Wait(ctx, "web:42", sent.ID)
+		demo.Check(err)
+		fmt.Println(outcome.Reply)
 	}()
-	err := turnstile.RunWorker(ctx, demo.Shout())
+	err := program.Run(ctx, demo.Shout())
 	fmt.Println(err)
 	// Output:
 	// GOOD MORNING
@@ -41,21 +48,21 @@ func setenv(name, value string) (restore func()) {
 	}
 }
 
-// The exit code tells a wrong setting, a restart and a normal end apart.
+// The exit code tells a wrong setting from a normal end.
 func ExampleExitCode() {
 	defer setenv("TURNSTILE_CONCURRENCY", "many")()
-	err := turnstile.RunWorker(context.Background(), demo.Shout())
-	fmt.Println(turnstile.ExitCode(err), turnstile.ExitCode(turnstile.ErrRestart), turnstile.ExitCode(nil))
-	// Output: 2 75 0
+	err := program.Run(context.Background(), demo.Shout())
+	fmt.Println(program.ExitCode(err), program.ExitCode(nil))
+	// Output: 2 0
 }
 
 // The whole main function of a worker. The example does not run it, because Init and os.Exit need a
 // process of their own.
 func ExampleInit() {
-	turnstile.Init()
-	err := turnstile.RunWorker(context.Background(), demo.Shout())
+	program.Init()
+	err := program.Run(context.Background(), demo.Shout())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "my-worker:", err)
 	}
-	os.Exit(turnstile.ExitCode(err))
+	os.Exit(program.ExitCode(err))
 }

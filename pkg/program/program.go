@@ -1,4 +1,16 @@
-package turnstile
+// Package program makes a worker a program: with settings from the environment, signals, a log on
+// stderr, and an HTTP server for health, metrics and asynqmon. The program cmd/worker does the same,
+// and has agents to choose from. To run a worker inside a program of its own kind, use package worker.
+//
+//	func main() {
+//		program.Init()
+//		err := program.Run(context.Background(), myAgent{})
+//		if err != nil {
+//			fmt.Fprintln(os.Stderr, err)
+//		}
+//		os.Exit(program.ExitCode(err))
+//	}
+package program
 
 import (
 	"context"
@@ -11,8 +23,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Init prepares a worker's process. Call it first in main. A worker starts an agent's programs
-// through its own executable, which is then their guardian: in a guardian Init does not return.
+// Init is the first call in main. A worker starts an agent's programs through its own executable,
+// which is then their guardian: in a guardian Init does not return.
 //
 // On Linux, Init also protects the process from its agents, which have the same user id:
 //
@@ -26,19 +38,21 @@ import (
 //     setsid.
 func Init() { guardian.InitWorker() }
 
-// RunWorker runs an agent's turns until a signal comes or ctx ends, then drains. It has everything
-// that the program cmd/worker has, except for the choice of the agent:
+// Run runs an agent's turns until a signal comes or ctx ends, then drains. It has everything that
+// the program cmd/worker has, except for the choice of the agent:
 //
 //   - settings from the environment (docs/settings.md): REDIS_URL, TURNSTILE_CONCURRENCY,
 //     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT
 //   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
+//   - deliveries to webhooks, if TURNSTILE_DELIVER is set
 //   - a log on stderr
 //   - signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends the drain early, the
-//     third makes RunWorker return at once. The end of ctx counts as a first SIGTERM
+//     third makes Run return at once. The end of ctx counts as a first SIGTERM
 //
-// It returns nil after a drain, ErrRestart after the drain of a SIGHUP, and ErrAbandoned after a
-// third signal. Any other error is a wrong setting or a failed start; ExitCode tells them apart.
-func RunWorker(ctx context.Context, a agent.Agent) error {
+// It returns nil after a drain, but an error after that of a SIGHUP, which asks for a restart. End
+// the process with ExitCode of the error: after a third signal turns may still run, and other
+// workers run them again when their leases have expired.
+func Run(ctx context.Context, a agent.Agent) error {
 	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
 	if err != nil {
 		return err
@@ -56,27 +70,17 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 		s.Stop(end.Now)
 		return end.Done()
 	case <-end.Now.Done():
-		return ErrAbandoned // without s.Stop: turns may still use what it closes
+		return service.ErrAbandoned // without s.Stop: turns may still use what it closes
 	}
 }
 
-// Errors of RunWorker after a signal.
-var (
-	// ErrRestart: the worker has drained after a SIGHUP. Its supervisor should start it again.
-	ErrRestart = service.ErrRestart
-
-	// ErrAbandoned: a third signal came. Turns may still be running, so end the process. Other
-	// workers run them again when their leases have expired.
-	ErrAbandoned = service.ErrAbandoned
-)
-
-// ExitCode returns the exit code of cmd/worker for an error of RunWorker: 0 for nil, 2 for a wrong
-// setting, 75 for ErrRestart, 1 for any other error.
+// ExitCode returns the exit code for an error of Run: 0 for nil, 2 for a wrong setting, 75 after a
+// SIGHUP, when the supervisor should start the program again, and 1 for any other error.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, ErrRestart):
+	case errors.Is(err, service.ErrRestart):
 		return 75
 	case errors.Is(err, config.ErrInvalid):
 		return 2

@@ -1,0 +1,14 @@
+package program_test
+
+import (
+	"os"
+	"testing"
+
+	"turnstile/test/actors"
+)
+
+// Run refuses settings that it does not know, and no test here has more cases with this one.
+func TestMain(m *testing.M) {
+	_ = os.Unsetenv("TURNSTILE_PROOF")
+	actors.Main(m)
+}
