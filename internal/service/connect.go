@@ -28,21 +28,26 @@ const (
 
 // Connect waits for Redis to come up, checks that it is fit for use, and returns a client.
 func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (redis.UniversalClient, error) {
-	rdb, err := redisconn.Open(url, o...)
-	if err != nil {
-		return nil, err
-	}
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	warnings, err := check(limited, rdb, log)
-	if err != nil {
-		_ = rdb.Close()
-		return nil, RedisError{err}
-	}
+	rdb, warnings, err := connect(ctx, url, log, o...)
 	for _, w := range warnings {
 		log.Warn(w) //nolint:sloglint // a sentence for the operator
 	}
-	return rdb, nil
+	return rdb, err
+}
+
+// connect is Connect that returns the warnings.
+func connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (_ redis.UniversalClient, warnings []string, _ error) {
+	rdb, err := redisconn.Open(url, o...)
+	if err != nil {
+		return nil, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if warnings, err = check(limited, rdb, log); err != nil {
+		_ = rdb.Close()
+		return nil, nil, RedisError{err}
+	}
+	return rdb, warnings, nil
 }
 
 // check repeats redisconn.Check until Redis is fit or refuses, or ctx ends. failed is why the

@@ -73,11 +73,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 			return nil, fmt.Errorf("TURNSTILE_GATEWAY_DESTINATIONS_FILE: %w", err)
 		}
 	}
-	warnings := c.Logger
-	if c.Ephemeral {
-		warnings = slog.New(slog.DiscardHandler) // an ephemeral Redis need not store anything
-	}
-	rdb, err := Connect(ctx, c.Settings.RedisURL, warnings, redisconn.WithPoolSize(PoolSize(c.Settings)), redisconn.WithClientName("turnstile-worker"))
+	rdb, _, err := connect(ctx, c.Settings.RedisURL, c.Logger, redisconn.WithPoolSize(PoolSize(c.Settings)), redisconn.WithClientName("turnstile-worker"))
 	if err != nil {
 		return nil, err
 	}

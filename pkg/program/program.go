@@ -1,6 +1,6 @@
 // Package program makes a worker a program: with settings from the environment, signals, a log on
 // stderr, and an HTTP server for health, metrics and asynqmon. The program cmd/worker does the same,
-// and has agents to choose from. To run a worker inside a program of its own kind, use package worker.
+// and has agents to choose from. To run a worker inside a service with its own settings and signals, use package worker.
 //
 //	func main() {
 //		program.Init()

@@ -24,8 +24,8 @@ type Config struct {
 	// AgentName is the agent's name, as admin.Client.Workers returns it. Defaults to none.
 	AgentName string
 
-	// RunsPrograms says that the agent may run programs on this machine. A gateway that asks for no
-	// token refuses to run beside such a worker.
+	// RunsPrograms says that the agent may run programs on this machine. A gateway without
+	// tokens refuses requests while such a worker runs.
 	RunsPrograms bool
 
 	// Concurrency is how many turns run at once, each of another session. Defaults to 10.
@@ -77,7 +77,7 @@ type Config struct {
 	// Defaults to 3.
 	StuckLimit int
 
-	// Crash is what happens to a turn whose worker died. Defaults to CrashResume.
+	// Crash says how a turn continues after the death of its worker. Defaults to CrashResume.
 	Crash CrashPolicy
 
 	// SweepInterval is how often the worker searches for lost wake-ups. Defaults to 15 s.
@@ -94,14 +94,14 @@ type Config struct {
 	// WarmTTL is how long a warm agent is kept without a turn. Defaults to 1 h.
 	WarmTTL time.Duration
 
-	// Ephemeral means that Redis ends with this worker, so users are not told that another worker
-	// will resume their turns.
+	// Ephemeral means that Redis ends with this worker: the notice of a drain promises users no
+	// other worker.
 	Ephemeral bool
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Observer is called with what happens, for metrics.
+	// Observer is for metrics.
 	Observer Observer
 
 	// The package's tests set these. They default to the constants below.
@@ -122,14 +122,15 @@ type Keep struct {
 	DeadLetters time.Duration // Defaults to 90 days
 
 	// TranscriptBytes is the most of Redis' memory that a transcript takes. The oldest entries go
-	// first. Defaults to 64 MiB.
+	// first. Each counts for at least 32 KiB. Defaults to 64 MiB, so about 2,000 entries.
 	TranscriptBytes int
 
-	// EventBytes is the most bytes of a session's events. The oldest go first. Defaults to 8 MiB.
+	// EventBytes is the most bytes of a session's events. The oldest go first. Each counts for at
+	// least 8 KiB. Defaults to 8 MiB, so about 1,000 events.
 	EventBytes int
 }
 
-// CrashPolicy is what happens to a turn whose worker died.
+// CrashPolicy says how a turn continues after the death of its worker.
 type CrashPolicy string
 
 // The crash policies.
@@ -149,19 +150,24 @@ const (
 	// times an interval.
 	checkpointInterval = 15 * time.Second
 
+	// An entry and an event count for at least so many bytes: their number is bounded, too.
+	entryLeast = 64 << 20 / 2000
+	eventLeast = 8 << 20 / 1000
+
 	// resumeFreshness is the oldest interruption that the agent gets a note about. After an hour the
 	// user has mostly moved on.
 	resumeFreshness = time.Hour
 )
 
-// withDefaults returns c with its defaults filled in. From here on 0 is what NoLimit was for
-// MessageMaxAge, as the protocol has it.
+// withDefaults returns c with its defaults filled in. A MessageMaxAge of NoLimit becomes 0.
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = newName()
 	}
 	setDefault(&c.Concurrency, 10)
 	setDefault(&c.Keep.Results, time.Hour)
+	setDefault(&c.Keep.TranscriptBytes, 64<<20)
+	setDefault(&c.Keep.EventBytes, 8<<20)
 	setDefault(&c.AgentTimeout, 10*time.Minute)
 	setDefault(&c.AskTimeout, 5*time.Minute)
 	setDefault(&c.DrainTimeout, time.Minute)
@@ -233,7 +239,8 @@ func (c Config) consumer(a agent.Agent) protocol.Config {
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits, LineCap: c.LineCap,
 		StuckLimit: c.StuckLimit, CrashPolicy: protocol.CrashPolicy(c.Crash), RecoveryRate: c.RecoveryRate,
 		Retention: c.Keep.Results, TranscriptTTL: c.Keep.Transcripts, SessionTTL: c.Keep.Sessions, ArchiveTTL: c.Keep.DeadLetters,
-		TranscriptBytes: c.Keep.TranscriptBytes, EventsBytes: c.Keep.EventBytes,
+		TranscriptBytes: c.Keep.TranscriptBytes, TranscriptCap: max(c.Keep.TranscriptBytes/entryLeast, 1),
+		EventsBytes: c.Keep.EventBytes, EventsCap: max(c.Keep.EventBytes/eventLeast, 1),
 		SkippedQueue: func(queue string) {
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},

@@ -14,7 +14,7 @@ type containment struct {
 	fail context.CancelCauseFunc // ends the turn
 }
 
-// contain is deferred by goroutines that run beside the turn's own.
+// contain is deferred by a turn's further goroutines.
 func (c containment) contain(what string) {
 	if p := recover(); p != nil {
 		c.fail(c.panicked(what, p))

@@ -21,7 +21,7 @@ const (
 	claimBatch = 8
 
 	// survivePatience is how long a drain waits, after its last turn, for Redis to hear that this
-	// worker outlived the turns whose leases it lost.
+	// worker outlived the turns that lost their leases.
 	survivePatience = time.Second
 )
 
@@ -74,7 +74,7 @@ func (d *dispatcher) wait() {
 }
 
 // run is the loop. While it waits for a session it holds no slot, so that prefer can find one.
-// Claims run beside the next pop, because with a busy Redis each of the two waits for its reply.
+// The next pop does not wait for a claim: with a busy Redis each of the two takes long.
 func (d *dispatcher) run() {
 	defer d.clock.rest()
 	pause, claimed := newPause(), make(chan error, 1)
@@ -126,8 +126,8 @@ func (d *dispatcher) run() {
 	}
 }
 
-// prefer claims a session whose warm agent is on this worker, if there is a free slot, before
-// other workers find the session in the ready index.
+// prefer claims a session if its warm agent is on this worker and a slot is free, before other
+// workers find the session in the ready index.
 func (d *dispatcher) prefer(session string) {
 	if !d.pool.has(session) || d.slots.try(1) == 0 {
 		return
@@ -135,7 +135,7 @@ func (d *dispatcher) prefer(session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return // the worker has ended, or is about to
+		return // the worker ends
 	}
 	d.claiming.Go(func() {
 		if err := d.claim([]string{session}); err != nil {

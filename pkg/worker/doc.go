@@ -1,9 +1,23 @@
-// Package worker runs agents' turns: it claims sessions, runs one turn of each at a time, renews
-// its claims, and requeues what still runs at the end of a drain. Any number of workers may use
-// one Redis.
+// Package worker runs an agent's turns in any program. A Worker claims sessions, runs one turn of
+// each at a time, and renews its claims. Any number of workers may use one Redis. It reads no
+// environment, handles no signals and sets nothing global; package program does.
 //
-// A Worker connects these parts and has the one lifecycle of all (lifecycle.go). A message passes
-// them in this order:
+// # Guarantees
+//
+//   - A session has one owner, and runs one turn at a time.
+//   - A message waits, runs, is a dead letter, or is in the transcript, through drains, crashes and
+//     outages of Redis. The transcript has a turn's entries once.
+//   - Stop leaves no session behind: a turn that does not end in time runs again on another worker.
+//
+// # Not guaranteed
+//
+//   - That an agent runs once for a message. After a crash it may run again. Protect its side effects
+//     by the turn's fencing token.
+//   - That a turn ends in time. A worker ends the turn's context; the agent must return.
+package worker
+
+// A Worker connects its parts and has their one lifecycle (lifecycle.go). A message passes them in
+// this order:
 //
 //	dispatch.go    dispatcher: claims a session for a free slot
 //	session.go     sessionRun: the session's turns, one after the other, under one claim
@@ -13,7 +27,7 @@
 //	turn_end.go    decides how the turn ends, and writes it
 //	turn_report.go reports its end: a line of the log, the Observer
 //
-// Beside the turn, for its agent:
+// For the turn's agent:
 //
 //	steering.go    steering: messages for the running turn
 //	questions.go   questions: the agent's requests for permission
@@ -21,7 +35,7 @@
 //	causes.go      causes of the end of the turn's context
 //	containment.go makes a panic fail the turn, and not the process
 //
-// Beside the turns, for all sessions:
+// For all sessions:
 //
 //	roster.go        roster: the sessions that run, and the state of a drain
 //	share.go         share: when a session makes room for others
@@ -33,4 +47,3 @@
 //	jobs.go          jobServer: an asynq.Server for maintenance
 //	drain.go         the worker's end, and its progress
 //	health.go        whether the loops still move
-package worker

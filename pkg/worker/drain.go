@@ -45,7 +45,7 @@ func (c Config) notice(r reason) string {
 // Stop may be called before Start, which fails then. A second call waits for the first.
 func (w *Worker) Stop(ctx context.Context) error { return w.drain(ctx, reasonShutdown) }
 
-// StopToRestart is Stop for a worker that is started again: users are told of a restart.
+// StopToRestart is Stop for a worker that is started again: its notice to users says so.
 func (w *Worker) StopToRestart(ctx context.Context) error { return w.drain(ctx, reasonRestart) }
 
 func (w *Worker) drain(ctx context.Context, why reason) error {
@@ -69,7 +69,7 @@ func (w *Worker) drain(ctx context.Context, why reason) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { w.reportDrain(why, idle) })
 	if w.jobs != nil {
-		beside.Go(w.jobs.stop) // it takes time, so it runs beside the turns
+		beside.Go(w.jobs.stop) // it takes time, so the turns go on meanwhile
 	}
 	for _, s := range running { // sessions whose claim is in flight get the notice when they join
 		s.notify(w.opts.notice(why))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"turnstile"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -98,6 +100,21 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	resume, err := resume.Read(r.ctx, r.rdb, r.key)
 	expect.OK(t, err)
 	expect.Equal(t, "a mark", resume.Pending, false)
+}
+
+func TestDrainWithoutLimit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, drainTimeout(session.NoLimit))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	drained := drain(w)
+	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
+	expect.Equal(t, "time left", w.Status().Left, time.Duration(session.NoLimit))
+	a.reply("ok")
+	expect.Received(t, "the end of the drain", drained)
+	r.ends("m1", session.StatusDone)
 }
 
 func TestDrainNotifiesEachSessionOnce(t *testing.T) {
@@ -201,6 +218,20 @@ func TestDrainBeforeStart(t *testing.T) {
 	}
 	r.say("m1", "hello")
 	r.free("without a worker")
+}
+
+// After a failed Start nothing runs, without a Stop: TestMain looks for goroutines.
+func TestFailedStart(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer rdb.Close()
+	w, err := worker.New(rdb, echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	expect.OK(t, err)
+	if err := w.Run(t.Context()); err == nil {
+		t.Error("a worker without Redis was started")
+	}
+	expect.Equal(t, "draining", w.Status().Draining, true)
+	expect.OK(t, w.Stop(t.Context()))
 }
 
 func TestStartTwice(t *testing.T) {

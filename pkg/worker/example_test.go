@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/demo"
@@ -56,18 +56,25 @@ func ExampleNew() {
 	// Output: worker: Config.AgentTimeout is negative
 }
 
+// serve runs a worker inside a service.
+func serve(ctx context.Context, rdb redis.UniversalClient, myAgent agent.Agent, log *slog.Logger) error {
+	w, err := worker.New(rdb, myAgent, worker.Config{Concurrency: 20, Logger: log})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx) // until ctx ends; then running turns have Config.DrainTimeout
+}
+
 // A worker beside the other parts of a service, which all end with ctx.
 func ExampleWorker_Run() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	w, err := worker.New(rdb, demo.Shout(), worker.Config{Logger: quiet, DrainTimeout: 20 * time.Second})
-	demo.Check(err)
 	ctx, end := context.WithCancel(context.Background())
 	go func() {
 		defer end()
 		fmt.Println(ask(rdb, "good morning"))
 	}()
-	fmt.Println(w.Run(ctx))
+	fmt.Println(serve(ctx, rdb, demo.Shout(), quiet))
 	// Output:
 	// GOOD MORNING
 	// <nil>

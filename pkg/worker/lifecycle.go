@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lifecycle is the contract of everything that runs for a worker. An actor is a function on a
-// goroutine of its own, which returns soon after one of two contexts ends:
+// lifecycle is the contract of everything that runs for a worker. An actor is a goroutine that ends
+// soon after one of two contexts:
 //
 //	intake  ends when a drain begins: for actors that find new work
 //	work    ends after the last turn: for actors that serve the turns

@@ -47,7 +47,7 @@ func (l *lostWakeUps) take() []string {
 	return sessions
 }
 
-// run wakes the sessions until the worker has ended.
+// run wakes the sessions until the worker ends.
 func (l *lostWakeUps) run() {
 	pause := newPause()
 	for {

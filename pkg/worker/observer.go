@@ -6,8 +6,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Observer has functions that a worker calls with what it does, for metrics. A nil one is not
-// called. Several goroutines call them at once, among them those that run the turns, so they must
+// Observer has functions for metrics. The worker does not call nil ones. Several goroutines call them at once, among them those that run the turns, so they must
 // not block.
 type Observer struct {
 	// MessageStarted is called when an agent is started for a message that was in no turn before.

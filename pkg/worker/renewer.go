@@ -11,8 +11,7 @@ import (
 const renewRetry = 100 * time.Millisecond
 
 // renewer renews the leases of all sessions every third of their TTL, in one round trip, until
-// the worker has ended. A renewal also returns what is requested of the turns, in case a signal
-// was lost.
+// the worker ends. A renewal also returns the requests for the turns, in case a signal was lost.
 type renewer struct {
 	queue  *protocol.Consumer
 	roster *roster

@@ -9,8 +9,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// roster has the sessions that a worker runs. A drain reaches them here: a session whose claim
-// was in flight learns of the drain when it joins.
+// roster has the sessions that a worker runs. A drain reaches them here. If a claim was in flight
+// when the drain began, its session learns of the drain when it joins.
 type roster struct {
 	deps *turnDeps
 

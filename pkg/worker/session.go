@@ -74,7 +74,7 @@ func (s *sessionRun) runs() bool {
 	return s.turn != nil
 }
 
-// apply handles what a signal or a renewal brings for the turn with a fence: a request that ends it,
+// apply handles a signal or a renewal for the turn with a fence: a request that ends it,
 // now or when it begins; a steer that waits for it; a decision on its question.
 func (s *sessionRun) apply(fence int64, cause error, steer bool, d protocol.Decided) {
 	s.mu.Lock()

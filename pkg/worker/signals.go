@@ -15,7 +15,7 @@ type listener struct {
 	log    *slog.Logger
 }
 
-// run calls ready when it receives signals, and passes them on until the worker has ended.
+// run calls ready when it receives signals, and passes them on until the worker ends.
 func (l *listener) run(ready func()) {
 	if err := l.queue.Signals(l.life.work, ready, l.receive); err != nil {
 		l.log.Error("listening for signals ended; renewals still receive requests", "error", err)

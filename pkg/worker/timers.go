@@ -10,8 +10,8 @@ import (
 	"turnstile/internal/recovery"
 )
 
-// timers run the jobs that wake sessions: those that are due, those whose owner died, and those
-// whose wake-up was lost. Every worker has them, but only one worker at a time does each job.
+// timers run the jobs that wake sessions: those that are due, that have lost their owner, or that
+// have lost a wake-up. Every worker has them, but only one worker at a time does each job.
 type timers struct {
 	recovery   *recovery.Recovery
 	sweepEvery time.Duration

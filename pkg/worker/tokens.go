@@ -42,7 +42,7 @@ func newUsedTokens(rdb redis.UniversalClient, life *lifecycle, log *slog.Logger)
 	return &usedTokens{rdb: rdb, life: life, log: log, more: make(chan struct{}, 1)}
 }
 
-// add counts what an agent reports, whatever becomes of its turn: the tokens are used.
+// add counts an agent's report, however its turn ends: the tokens are used.
 func (u *usedTokens) add(one session.Usage) {
 	bound := func(n int64) int64 { return min(max(n, 0), tokensMost) }
 	one = session.Usage{InputTokens: bound(one.InputTokens), OutputTokens: bound(one.OutputTokens)}
@@ -58,7 +58,7 @@ func (u *usedTokens) add(one session.Usage) {
 	}
 }
 
-// run writes the tokens until the worker has ended.
+// run writes the tokens until the worker ends.
 func (u *usedTokens) run() {
 	for {
 		select {
@@ -78,7 +78,7 @@ func (u *usedTokens) run() {
 	}
 }
 
-// last writes what is left.
+// last writes the remaining tokens.
 func (u *usedTokens) last() {
 	ctx, cancel := context.WithTimeout(context.Background(), tokensPatience)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// turnDeps is what a worker gives to its turns.
+// turnDeps has a worker's parts that its turns use.
 type turnDeps struct {
 	opts        Config
 	agent       agent.Agent
@@ -105,7 +105,7 @@ func (t *turnRun) run() (more bool, err error) {
 	return t.writeEnd(result, err)
 }
 
-// apply handles what a signal or a renewal brings for this turn.
+// apply handles a signal or a renewal for this turn.
 func (t *turnRun) apply(request error, steer bool, d protocol.Decided) {
 	switch {
 	case request != nil:

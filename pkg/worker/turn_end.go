@@ -85,7 +85,7 @@ func (t *turnRun) failed(err error) (more bool, _ error) {
 	return t.finish(end)
 }
 
-// errNotStored is the failure of a turn whose entries Redis does not take.
+// errNotStored is the failure of a turn after Redis refused its entries.
 var errNotStored = errors.New("the turn's entries could not be stored")
 
 // failure is the end of a turn that failed. An agent's error may have anything in it, so it is for

@@ -12,12 +12,11 @@ import (
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
+	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 )
 
 // Worker runs turns. It can be started once. It is safe for concurrent use.
-//
-// It connects the parts that doc.go names, and has their one lifecycle.
 type Worker struct {
 	opts  Config
 	queue *protocol.Consumer
@@ -103,8 +102,10 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 // Name returns Config.Name, or the name that stands for it.
 func (w *Worker) Name() string { return w.opts.Name }
 
-// Start checks the server behind Redis and begins to take sessions. It returns once the worker
-// listens for signals. ctx bounds only Start. After an error nothing of the worker runs.
+// Start checks the Redis server and begins to take sessions. It fails if the server is unreachable,
+// older than 7.0 or a replica, and logs a warning if the server may lose data. It returns once
+// requests to stop a turn reach the worker. ctx bounds only Start. After an error nothing of the
+// worker runs.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	was := w.state
@@ -127,6 +128,15 @@ func (w *Worker) Start(ctx context.Context) error {
 
 func (w *Worker) start(ctx context.Context) error {
 	defer close(w.begun)
+	warnings, err := redisconn.Check(ctx, w.rdb)
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		if !w.opts.Ephemeral { // an ephemeral Redis need not store anything
+			w.log.Warn(warning) //nolint:sloglint // a sentence for the operator
+		}
+	}
 	if !w.opts.noJobs {
 		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.roster.running)
 		j, err := startJobs(w.rdb, server, jobs(w.recovery, w.upkeep), w.opts)
@@ -162,7 +172,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop(context.WithoutCancel(ctx))
 }
 
-// Status is what a worker does.
+// Status is the state of a worker.
 type Status struct {
 	Slots    int           // turns that it runs at once
 	Running  int           // sessions that it runs. Each takes a slot
@@ -170,7 +180,7 @@ type Status struct {
 	Left     time.Duration // how long a drain lets turns run, or NoLimit. 0: they are being interrupted
 }
 
-// Status returns what the worker does. It asks no Redis.
+// Status returns the worker's state. It asks no Redis.
 func (w *Worker) Status() Status {
 	running, left, draining := w.roster.progress()
 	return Status{Slots: w.opts.Concurrency, Running: running, Draining: draining, Left: left}

@@ -57,7 +57,7 @@ var rooms = []room{
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
 	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/rediskey internal/strictjson internal/version pkg/session"},
-	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
+	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	{"internal/sessionview", "pkg/admin pkg/resume pkg/session"},
 	// The parts around a worker.

@@ -39,7 +39,7 @@ func startProcess(l *life, name string) *process {
 	p.worker, err = worker.New(p.rdb, recorder{l, p}, worker.Config{
 		Name: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
-		Keep: worker.Keep{Results: 24 * time.Hour, EventBytes: 16 << 10}, StuckLimit: l.stuckLimit,
+		Keep: worker.Keep{Results: 24 * time.Hour, EventBytes: 40 * 8 << 10}, StuckLimit: l.stuckLimit,
 	})
 	if err != nil {
 		panic(err)
