@@ -34,10 +34,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return end.Unless(err)
 	}
 	defer rdb.Close()
-	c, err := service.HTTPConfig(s, rdb, log)
-	if err != nil {
-		return err
-	}
+	c := service.HTTPConfig(s, rdb, log)
 	c.Metrics = metrics.New(admin.NewClient(rdb)).Handler()
 	server, err := service.StartHTTP(end.Requested, c, false)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"turnstile/internal/httpd"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
@@ -116,16 +115,9 @@ func TestNextPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := httpd.ConnOpt("redis://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := load(t, map[string]string{"TURNSTILE_HTTP_ADDR": l.Addr().String()})
-	c, err := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Redis = conn
+	c := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler))
+	c.RedisURL = "redis://127.0.0.1:1"
 	server, err := service.StartHTTP(limited(t), c, true)
 	if err != nil {
 		t.Fatal(err)

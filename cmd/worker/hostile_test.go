@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/httpd"
 	"turnstile/internal/printable"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -44,22 +43,16 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 // z, whose worker has hostile text.
 func hostileRecords(t *testing.T, url string) {
 	t.Helper()
-	opt, err := httpd.ConnOpt(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := asynq.NewClient(opt)
-	defer plain.Close()
+	rdb := newClient(t, url)
+	plain := asynq.NewClientFromRedisClient(rdb)
 	info, err := plain.EnqueueContext(t.Context(), asynq.NewTask("any", []byte(hostile.Words)), asynq.Queue(rediskey.Queue(hostile.Text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	inspector := asynq.NewInspector(opt)
-	defer inspector.Close()
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
 	if err := inspector.ArchiveTask(info.Queue, info.ID); err != nil {
 		t.Fatal(err)
 	}
-	rdb := newClient(t, url)
 	if err := protocol.SetDestination(t.Context(), rdb, "bot", session.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
 		t.Fatal(err)
 	}

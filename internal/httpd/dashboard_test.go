@@ -18,11 +18,7 @@ import (
 // enqueue enqueues one task in a session's queue.
 func enqueue(t *testing.T, url, queue, payload string) {
 	t.Helper()
-	opt, err := ConnOpt(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := asynq.NewClient(opt)
+	client := asynq.NewClient(connOpt(url))
 	defer client.Close()
 	if _, err := client.EnqueueContext(t.Context(), asynq.NewTask("turnstile:message", []byte(payload)), asynq.Queue(queue)); err != nil {
 		t.Fatal(err)

@@ -30,17 +30,13 @@ func TestMain(m *testing.M) {
 // config returns a valid configuration, with the Redis at url.
 func config(t *testing.T, url string) Config {
 	t.Helper()
-	opt, err := ConnOpt(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	client, err := redisconn.Open(url, func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return Config{
-		Addr: "127.0.0.1:0", Redis: opt, Logger: slog.New(slog.DiscardHandler),
+		Addr: "127.0.0.1:0", RedisURL: url, Logger: slog.New(slog.DiscardHandler),
 		Ping: func(ctx context.Context) error { return client.Ping(ctx).Err() },
 	}
 }

@@ -1,23 +1,19 @@
 package httpd
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/test/redistest"
 )
 
 func TestConnOptMakesFreshClients(t *testing.T) {
 	t.Parallel()
-	if _, err := ConnOpt("redis://:secret"); err == nil {
-		t.Error("a malformed URL was taken")
-	}
-	opt, err := ConnOpt(redistest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := connOpt(redistest.URL(t))
 	a, b := opt.MakeRedisClient().(redis.UniversalClient), opt.MakeRedisClient().(redis.UniversalClient)
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -33,6 +29,13 @@ func TestConnOptMakesFreshClients(t *testing.T) {
 		t.Error(err)
 	}
 	if err := inspector.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMalformedRedisURL(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{Addr: "127.0.0.1:0", RedisURL: "redis://:secret"}); !errors.Is(err, redisconn.ErrURL) {
 		t.Error(err)
 	}
 }

@@ -29,11 +29,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/hibiken/asynqmon"
 	"golang.org/x/time/rate"
 
 	"turnstile/internal/listenaddr"
+	"turnstile/internal/redisconn"
 )
 
 // Errors of New and Start.
@@ -64,8 +64,8 @@ type Config struct {
 	// Write lets asynqmon change tasks and queues.
 	Write bool
 
-	// Redis is where asynqmon reads; see ConnOpt. nil: asynqmon is not served.
-	Redis asynq.RedisConnOpt
+	// RedisURL is where asynqmon reads. Empty: asynqmon is not served.
+	RedisURL string
 
 	// API serves all paths that this package does not have. Optional.
 	API http.Handler
@@ -102,23 +102,28 @@ type Server struct {
 	warnings *rate.Limiter // of wrong tokens
 }
 
-// New checks the configuration. The error wraps ErrNeedsToken or is about a malformed address.
+// New checks the configuration. The error wraps ErrNeedsToken or is about a malformed address or URL.
 func New(c Config) (*Server, error) {
 	loopback, err := listenaddr.Loopback(c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP address %q: %w", c.Addr, err)
 	}
-	if !loopback && c.Token == "" && (c.Redis != nil || c.Metrics != nil) {
+	if !loopback && c.Token == "" && (c.RedisURL != "" || c.Metrics != nil) {
 		return nil, fmt.Errorf("HTTP address %q: %w: set TURNSTILE_HTTP_TOKEN, or listen on 127.0.0.1", c.Addr, ErrNeedsToken)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	s := &Server{config: c, loopback: loopback, served: make(chan struct{}), warnings: rate.NewLimiter(1, 10)}
-	if c.Redis != nil {
+	if c.RedisURL != "" {
+		rdb, err := redisconn.Open(c.RedisURL) // only to check the URL: it does not connect
+		if err != nil {
+			return nil, err
+		}
+		_ = rdb.Close()
 		s.dashboard = asynqmon.New(asynqmon.Options{
 			RootPath:         dashboardRoot,
-			RedisConnOpt:     c.Redis,
+			RedisConnOpt:     connOpt(c.RedisURL),
 			PayloadFormatter: asynqmon.PayloadFormatterFunc(show),
 			ResultFormatter:  asynqmon.ResultFormatterFunc(show),
 			ReadOnly:         !c.Write,

@@ -29,14 +29,13 @@ const (
 )
 
 // HTTPConfig returns the HTTP server's configuration.
-func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
-	conn, err := httpd.ConnOpt(s.RedisURL)
+func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) httpd.Config {
 	return httpd.Config{
 		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.RunsPrograms(), Write: s.DashboardWrite,
-		Redis:  conn,
-		Ping:   func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Logger: log,
-	}, err
+		RedisURL: s.RedisURL,
+		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Logger:   log,
+	}
 }
 
 // expose serves a worker's metrics, readiness and health.

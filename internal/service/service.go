@@ -88,10 +88,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		return nil, err
 	}
 	if c.Settings.HTTPAddr != "" {
-		h, err := HTTPConfig(c.Settings, rdb, c.Logger)
-		if err != nil {
-			return nil, err
-		}
+		h := HTTPConfig(c.Settings, rdb, c.Logger)
 		expose(s.Worker, end, m, &h)
 		var api API
 		if c.API != nil {

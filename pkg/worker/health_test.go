@@ -24,9 +24,7 @@ func steps() change { return with(func(o *worker.Config) { o.StuckAfter(step) })
 // health serves a worker's /healthz, and returns a function that requests it.
 func (r *rig) health(w *worker.Worker) (check func() error) {
 	r.Helper()
-	conn, err := httpd.ConnOpt(r.url)
-	expect.OK(r, err)
-	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Redis: conn, Healthy: w.Health})
+	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", RedisURL: r.url, Healthy: w.Health})
 	expect.OK(r, err)
 	expect.OK(r, s.Start(r.ctx))
 	r.Cleanup(func() { expect.OK(r, s.Stop(context.Background())) })

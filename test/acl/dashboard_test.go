@@ -37,10 +37,8 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("the first look: %q, %v", warnings, err)
 	}
-	conn, err := httpd.ConnOpt(acl.URL(t, server.URL(), user))
-	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{
-		Addr: "127.0.0.1:0", Redis: conn, Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Addr: "127.0.0.1:0", RedisURL: acl.URL(t, server.URL(), user), Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Metrics: metrics.New(admin.NewClient(rdb)).Handler(), Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
