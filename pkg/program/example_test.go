@@ -7,7 +7,6 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/program"
-	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -22,9 +21,9 @@ func ExampleRun() {
 	go func() {
 		defer end()
 		client := turnstile.NewClient(rdb)
-		sent, err := client.Submit(ctx, "web:42", session.Message{Text: "good morning"})
+		sent, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "good morning"})
 		demo.Check(err)
-		outcome, err := client.Wait(ctx, "web:42", sent.ID)
+		outcome, err := client.Session("web:42").Wait(ctx, sent.ID)
 		demo.Check(err)
 		fmt.Println(outcome.Reply)
 	}()
