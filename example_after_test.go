@@ -48,7 +48,7 @@ func ExampleEventsOf() {
 	demo.Check(err)
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf("update-1001")) {
 		demo.Check(err)
-		fmt.Println(strings.TrimSpace(e.Type + " " + e.Text + string(e.Status)))
+		fmt.Println(strings.TrimSpace(string(e.Type) + " " + e.Text + string(e.Status)))
 	}
 	// Output:
 	// turn_started

@@ -158,7 +158,7 @@ func ExampleSession_SetQueue() {
 func ExampleSession_Decide() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
-		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
+		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed())}, err
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
@@ -166,7 +166,7 @@ func ExampleSession_Decide() {
 	demo.Check(err)
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
 		demo.Check(err)
-		if e.Type == session.EventPermissionAsked {
+		if e.Type == session.EventQuestionAsked {
 			question, err := client.Session("web:42").Decide(ctx, "", session.Allow)
 			demo.Check(err)
 			fmt.Println(question.Name, question.Text)
@@ -193,21 +193,21 @@ func ExampleSession_As() {
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
 		demo.Check(err)
 		switch e.Type {
-		case session.EventPermissionAsked:
+		case session.EventQuestionAsked:
 			_, err := client.Session("web:42").As("alice").Command(ctx, "/deny")
 			demo.Check(err)
-		case session.EventPermissionAnswered:
+		case session.EventQuestionAnswered:
 			fmt.Println(e.Decision, "by", e.By)
 		}
 	}
-	// Output: denied by alice
+	// Output: deny by alice
 }
 
 // The id of a question fits no other, however late the decision arrives.
 func ExampleSession_Decide_byID() {
 	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
-		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
+		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed())}, err
 	}))
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
@@ -215,7 +215,7 @@ func ExampleSession_Decide_byID() {
 	demo.Check(err)
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
 		demo.Check(err)
-		if e.Type == session.EventPermissionAsked {
+		if e.Type == session.EventQuestionAsked {
 			question, err := client.Session("web:42").Decide(ctx, e.Turn+"."+e.CallID, session.Allow)
 			demo.Check(err)
 			fmt.Println(question.Name, question.Text)

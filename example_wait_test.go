@@ -25,9 +25,9 @@ func ExampleSession_Wait() {
 // The pieces of a reply are shown as they come.
 func ExampleSession_Events_ofAMessage() {
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: agent.EventToolStart, Name: "clock", CallID: "1"})
-		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1"})
-		emit(agent.Event{Type: agent.EventText, Text: "It is late."})
+		emit(agent.Event{Type: session.EventToolStart, Name: "clock", CallID: "1"})
+		emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
+		emit(agent.Event{Type: session.EventText, Text: "It is late."})
 		return agent.Result{}, nil
 	}))
 	defer stop()
@@ -37,9 +37,9 @@ func ExampleSession_Events_ofAMessage() {
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
 		demo.Check(err)
 		switch e.Type {
-		case string(agent.EventToolStart):
+		case session.EventToolStart:
 			fmt.Println("tool:", e.Name)
-		case string(agent.EventText):
+		case session.EventText:
 			fmt.Println("text:", e.Text)
 		case session.EventTurnEnded:
 			fmt.Println(e.Status)
@@ -56,9 +56,9 @@ func ExampleSession_Events_ofAMessage() {
 func ExampleEventsAfter() {
 	reloaded := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: agent.EventText, Text: "good "})
+		emit(agent.Event{Type: session.EventText, Text: "good "})
 		<-reloaded
-		emit(agent.Event{Type: agent.EventText, Text: "morning"})
+		emit(agent.Event{Type: session.EventText, Text: "morning"})
 		return agent.Result{}, nil
 	}))
 	defer stop()
@@ -69,7 +69,7 @@ func ExampleEventsAfter() {
 	var shown string
 	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsOf(receipt.ID)) {
 		demo.Check(err)
-		if shown = e.ID; e.Type == string(agent.EventText) {
+		if shown = e.ID; e.Type == session.EventText {
 			fmt.Printf("%q\n", e.Text)
 			break
 		}

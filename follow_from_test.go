@@ -18,9 +18,9 @@ import (
 // seenAs describes an event for the comparisons below.
 func seenAs(e session.Event) string {
 	if what := e.Text + e.Name + e.Reason; what != "" {
-		return e.Type + " " + what
+		return string(e.Type) + " " + what
 	}
-	return e.Type
+	return string(e.Type)
 }
 
 // followed returns what a Follow after an event sees of a message, with the events' ids.

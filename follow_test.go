@@ -193,7 +193,7 @@ func follow(t *testing.T, late bool) {
 	go func() {
 		var err error
 		o, err = actors.Follow(b.Ctx, b.Client.Session(actors.Key), "b", func(e session.Event) {
-			types = append(types, e.Type+" "+e.Name+e.Text)
+			types = append(types, string(e.Type)+" "+e.Name+e.Text)
 			if e.At.IsZero() {
 				t.Error("an event without a time")
 			}

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -91,9 +90,9 @@ func (s *streamed) seen(e session.Event) {
 		*s = streamed{turn: e.Turn}
 	}
 	switch e.Type {
-	case string(agent.EventText):
+	case session.EventText:
 		s.text = append(s.text, e.Text...)
-	case string(agent.EventToolStart):
+	case session.EventToolStart:
 		s.text, s.steered, s.cut = s.text[:0], 0, false
 	case session.EventSteered:
 		s.steered = len(s.text)
@@ -104,7 +103,7 @@ func (s *streamed) seen(e session.Event) {
 func (s *streamed) rest(end session.Event, see func(session.Event)) {
 	s.seen(session.Event{Turn: end.Turn})
 	if rest := s.unseen(end.Reply); rest != "" {
-		e := session.Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At}
+		e := session.Event{Type: session.EventText, Turn: end.Turn, Text: rest, At: end.At}
 		s.seen(e)
 		see(e)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // handovers measures from the end of a drain's time, with turns that still run then, to the start
@@ -43,7 +44,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	opts.DrainTimeout = drainTakes
 	running := lab.NewCountdown(n)
 	owner, err := lab.Work(ctx, rdb, lab.Parked{Started: func(_ agent.Turn, emit func(agent.Event)) {
-		emit(agent.Event{Type: agent.EventText, Text: "I have begun."})
+		emit(agent.Event{Type: session.EventText, Text: "I have begun."})
 		running.One()
 	}}, opts)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 const warmUp = 10 // samples that are dropped
@@ -27,7 +28,7 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 	w, err := lab.Work(ctx, rdb, lab.Parked{Started: func(_ agent.Turn, emit func(agent.Event)) {
 		time.Sleep(thinks)
 		spoke <- time.Now()
-		emit(agent.Event{Type: agent.EventText, Text: piece})
+		emit(agent.Event{Type: session.EventText, Text: piece})
 	}}, opts)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func follow(ctx context.Context, client *turnstile.Client, key string, spoke <-c
 	go func() {
 		var failed error
 		for e, err := range client.Session(key).Events(ctx, turnstile.EventsOf("m")) {
-			if failed = err; err == nil && e.Type == string(agent.EventText) {
+			if failed = err; err == nil && e.Type == session.EventText {
 				seen <- time.Now()
 			}
 		}

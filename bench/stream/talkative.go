@@ -9,6 +9,7 @@ import (
 
 	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // piece is about one token of a model.
@@ -39,7 +40,7 @@ func (t talker) talk(ctx context.Context, emit func(agent.Event)) {
 		case <-tick.C:
 		}
 		for ; n < int(time.Since(began).Seconds()*float64(t.rate)); n++ {
-			emit(agent.Event{Type: agent.EventText, Text: piece})
+			emit(agent.Event{Type: session.EventText, Text: piece})
 			t.said.Add(1)
 		}
 	}

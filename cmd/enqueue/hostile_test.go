@@ -34,16 +34,16 @@ func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Ev
 		return agent.Result{}, err
 	}
 	for _, e := range []agent.Event{
-		{Type: agent.EventThought, Text: words + "\n"},
-		{Type: agent.EventText, Text: words},
-		{Type: agent.EventToolStart, Name: words, CallID: words, Input: input},
-		{Type: agent.EventToolEnd, CallID: words, Error: words},
-		{Type: agent.EventToolStart, Name: "t", CallID: "2", Input: raw},
-		{Type: agent.EventToolEnd, CallID: "2", Output: raw},
-		{Type: agent.EventNotice, Text: words},
-		{Type: agent.EventTitle, Text: words},
-		{Type: agent.EventRaw, Name: words, Data: raw},
-		{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1, Model: words}},
+		{Type: session.EventThought, Text: words + "\n"},
+		{Type: session.EventText, Text: words},
+		{Type: session.EventToolStart, Name: words, CallID: words, Input: input},
+		{Type: session.EventToolEnd, CallID: words, Error: words},
+		{Type: session.EventToolStart, Name: "t", CallID: "2", Input: raw},
+		{Type: session.EventToolEnd, CallID: "2", Output: raw},
+		{Type: session.EventNotice, Text: words},
+		{Type: session.EventTitle, Text: words},
+		{Type: session.EventRaw, Name: words, Data: raw},
+		{Type: session.EventUsage, Usage: &session.Usage{InputTokens: 1, Model: words}},
 	} {
 		emit(e)
 	}

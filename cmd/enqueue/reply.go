@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"turnstile/internal/terminal"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -33,7 +32,7 @@ func (r *reply) see(e session.Event) {
 	switch {
 	case r.o.json:
 		r.out.event(r.m.session, r.m.message.ID, e, r.m.line)
-	case e.Type == string(agent.EventText):
+	case e.Type == session.EventText:
 		end := strings.LastIndexByte(e.Text, '\n') + 1
 		r.open = append(r.open, e.Text[:end]...)
 		if end > 0 {

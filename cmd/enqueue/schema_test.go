@@ -51,18 +51,18 @@ func (allAgent) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) 
 		return agent.Result{}, agent.Retryable(errors.New("not yet"))
 	}
 	for _, e := range []agent.Event{
-		{Type: agent.EventThought, Text: "hm"},
-		{Type: agent.EventText, Text: "Let me look."},
-		{Type: agent.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"q":[1,null,"x"]}`)},
-		{Type: agent.EventToolStart, Name: "shell", CallID: "2"},
-		{Type: agent.EventToolEnd, CallID: "1", Output: json.RawMessage(`null`)},
-		{Type: agent.EventToolEnd, CallID: "2", Name: "shell", Error: "exit status 2"},
-		{Type: agent.EventTitle, Text: "A look"},
-		{Type: agent.EventNotice, Text: "slow"},
-		{Type: agent.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":[]}`)},
-		{Type: agent.EventRaw},
-		{Type: agent.EventUsage, Usage: &session.Usage{Model: "m", InputTokens: 7, CachedTokens: 1, OutputTokens: 2, CostUSD: 0.5, ContextTokens: 3, ContextLimit: 9}},
-		{Type: agent.EventUsage, Usage: &session.Usage{}},
+		{Type: session.EventThought, Text: "hm"},
+		{Type: session.EventText, Text: "Let me look."},
+		{Type: session.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"q":[1,null,"x"]}`)},
+		{Type: session.EventToolStart, Name: "shell", CallID: "2"},
+		{Type: session.EventToolEnd, CallID: "1", Output: json.RawMessage(`null`)},
+		{Type: session.EventToolEnd, CallID: "2", Name: "shell", Error: "exit status 2"},
+		{Type: session.EventTitle, Text: "A look"},
+		{Type: session.EventNotice, Text: "slow"},
+		{Type: session.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":[]}`)},
+		{Type: session.EventRaw},
+		{Type: session.EventUsage, Usage: &session.Usage{Model: "m", InputTokens: 7, CachedTokens: 1, OutputTokens: 2, CostUSD: 0.5, ContextTokens: 3, ContextLimit: 9}},
+		{Type: session.EventUsage, Usage: &session.Usage{}},
 	} {
 		emit(e)
 	}

@@ -175,9 +175,9 @@ func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Claim) *protoco
 				t.Errorf("emit: %v", err)
 			}
 		}
-		emit(agent.Event{Type: agent.EventText, Text: "Let me "}, agent.Event{Type: agent.EventText, Text: "look.\n"})
-		emit(agent.Event{Type: agent.EventThought, Text: "hm"}, agent.Event{Type: agent.EventToolStart, Name: "grep", CallID: "1"})
-		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Error: "no match"})
+		emit(agent.Event{Type: session.EventText, Text: "Let me "}, agent.Event{Type: session.EventText, Text: "look.\n"})
+		emit(agent.Event{Type: session.EventThought, Text: "hm"}, agent.Event{Type: session.EventToolStart, Name: "grep", CallID: "1"})
+		emit(agent.Event{Type: session.EventToolEnd, CallID: "1", Error: "no match"})
 		<-go1
 		// A worker does not emit the last piece as text as well.
 		return &protocol.End{Status: session.StatusDone, Reply: "Nothing there."}

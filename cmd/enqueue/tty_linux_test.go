@@ -123,12 +123,12 @@ func TestATurnOnATerminal(t *testing.T) {
 	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn().ID
 		for _, events := range [][]agent.Event{
-			{{Type: agent.EventThought, Text: "hm\x1b[2J"}},
-			{{Type: agent.EventText, Text: "Let me \x1b]0;x\x07look"}},
-			{{Type: agent.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"pattern":"x"}`)}},
-			{{Type: agent.EventNotice, Text: "slow"}},
-			{{Type: agent.EventToolEnd, CallID: "1", Error: "no match"}},
-			{{Type: agent.EventRaw, Name: "x"}, {Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
+			{{Type: session.EventThought, Text: "hm\x1b[2J"}},
+			{{Type: session.EventText, Text: "Let me \x1b]0;x\x07look"}},
+			{{Type: session.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"pattern":"x"}`)}},
+			{{Type: session.EventNotice, Text: "slow"}},
+			{{Type: session.EventToolEnd, CallID: "1", Error: "no match"}},
+			{{Type: session.EventRaw, Name: "x"}, {Type: session.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
 		} {
 			batch := make([]session.Event, 0, len(events))
 			for _, e := range events {
@@ -139,8 +139,8 @@ func TestATurnOnATerminal(t *testing.T) {
 			}
 		}
 		ask := []session.Event{
-			{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
-			{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied, By: "web/alice"},
+			{Type: session.EventQuestionAsked, Turn: turn, CallID: "1", Name: "rm"},
+			{Type: session.EventQuestionAnswered, Turn: turn, CallID: "1", Decision: session.Deny, By: "web/alice"},
 		}
 		if err := h.Emit(context.Background(), ask); err != nil {
 			t.Error(err)

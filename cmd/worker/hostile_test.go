@@ -32,7 +32,7 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	w := start(t, settings)
 	c := client(t, url)
 	asked := submit(t, c, "a", "please ask "+hostile.Text)
-	untilEvent(t, c, "a", asked, session.EventPermissionAsked)
+	untilEvent(t, c, "a", asked, session.EventQuestionAsked)
 	submit(t, c, "a", hostile.Text)
 	reply(t, c, "b", "please fail "+hostile.Text)
 	reply(t, c, "c", hostile.Text)

@@ -164,7 +164,7 @@ func TestShowQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", receipt.ID, session.EventPermissionAsked)
+	untilEvent(t, c, "a", receipt.ID, session.EventQuestionAsked)
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1\n") {
 		t.Errorf("%s", r.out)
 	}

@@ -154,7 +154,7 @@ func reply(t *testing.T, c *actors.Client, key, text string) string {
 }
 
 // untilEvent follows a message until an event of a type is seen.
-func untilEvent(t *testing.T, c *actors.Client, key, id, kind string) (seen session.Event) {
+func untilEvent(t *testing.T, c *actors.Client, key, id string, kind session.EventType) (seen session.Event) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -137,7 +136,7 @@ func untilText(t *testing.T, c *actors.Client, key, id, part string) (text strin
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
 	_, _ = actors.Follow(ctx, c.Session(key), id, func(e session.Event) { // ends with ctx
-		if e.Type == string(agent.EventText) {
+		if e.Type == session.EventText {
 			if text += e.Text; strings.Contains(text, part) {
 				cancel()
 			}

@@ -35,7 +35,7 @@ func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	reply(t, c, "idle", "title=Done hello")
 	reply(t, c, "suspended", "hello")
 	asking := submit(t, c, "asking", "ask=deploy hello")
-	untilEvent(t, c, "asking", asking, session.EventPermissionAsked)
+	untilEvent(t, c, "asking", asking, session.EventQuestionAsked)
 	running := submit(t, c, "running", "sleep=1h hello")
 	untilEvent(t, c, "running", running, session.EventTurnStarted)
 	rdb := redistest.New(t)
@@ -196,7 +196,7 @@ func TestShowFollow(t *testing.T) {
 	environ := []string{"REDIS_URL=" + url}
 	echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
 	put(t, c, "a", "m1", "tool=grep ask=deploy on it")
-	untilEvent(t, c, "a", "m1", session.EventPermissionAsked)
+	untilEvent(t, c, "a", "m1", session.EventQuestionAsked)
 	follower := start(t, environ, "show", "a", "--follow")
 	follower.err.Await(t, "decide with: enqueue -s a /approve 1   or: enqueue -s a /deny 1")
 	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved question 1: deploy." {

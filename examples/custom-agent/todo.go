@@ -81,8 +81,8 @@ func (t *turn) do(m agent.Message) {
 		}
 		t.calls++
 		id := strconv.Itoa(t.calls)
-		t.emit(agent.Event{Type: agent.EventToolStart, Name: "todo", CallID: id, Input: encode(line)})
-		end := agent.Event{Type: agent.EventToolEnd, Name: "todo", CallID: id}
+		t.emit(agent.Event{Type: session.EventToolStart, Name: "todo", CallID: id, Input: encode(line)})
+		end := agent.Event{Type: session.EventToolEnd, Name: "todo", CallID: id}
 		if t.list.apply(line) {
 			end.Output = encode(t.list)
 		} else {
@@ -96,7 +96,7 @@ func (t *turn) do(m agent.Message) {
 // reply emits the list, word by word.
 func (t *turn) reply(ctx context.Context) error {
 	for len(t.left) > 0 {
-		t.emit(agent.Event{Type: agent.EventText, Text: t.left[0]})
+		t.emit(agent.Event{Type: session.EventText, Text: t.left[0]})
 		t.left = t.left[1:]
 		if err := t.wait(ctx); err != nil {
 			return err

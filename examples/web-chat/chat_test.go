@@ -19,6 +19,7 @@ import (
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/browser"
 	"turnstile/test/expect"
@@ -163,9 +164,9 @@ func TestChat(t *testing.T) {
 type taciturn struct{}
 
 func (taciturn) Run(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	emit(agent.Event{Type: agent.EventText, Text: "Looking at it"})
-	emit(agent.Event{Type: agent.EventToolStart, Name: "look", CallID: "1"})
-	emit(agent.Event{Type: agent.EventToolEnd, CallID: "1"})
+	emit(agent.Event{Type: session.EventText, Text: "Looking at it"})
+	emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "1"})
+	emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
 	return agent.Result{}, nil
 }
 

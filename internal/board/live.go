@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/sessionview"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -23,7 +22,7 @@ type live struct {
 
 // liveItem is a piece of the reply, a tool, or a note.
 type liveItem struct {
-	Kind string // text, thought, tool or notice
+	Kind session.EventType // text, thought, notice or "tool"
 	Text string
 	Tool *session.ToolUse
 	Ends bool // the tool has ended
@@ -40,23 +39,23 @@ func liveOf(v sessionview.View) live {
 	tools := map[string]int{} // the places of the tools that run
 	for _, e := range v.Events {
 		switch e.Type {
-		case string(agent.EventText), string(agent.EventThought), session.EventNotice:
+		case session.EventText, session.EventThought, session.EventNotice:
 			if n := len(l.Items); n == 0 || l.Items[n-1].Kind != e.Type {
 				l.Items = append(l.Items, liveItem{Kind: e.Type})
 			}
 			last := &l.Items[len(l.Items)-1]
 			last.pieces = append(last.pieces, e.Text)
-		case string(agent.EventToolStart):
+		case session.EventToolStart:
 			tools[e.CallID] = len(l.Items)
 			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}})
-		case string(agent.EventToolEnd):
+		case session.EventToolEnd:
 			if at, ok := tools[e.CallID]; ok {
 				item := &l.Items[at]
 				item.Tool.Output, item.Tool.Error, item.Ends = e.Output, e.Error, true
 			}
 		case session.EventTurnRetry:
 			l.Items, tools = nil, map[string]int{} // the turn begins anew
-		case session.EventPermissionAsked:
+		case session.EventQuestionAsked:
 			if l.Input, l.Until = e.Input, (time.Time{}); e.TimeoutMS > 0 {
 				l.Until = e.At.Add(time.Duration(e.TimeoutMS) * time.Millisecond)
 				if v.Since != nil {

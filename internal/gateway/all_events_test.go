@@ -27,7 +27,7 @@ func (r *rig) all(token, after string) *stream {
 		r.Fatalf("stream: %s", a.Status)
 	}
 	e := s.next()
-	expect.Equal(r, "first event", e.Type+e.Session, session.EventPlace)
+	expect.Equal(r, "first event", string(e.Type)+e.Session, string(session.EventPlace))
 	return s
 }
 

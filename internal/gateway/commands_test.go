@@ -176,7 +176,7 @@ func TestDecisions(t *testing.T) {
 	ask := func() (question string) {
 		t.Helper()
 		r.call("POST", at+"messages", object{"text": "ask=rm done", "as": "alice"}).want(202)
-		e := s.until(session.EventPermissionAsked)
+		e := s.until(session.EventQuestionAsked)
 		return e.Turn + "." + e.CallID
 	}
 	first := ask()
@@ -198,7 +198,7 @@ func TestDecisions(t *testing.T) {
 	r.as("boss").call("POST", at+"deny", object{"question": first}).problem(409, gateway.OtherQuestion) // a late click
 	r.as("boss").call("POST", at+"deny", object{"question": second}).want(200, &got)
 	expect.Equal(t, "denied", got.Decision, "deny")
-	expect.Equal(t, "answered", s.until(session.EventPermissionAnswered).Decision, session.DecisionDenied)
+	expect.Equal(t, "answered", s.until(session.EventQuestionAnswered).Decision, session.Deny)
 	s.until(session.EventTurnEnded)
 
 	anyone := rigOn(t, r.redis, tokens, func(c *gateway.Config) { c.AnyoneDecides = true })
@@ -216,13 +216,13 @@ func TestDecisionOfANamedUser(t *testing.T) {
 	ask := func() object {
 		t.Helper()
 		r.call("POST", at+"messages", object{"text": "ask=rm done", "as": "alice"}).want(202)
-		e := s.until(session.EventPermissionAsked)
+		e := s.until(session.EventQuestionAsked)
 		return object{"question": e.Turn + "." + e.CallID}
 	}
 	by := func() string {
 		t.Helper()
 		defer s.until(session.EventTurnEnded)
-		return s.until(session.EventPermissionAnswered).By
+		return s.until(session.EventQuestionAnswered).By
 	}
 	question := ask()
 	r.call("POST", at+"approve", object{"question": question["question"], "as": "mallory"}).problem(403, gateway.Forbidden)

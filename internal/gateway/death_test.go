@@ -31,7 +31,7 @@ func TestGatewayDeathAtEveryStep(t *testing.T) {
 	expect.NotQuick(t)
 	redistest.Real(t)
 	for _, c := range []struct {
-		begins string // "": with the first event
+		begins session.EventType // "": with the first event
 		steps  []string
 	}{
 		{"", []string{
@@ -42,7 +42,7 @@ func TestGatewayDeathAtEveryStep(t *testing.T) {
 		{session.EventReset, []string{"write reset"}},
 	} {
 		var all []string
-		t.Run("nothing happens "+c.begins, func(t *testing.T) { all = followPast(t, c.begins, job{}) })
+		t.Run("nothing happens "+string(c.begins), func(t *testing.T) { all = followPast(t, c.begins, job{}) })
 		t.Logf("%q", slices.Compact(slices.Clone(all)))
 		count := map[string]int{}
 		for _, step := range all {
@@ -102,7 +102,7 @@ var serving = regexp.MustCompile(`serving (\S+)\n`)
 
 // followPast follows a session through a gateway that gets a signal at a step, and then through
 // another one. It returns the steps that were reached.
-func followPast(t *testing.T, begins string, j job) []string {
+func followPast(t *testing.T, begins session.EventType, j job) []string {
 	t.Helper()
 	tokens := tokensFile(t, threeTokens)
 	f := &follower{rig: newRig(t, withTokens(t, threeTokens)).as("root")}
@@ -168,16 +168,16 @@ type follower struct {
 	*rig          // the gateway that lives
 	child  string // the address of the one that may not
 	drain  func()
-	last   string // the id of the last event
-	begins string // the type of the first event, if it has no id
-	first  string // the first event's type
+	last   string            // the id of the last event
+	begins session.EventType // the type of the first event, if it has no id
+	first  session.EventType // the first event's type
 	ids    []string
 	ended  int // turns
 	sent   int // messages
 }
 
 // begin has the stream begin with an event of this type.
-func (f *follower) begin(kind string) {
+func (f *follower) begin(kind session.EventType) {
 	f.Helper()
 	f.sent, f.begins = 1, kind
 	switch kind {

@@ -51,10 +51,10 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 		return err
 	}
 	return Respond(w, http.StatusOK, struct {
-		Question string           `json:"question"`
-		Name     string           `json:"name"`
-		Decision session.Decision `json:"decision"`
-	}{body.Question, q.Name, d})
+		Question string `json:"question"`
+		Name     string `json:"name"`
+		Decision string `json:"decision"`
+	}{body.Question, q.Name, string(d)})
 }
 
 // Chat is a session in which a user of the token decides; as is the user below the token's name.

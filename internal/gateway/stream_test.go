@@ -140,7 +140,7 @@ func (s *stream) next() event {
 }
 
 // until waits for the next event of a type.
-func (s *stream) until(kind string) event {
+func (s *stream) until(kind session.EventType) event {
 	s.t.Helper()
 	for {
 		if e := s.next(); e.Type == kind {
@@ -202,7 +202,7 @@ func TestGapAndReset(t *testing.T) {
 	expect.OK(t, r.redis.XTrimMaxLen(t.Context(), "turnstile:{session:s}:events", 1).Err())
 	s := r.stream("s", first.id)
 	gap := s.next()
-	expect.Equal(t, "gap", gap.Type+" "+gap.id, session.EventGap+" ")
+	expect.Equal(t, "gap", string(gap.Type)+" "+gap.id, string(session.EventGap)+" ")
 	if gap.Entries != 4 {
 		t.Errorf("place %+v", gap.Event)
 	}

@@ -83,7 +83,7 @@ func TestStreamsOfEveryHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if strings.Contains(line, session.EventTurnEnded) {
+			if strings.Contains(line, string(session.EventTurnEnded)) {
 				break
 			}
 		}

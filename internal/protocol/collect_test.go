@@ -27,7 +27,7 @@ func windowsEnd(b *actors.Bench, ids ...string) {
 }
 
 // eventsAbout returns the events of one type that name a message.
-func eventsAbout(b *actors.Bench, kind, id string) (events []session.Event) {
+func eventsAbout(b *actors.Bench, kind session.EventType, id string) (events []session.Event) {
 	b.Helper()
 	for _, m := range b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Val() {
 		for _, e := range protocol.DecodeEvents(m) {

@@ -11,7 +11,7 @@ import (
 // AgentEvent returns an agent's event as the session's stream has it.
 func AgentEvent(turn string, e agent.Event) session.Event {
 	return session.Event{
-		Type: string(e.Type), Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
+		Type: e.Type, Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
 		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data,
 	}
 }

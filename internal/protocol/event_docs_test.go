@@ -11,7 +11,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -88,10 +87,16 @@ func TestEventSchema(t *testing.T) {
 	slices.Sort(have)
 	expect.List(t, "fields", documented, have...)
 	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
-	types := sorted(session.EventQueued, session.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
-		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), session.EventSteered,
-		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded,
-		session.EventGap, session.EventReset, session.EventPlace)
+	var types []string
+	for _, kind := range []session.EventType{
+		session.EventQueued, session.EventTurnStarted, session.EventText, session.EventThought, session.EventToolStart, session.EventToolEnd,
+		session.EventTitle, session.EventUsage, session.EventRaw, session.EventSteered, session.EventQuestionAsked, session.EventQuestionAnswered,
+		session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded, session.EventGap, session.EventReset,
+		session.EventPlace,
+	} {
+		types = append(types, string(kind))
+	}
+	slices.Sort(types)
 	expect.List(t, "types", sorted(s.Properties["type"].Enum...), types...)
 	expect.List(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
 		string(session.StatusInterrupted), string(session.StatusExpired), string(session.StatusStopped), string(session.StatusDropped))...)
@@ -110,7 +115,7 @@ func TestEventSchema(t *testing.T) {
 			s.check(t, strings.TrimSpace(line))
 			var e session.Event
 			expect.OK(t, json.Unmarshal([]byte(line), &e))
-			shown[e.Type] = true
+			shown[string(e.Type)] = true
 		}
 	}
 	expect.List(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)

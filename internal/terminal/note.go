@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -16,7 +15,7 @@ import (
 // for events that are shown in another way, such as the reply, or not at all.
 func note(e session.Event, own bool) (text string, alert bool) {
 	switch e.Type {
-	case string(agent.EventTitle):
+	case session.EventTitle:
 		text = "title: " + e.Text
 	case session.EventQueued:
 		text = fmt.Sprintf("waits in line, position %d", e.Position)

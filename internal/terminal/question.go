@@ -34,11 +34,16 @@ func (s *Story) question(e session.Event) []Line {
 	return lines
 }
 
-func decision(d string) string {
-	if d == session.DecisionCancelled {
+func decision(d session.Decision) string {
+	switch {
+	case d == session.Cancelled:
 		return "not asked any more"
+	case d.Allowed():
+		return "allowed"
+	case d == session.Deny:
+		return "denied"
 	}
-	return printable.Line(d)
+	return printable.Line(string(d))
 }
 
 // bare matches a word that a shell needs no quotes for. A ~ needs them, as in a=~.

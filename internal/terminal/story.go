@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -54,18 +53,18 @@ type tool struct {
 // See returns the lines for an event. Text, thoughts and raw events have none.
 func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
-	case string(agent.EventToolStart):
+	case session.EventToolStart:
 		s.tools = append(s.tools, tool{callID: e.CallID, name: toolName(e.Name), input: brief(e.Input, inputLen), began: e.At})
-	case string(agent.EventToolEnd):
+	case session.EventToolEnd:
 		return []Line{s.ended(e)}
-	case string(agent.EventUsage):
+	case session.EventUsage:
 		if e.Usage != nil {
 			s.usage, s.used = s.usage.Plus(*e.Usage), true
 		}
-	case session.EventPermissionAsked:
+	case session.EventQuestionAsked:
 		s.asked++
 		return s.question(e)
-	case session.EventPermissionAnswered:
+	case session.EventQuestionAnswered:
 		s.asked = max(0, s.asked-1)
 		text := "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)
 		if e.By != "" {

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -15,10 +14,10 @@ type Teller struct {
 // See shows an event.
 func (t *Teller) See(e session.Event) {
 	switch e.Type {
-	case string(agent.EventText):
+	case session.EventText:
 		t.Screen.Text(e.Text)
 		return
-	case string(agent.EventThought):
+	case session.EventThought:
 		t.Screen.Thought(e.Text)
 		return
 	}
@@ -51,8 +50,8 @@ func (t *Teller) tell(lines []Line) {
 // two replies, or the words before and after a tool.
 func Breaks(e session.Event) bool {
 	switch e.Type {
-	case string(agent.EventToolStart), session.EventTurnStarted, session.EventTurnRetry,
-		session.EventTurnRequeued, session.EventPermissionAsked:
+	case session.EventToolStart, session.EventTurnStarted, session.EventTurnRetry,
+		session.EventTurnRequeued, session.EventQuestionAsked:
 		return true
 	}
 	return false

@@ -30,7 +30,7 @@ func followAll(b *actors.Bench, client *admin.Client, after int64, ends int) (al
 	defer cancel()
 	err := client.AllEvents(ctx, after, func(string) bool { return true }, func(e admin.AnyEvent) error {
 		if resume = e.Resume; e.Session != "" {
-			all = append(all, e.Session+" "+e.Type)
+			all = append(all, e.Session+" "+string(e.Type))
 		}
 		if e.Type == session.EventTurnEnded {
 			ends -= len(e.Messages)

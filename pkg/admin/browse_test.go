@@ -154,15 +154,15 @@ func TestRunningTurn(t *testing.T) {
 	onAll(t, func(b *actors.Bench) {
 		b.Say("first")
 		h := b.Start()
-		expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
+		expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: session.EventText, Text: "of the turn before"})}))
 		b.Finish(h)
 		_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "m", Text: "the text"})
 		expect.OK(b, err)
 		h = b.Start()
 		for range 300 { // more than a page
-			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
+			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: session.EventText, Text: "."})}))
 		}
-		for _, e := range []agent.Event{{Type: agent.EventToolStart, Name: "grep", CallID: "1"}, {Type: agent.EventText, Text: "so "}, {Type: agent.EventText, Text: "far"}} {
+		for _, e := range []agent.Event{{Type: session.EventToolStart, Name: "grep", CallID: "1"}, {Type: session.EventText, Text: "so "}, {Type: session.EventText, Text: "far"}} {
 			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, e)}))
 		}
 		turn, err := b.Client.RunningTurn(b.Ctx, b.Info())

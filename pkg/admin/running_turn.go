@@ -11,7 +11,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -47,9 +46,9 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 	var text strings.Builder
 	for _, e := range t.Events {
 		switch e.Type {
-		case string(agent.EventText):
+		case session.EventText:
 			text.WriteString(e.Text)
-		case string(agent.EventToolStart):
+		case session.EventToolStart:
 			text.Reset()
 		}
 	}

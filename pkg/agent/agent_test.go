@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"turnstile/pkg/session"
 )
 
 func TestText(t *testing.T) {
@@ -52,7 +54,7 @@ func (o *once) Signature() string { return "" }
 
 func (o *once) Run(_ context.Context, turn Turn, emit func(Event)) (Result, error) {
 	o.story = append(o.story, "run")
-	emit(Event{Type: EventText, Text: "a"})
+	emit(Event{Type: session.EventText, Text: "a"})
 	return Result{Text: turn.Session}, errors.New("at the end")
 }
 

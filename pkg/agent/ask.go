@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+
+	"turnstile/pkg/session"
 )
 
 // Question asks the user whether the agent may do something.
@@ -16,13 +18,7 @@ type Question struct {
 	CanRemember bool
 }
 
-// Decision is the user's decision.
-type Decision struct {
-	Allowed  bool
-	Remember bool // the decision holds for similar actions, as long as the agent lives
-}
-
 // Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
 // of one turn are asked one after the other. A turn that waits for a decision stays its owner's
 // until its timeout. A question that nobody decides within the worker's AskTimeout is denied.
-type Ask func(ctx context.Context, q Question) (Decision, error)
+type Ask func(ctx context.Context, q Question) (session.Decision, error)

@@ -19,7 +19,7 @@ func (upper) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (
 		if ctx.Err() != nil {
 			return agent.Result{}, context.Cause(ctx)
 		}
-		emit(agent.Event{Type: agent.EventText, Text: strings.ToUpper(word) + " "})
+		emit(agent.Event{Type: session.EventText, Text: strings.ToUpper(word) + " "})
 	}
 	return agent.Result{}, nil // the reply is what was emitted
 }

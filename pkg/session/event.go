@@ -6,57 +6,78 @@ import (
 	"time"
 )
 
-// The types of a session's events, in addition to those of an agent (agent.EventType).
-// docs/events.md specifies them.
+// EventType names what an event reports. docs/events.md specifies the fields of each.
+type EventType string
+
+// The events of an agent. docs/events.md has their JSON form, which a jsonl agent writes to stdout.
 const (
-	EventTurnStarted  = "turn_started"  // a turn was claimed for Messages
-	EventTurnEnded    = "turn_ended"    // the turn and its Messages ended with Status
-	EventTurnRetry    = "turn_retry"    // the turn failed and runs again in RetryInMS
-	EventTurnRequeued = "turn_requeued" // the worker requeued the turn's messages for Reason
-	EventQueued       = "queued"        // Messages arrived while a turn was running; Mode says what they do
-	EventSteered      = "steered"       // the running turn's agent took Messages in
-	EventNotice       = "notice"        // Text is for the user
+	EventText      EventType = "text"       // a piece of the reply: Text
+	EventThought   EventType = "thought"    // a piece of its thinking: Text; shown, not kept
+	EventToolStart EventType = "tool_start" // Name, CallID, Input
+	EventToolEnd   EventType = "tool_end"   // CallID, Output or Error
 
-	// EventPermissionAsked: the agent asks whether it may do Name, and waits for the user's
-	// decision. Text and Input have details. CallID is the question's number.
-	EventPermissionAsked = "permission_asked"
+	// EventTitle proposes a title for the session: Text, one line. A title that a user set stays.
+	EventTitle EventType = "title"
 
-	// EventPermissionAnswered: question CallID ended with Decision.
-	EventPermissionAnswered = "permission_answered"
+	// EventUsage reports the usage since the previous EventUsage: Usage. Their sum is stored with the
+	// turn's last entry.
+	EventUsage EventType = "usage"
+
+	// EventNotice tells the user something that is not part of the reply: Text; shown, not kept.
+	// Turnstile has notices, too.
+	EventNotice EventType = "notice"
+
+	// EventRaw is an event of the agent's own protocol that fits no other type: Name is its type
+	// there, Data all of it. Programs see it; it is not kept.
+	EventRaw EventType = "raw"
+
+	// EventState stores Data for the session's next turns, see agent.Turn.State. It replaces the
+	// stored state and is not shown.
+	EventState EventType = "state"
 )
 
-// The types of what Client.Events reports besides a stream's events. They have no ID.
+// The events of Turnstile.
+const (
+	EventTurnStarted  EventType = "turn_started"  // a turn was claimed for Messages
+	EventTurnEnded    EventType = "turn_ended"    // the turn and its Messages ended with Status
+	EventTurnRetry    EventType = "turn_retry"    // the turn failed and runs again in RetryInMS
+	EventTurnRequeued EventType = "turn_requeued" // the worker requeued the turn's messages for Reason
+	EventQueued       EventType = "queued"        // Messages arrived while a turn was running; Mode says what they do
+	EventSteered      EventType = "steered"       // the running turn's agent took Messages in
+
+	// EventQuestionAsked: the agent asks whether it may do Name, and waits for the user's decision.
+	// Text and Input have details. CallID is the question's number.
+	EventQuestionAsked EventType = "permission_asked"
+
+	// EventQuestionAnswered: question CallID ended with Decision.
+	EventQuestionAnswered EventType = "permission_answered"
+)
+
+// The events of a reader. They are not stored and have no ID, except EventPlace.
 const (
 	// EventGap: events before the next one were removed, because the stream is capped. SessionID
 	// and Entries are a place in the transcript: entries up to there have what the turns of these
 	// events have left. Later events may belong to a turn that is among these entries already; its
 	// id says so.
-	EventGap = "gap"
+	EventGap EventType = "gap"
 
 	// EventReset: the stream is not the one that the reader has read before. The session was erased
 	// or forgotten, or Redis has lost what it wrote last. What follows is the stream from its
 	// beginning.
-	EventReset = "reset"
-)
+	EventReset EventType = "reset"
 
-// EventPlace is the first event of a gateway's stream that a client has opened by a time. It is not
-// stored, and its ID is the place at which the stream begins. A stream of all sessions has more of them.
-const EventPlace = "place"
-
-// The decisions of an EventPermissionAnswered.
-const (
-	DecisionAllowed   = "allowed"
-	DecisionDenied    = "denied"
-	DecisionCancelled = "cancelled" // the turn ended or the agent withdrew the question
+	// EventPlace is the first event of a gateway's stream that a client has opened by a time. Its ID
+	// is the place at which the stream begins. A stream of all sessions has more of them.
+	EventPlace EventType = "place"
 )
 
 // Event is one event of a session. Which fields it has depends on its Type.
 type Event struct {
-	Type      string   `json:"type"`
-	SessionID string   `json:"session_id,omitempty"`
-	Turn      string   `json:"turn,omitempty"`
-	Fence     int64    `json:"fence,omitempty"`
-	Messages  []string `json:"messages,omitempty"` // message ids
+	Type      EventType `json:"type"`
+	SessionID string    `json:"session_id,omitempty"`
+	Turn      string    `json:"turn,omitempty"`
+	Fence     int64     `json:"fence,omitempty"`
+	Messages  []string  `json:"messages,omitempty"` // message ids
 
 	// In an agent's event.
 	Text   string          `json:"text,omitempty"`
@@ -69,8 +90,8 @@ type Event struct {
 	// In an agent's usage event; in a turn's end, the sum of them.
 	Usage *Usage `json:"usage,omitempty"`
 
-	// In an EventPermissionAnswered: DecisionAllowed, DecisionDenied or DecisionCancelled.
-	Decision string `json:"decision,omitempty"`
+	// In an EventQuestionAnswered. Its JSON does not tell Always from Allow.
+	Decision Decision `json:"decision,omitempty"`
 
 	// By is who has decided, as a message's sender is named: a gateway's token, or a user below it. ""
 	// is a timeout, or somebody whom the caller did not name.

@@ -40,6 +40,11 @@ func ExampleQuestion_ID() {
 	// Output: 7c4a8d09-1795227266293.1
 }
 
+func ExampleDecision_Allowed() {
+	fmt.Println(session.Allow.Allowed(), session.Always.Allowed(), session.Deny.Allowed())
+	// Output: true true false
+}
+
 func ExampleParseDropPolicy() {
 	policy, err := session.ParseDropPolicy("summarize")
 	fmt.Println(policy, err)

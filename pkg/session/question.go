@@ -1,6 +1,9 @@
 package session
 
-import "strconv"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // Question is an agent's request for the user's permission.
 type Question struct {
@@ -11,15 +14,47 @@ type Question struct {
 }
 
 // ID names the question for good, TURN.NUMBER: numbers of an erased session begin anew, ids of turns
-// do not. Of an EventPermissionAsked it is the event's turn and call id.
+// do not. Of an EventQuestionAsked it is the event's turn and call id.
 func (q Question) ID() string { return q.Turn + "." + strconv.Itoa(q.Number) }
 
-// Decision is the user's decision about a question.
+// Decision is a user's decision about a question.
 type Decision string
 
 // The decisions.
 const (
-	Allow  Decision = "allow"
-	Always Decision = "always" // allow this and everything like it without another question
-	Deny   Decision = "deny"
+	Allow     Decision = "allow"
+	Always    Decision = "always" // allow this and everything like it without another question
+	Deny      Decision = "deny"
+	Cancelled Decision = "cancelled" // the turn ended or the agent withdrew the question; only in events
 )
+
+// Allowed reports whether d is Allow or Always. Decisions that it does not know are denials.
+func (d Decision) Allowed() bool { return d == Allow || d == Always }
+
+// MarshalJSON returns the word of an event for d (docs/events.md): allowed, denied or cancelled.
+func (d Decision) MarshalJSON() ([]byte, error) {
+	word := string(d)
+	switch d {
+	case Allow, Always:
+		word = "allowed"
+	case Deny:
+		word = "denied"
+	case Cancelled:
+	}
+	return json.Marshal(word)
+}
+
+// UnmarshalJSON reads the word of an event, or a decision.
+func (d *Decision) UnmarshalJSON(data []byte) error {
+	var word string
+	if err := json.Unmarshal(data, &word); err != nil {
+		return err
+	}
+	switch *d = Decision(word); word {
+	case "allowed":
+		*d = Allow
+	case "denied":
+		*d = Deny
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -77,5 +78,22 @@ func TestPayload(t *testing.T) {
 	}
 	if err := (session.Message{Text: "a\xff"}).Validate(); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("text that is not UTF-8: %v", err)
+	}
+}
+
+// The words of docs/events.md. Others stay as they are.
+func TestDecisionsInEvents(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[session.Decision]string{
+		session.Allow: "allowed", session.Always: "allowed", session.Deny: "denied", session.Cancelled: "cancelled", "later": "later",
+	} {
+		data, err := json.Marshal(d)
+		var back session.Decision
+		if err != nil || string(data) != `"`+want+`"` || json.Unmarshal(data, &back) != nil || back.Allowed() != d.Allowed() {
+			t.Errorf("%s: %s, %v; read again it is %s", d, data, err, back)
+		}
+	}
+	if json.Unmarshal([]byte("1"), new(session.Decision)) == nil {
+		t.Error("a number is a decision")
 	}
 }

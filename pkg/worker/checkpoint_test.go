@@ -78,11 +78,11 @@ func brief(entries []session.Entry) (lines []string) {
 }
 
 func (a *act) toolStart(id string) {
-	a.emit(agent.Event{Type: agent.EventToolStart, Name: "search", CallID: id})
+	a.emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: id})
 }
 
 func (a *act) toolEnd(id string) {
-	a.emit(agent.Event{Type: agent.EventToolEnd, CallID: id, Output: json.RawMessage(`"found"`)})
+	a.emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`"found"`)})
 }
 
 func TestB54_SaveWritesTheRecord(t *testing.T) {
@@ -197,7 +197,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	}
 	quietly("the start")
 	a.toolStart("1")
-	a.emit(agent.Event{Type: agent.EventThought, Text: "hm"})
+	a.emit(agent.Event{Type: session.EventThought, Text: "hm"})
 	quietly("a tool's start and a thought")
 	_, stored := r.partial()
 	expect.Equal(t, "a partial", stored, false)
@@ -325,10 +325,10 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	r := newRig(t)
 	up, stop := make(chan context.Context), make(chan bool)
 	w := r.worker(agentFunc(func(ctx context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: agent.EventText, Text: "half"})
+		emit(agent.Event{Type: session.EventText, Text: "half"})
 		up <- ctx
 		<-stop
-		emit(agent.Event{Type: agent.EventText, Text: ", and more"})
+		emit(agent.Event{Type: session.EventText, Text: ", and more"})
 		return agent.Result{}, context.Cause(ctx)
 	}), checkpointEvery(time.Hour), drainTimeout(0), slots(1))
 	release := sync.OnceFunc(func() { close(stop) })
@@ -389,7 +389,7 @@ func TestCheckpointOfNothing(t *testing.T) {
 	expect.Received(t, "the end of the drain", drain(w))
 	w = r.worker(s, drainTimeout(0), slots(1), checkpointEvery(time.Millisecond))
 	s.next(t, "m1").toolEnd("of no start")
-	expect.Soon(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(agent.EventToolEnd)) })
+	expect.Soon(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(session.EventToolEnd)) })
 	expect.Received(t, "the end of the drain", drain(w))
 	p, _ := r.partial()
 	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half (interrupted)")

@@ -68,7 +68,7 @@ func TestB71_TitleRace(t *testing.T) {
 			expect.Equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, session.StatusDone)
 		}
 		for _, e := range r.events(key) {
-			if e.Type == string(agent.EventTitle) {
+			if e.Type == session.EventTitle {
 				proposed++
 			}
 		}
@@ -85,7 +85,7 @@ func TestB71_TitleOfTheAgent(t *testing.T) {
 	r := newRig(t)
 	s := newStage()
 	r.worker(s)
-	title := func(text string) agent.Event { return agent.Event{Type: agent.EventTitle, Text: text} }
+	title := func(text string) agent.Event { return agent.Event{Type: session.EventTitle, Text: text} }
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.emit(title(" The\nbuild "))

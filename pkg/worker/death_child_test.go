@@ -17,6 +17,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 )
 
 // deathAt kills its process at one of a turn's calls to Redis: before the call is sent, or after
@@ -209,9 +210,9 @@ func remember(ctx context.Context, turn agent.Turn, emit func(agent.Event)) erro
 	if err != nil {
 		return err
 	}
-	emit(agent.Event{Type: agent.EventState, Data: data})
+	emit(agent.Event{Type: session.EventState, Data: data})
 	answer, err := turn.Ask(ctx, agent.Question{Name: "answer " + own})
-	if err == nil && !answer.Allowed {
+	if err == nil && !answer.Allowed() {
 		err = errors.New("it was not allowed")
 	}
 	return err

@@ -246,7 +246,7 @@ func TestB42_ADrainTellsEachActiveSessionOnce(t *testing.T) {
 				r.outcomeIn(key, "m1")
 				var texts, types []string
 				for _, e := range r.events(key) {
-					types = append(types, e.Type)
+					types = append(types, string(e.Type))
 					if e.Type == session.EventNotice {
 						texts = append(texts, e.Text)
 					}
@@ -254,7 +254,7 @@ func TestB42_ADrainTellsEachActiveSessionOnce(t *testing.T) {
 				if len(texts) != 1 || !strings.Contains(texts[0], want) || !strings.Contains(texts[0], "try to resume") {
 					t.Errorf("notices to %s: %q", key, texts)
 				}
-				expect.List(t, "events", types, session.EventTurnStarted, session.EventNotice, session.EventTurnRequeued, session.EventTurnStarted, session.EventTurnEnded)
+				expect.List(t, "events", types, "turn_started", "notice", "turn_requeued", "turn_started", "turn_ended")
 			}
 			for _, e := range r.events(r.key + "-idle") {
 				if e.Type == session.EventNotice {

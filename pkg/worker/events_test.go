@@ -21,7 +21,7 @@ import (
 // texts joins the text events and counts them.
 func texts(events []session.Event) (joined string, n int) {
 	for _, e := range events {
-		if e.Type == string(agent.EventText) {
+		if e.Type == session.EventText {
 			joined += e.Text
 			n++
 		}
@@ -87,9 +87,9 @@ func TestEventsInOrder(t *testing.T) {
 	want := []string{"turn_started"}
 	for i := range 200 {
 		id := fmt.Sprint("c", i)
-		a.emit(agent.Event{Type: agent.EventThought, Text: id})
-		a.emit(agent.Event{Type: agent.EventToolStart, Name: "t", CallID: id, Input: json.RawMessage(`{"a":"<&>"}`)})
-		a.emit(agent.Event{Type: agent.EventToolEnd, CallID: id, Output: json.RawMessage(`[1]`)})
+		a.emit(agent.Event{Type: session.EventThought, Text: id})
+		a.emit(agent.Event{Type: session.EventToolStart, Name: "t", CallID: id, Input: json.RawMessage(`{"a":"<&>"}`)})
+		a.emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`[1]`)})
 		a.text(id)
 		want = append(want, "thought "+id, "tool_start "+id, "tool_end "+id, "text "+id)
 	}
@@ -99,12 +99,12 @@ func TestEventsInOrder(t *testing.T) {
 	want = append(want, "turn_ended")
 	var got []string
 	for _, e := range r.events(r.key) {
-		line := e.Type
+		line := string(e.Type)
 		if id := e.CallID + e.Text; id != "" {
 			line += " " + id
 		}
 		got = append(got, line)
-		if e.Type == string(agent.EventToolStart) && string(e.Input) != `{"a":"<&>"}` {
+		if e.Type == session.EventToolStart && string(e.Input) != `{"a":"<&>"}` {
 			t.Errorf("a tool's input came as %s", e.Input)
 		}
 	}
@@ -119,8 +119,8 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	r := newRig(t)
 	const sessions, turns = 60, 4
 	a := immediate{func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: agent.EventThought, Text: "t"})
-		emit(agent.Event{Type: agent.EventText, Text: "first "})
+		emit(agent.Event{Type: session.EventThought, Text: "t"})
+		emit(agent.Event{Type: session.EventText, Text: "first "})
 		// The recorder sends after 50 ms, which is now.
 		timer := time.NewTimer(50*time.Millisecond - time.Duration(turn.Fence%1000)*time.Microsecond)
 		defer timer.Stop()
@@ -128,7 +128,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 		case <-timer.C:
 		case <-ctx.Done():
 		}
-		emit(agent.Event{Type: agent.EventText, Text: "second"})
+		emit(agent.Event{Type: session.EventText, Text: "second"})
 		return agent.Result{}, nil
 	}}
 	for i := range sessions {
@@ -147,7 +147,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 				t.Errorf("%s after the turn's end", e.Type)
 			}
 			ended[e.Turn] = e.Type == session.EventTurnEnded
-			if e.Type == string(agent.EventThought) {
+			if e.Type == session.EventThought {
 				thoughts[e.Turn]++
 			}
 		}
@@ -171,7 +171,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						emit(agent.Event{Type: agent.EventText, Text: "x"})
+						emit(agent.Event{Type: session.EventText, Text: "x"})
 						time.Sleep(time.Millisecond) // the agent's pace
 					}
 				}

@@ -27,11 +27,11 @@ func FuzzEvents(f *testing.F) {
 		usage := &session.Usage{Model: name, InputTokens: tokens, CachedTokens: tokens, OutputTokens: tokens, CostUSD: cost}
 		all := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
 		for _, e := range []agent.Event{
-			{Type: agent.EventText, Text: name},
-			{Type: agent.EventToolStart, Name: name, CallID: id, Input: raw(input)},
-			{Type: agent.EventToolEnd, CallID: id, Output: raw(output), Error: failed},
-			{Type: agent.EventRaw, Name: name, Data: raw(data)},
-			{Type: agent.EventUsage, Usage: usage}, {Type: agent.EventUsage, Usage: usage},
+			{Type: session.EventText, Text: name},
+			{Type: session.EventToolStart, Name: name, CallID: id, Input: raw(input)},
+			{Type: session.EventToolEnd, CallID: id, Output: raw(output), Error: failed},
+			{Type: session.EventRaw, Name: name, Data: raw(data)},
+			{Type: session.EventUsage, Usage: usage}, {Type: session.EventUsage, Usage: usage},
 		} {
 			e = storable(e)
 			all.add(e, 1)

@@ -242,8 +242,8 @@ func TestSlowRedis(t *testing.T) {
 	var f redistest.Faults
 	f.Delay(redistest.Any, 40*time.Millisecond)
 	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: agent.EventText, Text: "re: "})
-		emit(agent.Event{Type: agent.EventText, Text: turn.Text()})
+		emit(agent.Event{Type: session.EventText, Text: "re: "})
+		emit(agent.Event{Type: session.EventText, Text: turn.Text()})
 		return agent.Result{}, nil
 	}), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	for i := range 4 {

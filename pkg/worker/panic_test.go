@@ -96,13 +96,13 @@ func TestPanicBesideTheAgent(t *testing.T) {
 		fails string // the script that must fail for that message
 		do    func(r *rig, a *act)
 	}{
-		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: agent.EventNotice, Text: "x"}) }},
+		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
 		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", func(_ *rig, a *act) {
-			a.emit(agent.Event{Type: agent.EventText, Text: "x"})
+			a.emit(agent.Event{Type: session.EventText, Text: "x"})
 		}},
 		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
 		"what is kept": {"the agent's state was not stored", "store_state", func(_ *rig, a *act) {
-			a.emit(agent.Event{Type: agent.EventState, Data: []byte(`{"n":1}`)})
+			a.emit(agent.Event{Type: session.EventState, Data: []byte(`{"n":1}`)})
 			a.over <- verdict{}
 		}},
 	} {
@@ -154,7 +154,7 @@ func TestPanicOfAQuestion(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	got := expect.Received(t, "the decision", a.ask(a.ctx, r, "run make"))
-	if got.err == nil || got.Allowed {
+	if got.err == nil || got.Allowed() {
 		t.Errorf("the decision is %+v", got)
 	}
 	if o := r.ends("m1", session.StatusFailed); !strings.Contains(o.Why(), "a question panicked: the logger panics") {

@@ -48,7 +48,7 @@ func (q *questions) stop() {
 
 // ask is agent.Ask. Agents call it on goroutines of their own, where nothing else recovers from a
 // panic.
-func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.Decision, err error) {
+func (q *questions) ask(ctx context.Context, question agent.Question) (_ session.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = q.panicked("a question", p)
@@ -63,18 +63,17 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.D
 	case q.one <- struct{}{}:
 		defer func() { <-q.one }()
 	case <-ctx.Done():
-		return agent.Decision{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	if q.ctx.Err() != nil { // the select may take the token although the turn has ended
-		return agent.Decision{}, context.Cause(q.ctx)
+		return "", context.Cause(q.ctx)
 	}
 	d, err := q.put(ctx, question)
 	if err != nil {
 		q.withdraw()
-		return agent.Decision{}, err
+		return "", err
 	}
-	// Unknown decisions, of a later version, are denials.
-	return agent.Decision{Allowed: allows(d), Remember: d == session.Always}, nil
+	return d, nil
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
@@ -87,7 +86,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	decided := q.await(number)
 	defer q.await(0)
 	q.recorder.publish(session.Event{
-		Type: session.EventPermissionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
+		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
 		Input: question.Input, TimeoutMS: q.timeout.Milliseconds(),
 	})
 	q.open.begin()
@@ -100,18 +99,17 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	select {
 	case d := <-decided:
-		q.publishDecision(number, d)
-		return d.Decision, nil
+		return q.publishDecision(number, d), nil
 	case <-overdue:
 	case <-ctx.Done():
-		q.publishEnd(number, session.DecisionCancelled, "")
+		q.publishEnd(number, session.Cancelled, "")
 		return "", context.Cause(ctx)
 	}
 	// Nobody decided in time: denied. But if Redis has a decision by now it counts, because its
 	// user was notified; only the result of Withdraw has it.
 	d, err := q.claim.Withdraw(q.claim.Lease().Context())
 	if err != nil {
-		q.publishEnd(number, session.DecisionCancelled, "")
+		q.publishEnd(number, session.Cancelled, "")
 		return "", err
 	}
 	if d.Decision == "" {
@@ -119,23 +117,21 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
 		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
-	q.publishDecision(number, d)
-	return d.Decision, nil
+	return q.publishDecision(number, d), nil
 }
 
-func allows(d session.Decision) bool { return d == session.Allow || d == session.Always }
-
-// publishDecision publishes a decision to the session's followers.
-func (q *questions) publishDecision(number int, d protocol.Decided) {
-	decision := session.DecisionDenied
-	if allows(d.Decision) {
-		decision = session.DecisionAllowed
+// publishDecision publishes a decision to the session's followers, and returns it. Decisions of a
+// later version are denials.
+func (q *questions) publishDecision(number int, d protocol.Decided) session.Decision {
+	if !d.Decision.Allowed() {
+		d.Decision = session.Deny
 	}
-	q.publishEnd(number, decision, d.By)
+	q.publishEnd(number, d.Decision, d.By)
+	return d.Decision
 }
 
-func (q *questions) publishEnd(number int, decision, by string) {
-	q.recorder.publish(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
+func (q *questions) publishEnd(number int, decision session.Decision, by string) {
+	q.recorder.publish(session.Event{Type: session.EventQuestionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
 }
 
 // withdraw takes back a question that nothing waits for, so that a late decision is refused. It

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
@@ -47,8 +46,8 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
 		expect.Equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
-		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), decided{})
-		expect.Equal(t, "decision", r.decided(number), "denied")
+		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), decided{session.Deny, nil})
+		expect.Equal(t, "decision", r.decided(number), session.Deny)
 		const late = "No decision in 200ms, so it was denied: run make"
 		expect.Equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
 		expect.Equal(t, "still asked", r.info().Question == nil, true)
@@ -72,8 +71,8 @@ func TestDecisionInTime(t *testing.T) {
 			got := a.ask(a.ctx, r, "run make")
 			expect.Equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
 			r.command("/approve", "Approved question 1: run make.")
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: true}, nil})
-			expect.Equal(t, "decision", r.decided("1"), "allowed")
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
+			expect.Equal(t, "decision", r.decided("1"), session.Allow)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
 			expect.List(t, "notices", r.notices())
@@ -87,12 +86,11 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 	for name, c := range map[string]struct {
 		gate     func(*redistest.Faults, redistest.Match) *redistest.Gate
 		says     string
-		allowed  bool
-		decision string
+		decision session.Decision
 		notices  int
 	}{
-		"just before": {(*redistest.Faults).Gate, "Approved question 1: run make.", true, "allowed", 0},
-		"just after":  {(*redistest.Faults).GateReply, "There is no open question.", false, "denied", 1},
+		"just before": {(*redistest.Faults).Gate, "Approved question 1: run make.", session.Allow, 0},
+		"just after":  {(*redistest.Faults).GateReply, "There is no open question.", session.Deny, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +101,7 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 			expect.Received(t, "the withdrawal", gate.Arrived())
 			r.command("/approve", c.says)
 			gate.Release()
-			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: c.allowed}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{c.decision, nil})
 			expect.Equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -125,10 +123,10 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 		_, err := r.client.Session(r.key).Decide(r.ctx, strconv.Itoa(i), session.Allow)
 		end := expect.Received(t, "the decision", got)
 		expect.OK(t, end.err)
-		if end.Allowed != (err == nil) {
+		if end.Allowed() != (err == nil) {
 			t.Fatalf("the user sees %v, and the agent %v", err, end.Decision)
 		}
-		ends[fmt.Sprint(end.Allowed)]++
+		ends[fmt.Sprint(end.Allowed())]++
 	}
 	t.Log("allowed:", ends)
 	a.reply("ok")

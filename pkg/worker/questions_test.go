@@ -17,7 +17,7 @@ import (
 
 // decided is how a question ended.
 type decided struct {
-	agent.Decision
+	session.Decision
 	err error
 }
 
@@ -34,12 +34,12 @@ func (a *act) ask(ctx context.Context, r *rig, name string) <-chan decided {
 
 func (r *rig) asked(number string) session.Event {
 	r.Helper()
-	return r.awaitEvent("question "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAsked && e.CallID == number })
+	return r.awaitEvent("question "+number, func(e session.Event) bool { return e.Type == session.EventQuestionAsked && e.CallID == number })
 }
 
-func (r *rig) decided(number string) string {
+func (r *rig) decided(number string) session.Decision {
 	r.Helper()
-	return r.awaitEvent("the decision on "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAnswered && e.CallID == number }).Decision
+	return r.awaitEvent("the decision on "+number, func(e session.Event) bool { return e.Type == session.EventQuestionAnswered && e.CallID == number }).Decision
 }
 
 // The agent's question reaches the user, and the user's decision the agent. Two questions are
@@ -54,13 +54,13 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), decided{agent.Decision{Allowed: true, Remember: true}, nil})
-	expect.Equal(t, "decision", r.decided("1"), "allowed")
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), decided{session.Always, nil})
+	expect.Equal(t, "decision", r.decided("1"), session.Allow)
 	r.asked("2")
 	r.command("/deny", "Nothing was decided: question 2 is new, run rm. Write /approve 2 or /deny 2")
 	r.command("/deny 2", "Denied question 2: run rm.")
-	expect.Equal(t, "the second decision", expect.Received(t, "the decision", two), decided{})
-	expect.Equal(t, "second decision", r.decided("2"), "denied")
+	expect.Equal(t, "the second decision", expect.Received(t, "the decision", two), decided{session.Deny, nil})
+	expect.Equal(t, "second decision", r.decided("2"), session.Deny)
 	r.command("/approve", "That question was already decided.")
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -74,7 +74,7 @@ func TestDecisionWithoutASignal(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{agent.Decision{Allowed: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
 	a.reply("ok")
 }
 
@@ -104,12 +104,12 @@ func TestQuestionsEnd(t *testing.T) {
 		if err := expect.Received(t, "the end", got).err; !errors.Is(err, enough) {
 			t.Errorf("%v", err)
 		}
-		expect.Equal(t, "decision", r.decided("1"), "cancelled")
+		expect.Equal(t, "decision", r.decided("1"), session.Cancelled)
 		r.command("/approve 1", "There is no open question.")
 		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
 		r.command("/approve 2", "Approved question 2: run rm.")
-		expect.Equal(t, "the next decision", expect.Received(t, "the decision", again).Allowed, true)
+		expect.Equal(t, "the next decision", expect.Received(t, "the decision", again).Allowed(), true)
 		a.reply("ok")
 	})
 	t.Run("the worker drains", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestQuestionsEnd(t *testing.T) {
 		got = again.ask(again.ctx, r, "run make")
 		expect.Soon(t, "the question to be asked again", func() bool { return r.info().Question != nil })
 		r.command("/approve 2", "Approved question 2: run make.")
-		expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed, true)
+		expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed(), true)
 		again.reply("ok")
 		r.ends("m1", session.StatusDone)
 	})
@@ -144,8 +144,8 @@ func TestUnknownDecision(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{})
-	expect.Equal(t, "decision", r.decided("1"), "denied")
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Deny, nil})
+	expect.Equal(t, "decision", r.decided("1"), session.Deny)
 	a.reply("ok")
 }
 
@@ -163,7 +163,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	r.say("m2", "again")
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	expect.Equal(t, "decision", r.decided("1"), "cancelled")
+	expect.Equal(t, "decision", r.decided("1"), session.Cancelled)
 	b := s.next(t, "m2")
 	got := b.ask(b.ctx, r, "run rm")
 	expect.Soon(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "run rm" })
@@ -177,7 +177,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	}
 	r.command("/approve 1", "Question 1 is no longer open; question 2 is: run rm.")
 	r.command("/approve 2", "Approved question 2: run rm.")
-	expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed, true)
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed(), true)
 	b.reply("ok")
 	r.ends("m2", session.StatusDone)
 }
@@ -198,7 +198,7 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 		t.Error("a decision")
 	}
 	r.command("/approve", "There is no open question.")
-	expect.Equal(t, "decision", r.decided("1"), "cancelled")
+	expect.Equal(t, "decision", r.decided("1"), session.Cancelled)
 	a.fail(context.Cause(a.ctx))
 	r.ends("m1", session.StatusStopped)
 }

@@ -71,14 +71,14 @@ func (r *recorder) record(e agent.Event) {
 	}
 	e = storable(e)
 	switch e.Type {
-	case agent.EventTitle:
+	case session.EventTitle:
 		r.title = titles.Clean(e.Text)
-	case agent.EventUsage:
+	case session.EventUsage:
 		if e.Usage == nil {
 			return
 		}
 		r.tokens.add(*e.Usage)
-	case agent.EventState:
+	case session.EventState:
 		if r.state.want(e.Data) {
 			r.schedule()
 		}
@@ -146,7 +146,7 @@ func (r *recorder) schedule() {
 }
 
 func isText(e session.Event) bool {
-	return e.Type == string(agent.EventText) || e.Type == string(agent.EventThought)
+	return e.Type == session.EventText || e.Type == session.EventThought
 }
 
 // flush is called by the timer and sends a batch. After the end it does nothing: stop sends the
@@ -200,7 +200,7 @@ func (r *recorder) stop() {
 	rest, title := r.unsent, r.title
 	r.unsent, r.title = nil, ""
 	r.mu.Unlock()
-	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != string(agent.EventText) {
+	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != session.EventText {
 		r.emit(rest, title)
 	}
 }

@@ -37,7 +37,7 @@ func (s *entries) inherit(partial []session.Entry) {
 func (s *entries) add(e agent.Event, at int64) activity {
 	last := len(s.made) - 1
 	switch e.Type {
-	case agent.EventText:
+	case session.EventText:
 		switch {
 		case e.Text == "":
 			return nothing
@@ -47,7 +47,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			s.made = append(s.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: s.turn.ID, At: at})
 		}
 		return someText
-	case agent.EventToolStart:
+	case session.EventToolStart:
 		s.flushWords()
 		s.made = append(s.made, session.Entry{
 			Role: session.RoleTool, Turn: s.turn.ID, At: at,
@@ -57,7 +57,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			s.open = map[string][]int{}
 		}
 		s.open[e.CallID] = append(s.open[e.CallID], len(s.made)-1)
-	case agent.EventToolEnd:
+	case session.EventToolEnd:
 		if open := s.open[e.CallID]; len(open) > 0 {
 			i := open[len(open)-1]
 			ended := *s.made[i].Tool // a checkpoint may be reading the old value
@@ -68,7 +68,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			}
 		}
 		return toolEnded
-	case agent.EventUsage:
+	case session.EventUsage:
 		u := *e.Usage
 		if s.usage != nil {
 			u = s.usage.Plus(u)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // maxRaw is the largest data of a raw event that is passed on, in bytes.
@@ -34,7 +35,7 @@ func storable(e agent.Event) agent.Event {
 		known.CostUSD = 0
 		e.Usage = &known
 	}
-	if e.Type == agent.EventRaw && len(e.Data) > maxRaw {
+	if e.Type == session.EventRaw && len(e.Data) > maxRaw {
 		e.Text, e.Data = fmt.Sprintf("%d bytes are left out", len(e.Data)), nil
 	}
 	return e

@@ -19,11 +19,11 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	r, s, a := inTurn(t)
 	nan := session.Usage{InputTokens: 3, CostUSD: math.NaN()}
 	for _, e := range []agent.Event{
-		{Type: agent.EventToolStart, Name: "tool", CallID: "1", Input: json.RawMessage(`{"truncated`)},
-		{Type: agent.EventToolEnd, Name: "tool", CallID: "1", Output: json.RawMessage("plain \xff text")},
-		{Type: agent.EventRaw, Data: json.RawMessage(`oops`)},
-		{Type: agent.EventUsage, Usage: &nan},
-		{Type: agent.EventState, Data: json.RawMessage(`[`)},
+		{Type: session.EventToolStart, Name: "tool", CallID: "1", Input: json.RawMessage(`{"truncated`)},
+		{Type: session.EventToolEnd, Name: "tool", CallID: "1", Output: json.RawMessage("plain \xff text")},
+		{Type: session.EventRaw, Data: json.RawMessage(`oops`)},
+		{Type: session.EventUsage, Usage: &nan},
+		{Type: session.EventState, Data: json.RawMessage(`[`)},
 	} {
 		a.emit(e)
 	}

@@ -16,10 +16,10 @@ import (
 )
 
 func (a *act) keep(data string) {
-	a.emit(agent.Event{Type: agent.EventState, Data: json.RawMessage(data)})
+	a.emit(agent.Event{Type: session.EventState, Data: json.RawMessage(data)})
 }
 
-func (a *act) use(u session.Usage) { a.emit(agent.Event{Type: agent.EventUsage, Usage: &u}) }
+func (a *act) use(u session.Usage) { a.emit(agent.Event{Type: session.EventUsage, Usage: &u}) }
 
 // An agent's state reaches the session's next turn, on another worker too, and after every kind
 // of end, but not if the transcript is another.
@@ -84,7 +84,7 @@ func TestAgentStateReachesTheNextWorker(t *testing.T) {
 			r.say("m10", "once more")
 			expect.Equal(t, "state after a turn that kept nothing", string(r.stage.next(t, "m10").State), "")
 			for _, e := range r.events(r.key) {
-				if e.Type == string(agent.EventState) {
+				if e.Type == session.EventState {
 					t.Error("the state is shown")
 				}
 			}
@@ -186,9 +186,9 @@ func TestUsage(t *testing.T) {
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
-	a.emit(agent.Event{Type: agent.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
-	a.emit(agent.Event{Type: agent.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
-	a.emit(agent.Event{Type: agent.EventNotice, Text: "mind the gap"})
+	a.emit(agent.Event{Type: session.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
+	a.emit(agent.Event{Type: session.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
+	a.emit(agent.Event{Type: session.EventNotice, Text: "mind the gap"})
 	plan := r.awaitEvent("plan", func(e session.Event) bool { return e.Name == "plan" })
 	expect.Equal(t, "plan", string(plan.Data), `{"a":1}`)
 	big := r.awaitEvent("big", func(e session.Event) bool { return e.Name == "big" })

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -15,9 +16,9 @@ import (
 func TestToolsWithOneID(t *testing.T) {
 	t.Parallel()
 	s := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
-	start := func(name string) { s.add(agent.Event{Type: agent.EventToolStart, Name: name, CallID: "0"}, 1) }
+	start := func(name string) { s.add(agent.Event{Type: session.EventToolStart, Name: name, CallID: "0"}, 1) }
 	end := func(out string) {
-		s.add(agent.Event{Type: agent.EventToolEnd, CallID: "0", Output: json.RawMessage(out)}, 1)
+		s.add(agent.Event{Type: session.EventToolEnd, CallID: "0", Output: json.RawMessage(out)}, 1)
 	}
 	start("a")
 	start("b")
@@ -39,13 +40,13 @@ func TestUnknownToolsAreCheap(t *testing.T) {
 	const n = 200_000
 	s := entries{turn: &protocol.ClaimedTurn{ID: "t"}}
 	for i := range n {
-		s.add(agent.Event{Type: agent.EventToolStart, CallID: fmt.Sprint("open", i)}, 1)
+		s.add(agent.Event{Type: session.EventToolStart, CallID: fmt.Sprint("open", i)}, 1)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for i := range n {
-			s.add(agent.Event{Type: agent.EventToolEnd, CallID: fmt.Sprint(i)}, 1)
+			s.add(agent.Event{Type: session.EventToolEnd, CallID: fmt.Sprint(i)}, 1)
 		}
 	}()
 	select {

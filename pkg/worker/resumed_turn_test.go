@@ -188,7 +188,7 @@ func TestStrangePartials(t *testing.T) {
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
 		a.toolStart("1")
-		a.emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Output: output})
+		a.emit(agent.Event{Type: session.EventToolEnd, CallID: "1", Output: output})
 		expect.Soon(t, "the checkpoint", func() bool { return r.rdb.StrLen(r.ctx, r.k.Partial()).Val() > 2<<20 })
 		expect.Received(t, "the end of the drain", drain(w))
 		next := newStage()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -93,7 +94,7 @@ func (s *stage) empty(t testing.TB) {
 
 func (a *act) reply(text string) { a.over <- verdict{result: agent.Result{Text: text}} }
 func (a *act) fail(err error)    { a.over <- verdict{err: err} }
-func (a *act) text(text string)  { a.emit(agent.Event{Type: agent.EventText, Text: text}) }
+func (a *act) text(text string)  { a.emit(agent.Event{Type: session.EventText, Text: text}) }
 func (a *act) cause(t testing.TB) error {
 	t.Helper()
 	select {

@@ -11,7 +11,6 @@ import (
 
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -243,7 +242,7 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 	r := newRig(t)
 	one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Checkpoint: time.Millisecond})
 	r.say("m1", "linger")
-	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == string(agent.EventToolEnd) })
+	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == session.EventToolEnd })
 	r.say("m2", "behind")
 	r.say("m3", "to the left", session.ModeSteer)
 	r.awaitEvent("the steer", func(e session.Event) bool { return e.Type == session.EventSteered })

@@ -191,7 +191,7 @@ func TestInterruptMode(t *testing.T) {
 	a := s.next(t, "m1")
 	r.say("m2", "behind")
 	a.text("half a rep")
-	a.emit(agent.Event{Type: agent.EventToolStart, Name: "search", CallID: "c1"})
+	a.emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: "c1"})
 	receipt := r.say("m3", "now!", session.ModeInterrupt)
 	expect.Equal(t, "position", receipt.Position, 2)
 	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {

@@ -49,18 +49,18 @@ func TestTheUserIsAsked(t *testing.T) {
 				decided := ""
 				outcome, err := actors.Follow(ctx, client.Session(key), receipt.ID, func(e session.Event) {
 					switch e.Type {
-					case session.EventPermissionAsked:
+					case session.EventQuestionAsked:
 						if answer, err := client.Command(ctx, key, command, args); err != nil || !strings.HasSuffix(answer, ": "+e.Name+".") {
 							t.Errorf("%s: %q, %v", said, answer, err)
 						}
-					case session.EventPermissionAnswered:
+					case session.EventQuestionAnswered:
 						decided = e.Decision
 					}
 				})
 				if err != nil || outcome.Reply != heard {
 					t.Errorf("%s: the agent heard %q (%s), want %q; %v", said, outcome.Reply, outcome.Why(), heard, err)
 				}
-				if want := map[bool]string{true: "allowed", false: "denied"}[command == "/approve"]; decided != want {
+				if want := map[bool]session.Decision{true: session.Allow, false: session.Deny}[command == "/approve"]; decided != want {
 					t.Errorf("%s: decided %q", said, decided)
 				}
 			}

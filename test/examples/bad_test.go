@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
@@ -101,7 +100,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 			s := newConversation(t, a, 0)
 			said := false
 			end := s.says("be bad", func(e session.Event) {
-				if said || e.Type != string(agent.EventText) {
+				if said || e.Type != session.EventText {
 					return
 				}
 				said = true

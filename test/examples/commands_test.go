@@ -52,18 +52,18 @@ func TestPythonAgent(t *testing.T) {
 	} {
 		tn := turn("hällo <b>world</b>")
 		tn.State, tn.History = json.RawMessage(c.state), c.history
-		var types []agent.EventType
+		var types []session.EventType
 		var text, state, usage string
 		_, err := a.Run(t.Context(), tn, func(e agent.Event) {
 			types = append(types, e.Type)
 			switch e.Type {
-			case agent.EventText:
+			case session.EventText:
 				text += e.Text
-			case agent.EventState:
+			case session.EventState:
 				state = string(e.Data)
-			case agent.EventUsage:
+			case session.EventUsage:
 				usage = fmt.Sprintf("%s %d %d", e.Usage.Model, e.Usage.InputTokens, e.Usage.OutputTokens)
-			case agent.EventToolEnd:
+			case session.EventToolEnd:
 				if string(e.Output) != `{"words": 2}` {
 					t.Errorf("the tool's output is %s", e.Output)
 				}
@@ -74,7 +74,7 @@ func TestPythonAgent(t *testing.T) {
 		if err != nil || text != want || state != wantState || usage != "python-example 2 6" {
 			t.Errorf("text %q, state %s, usage %s, error %v; want %q", text, state, usage, err, want)
 		}
-		for _, of := range []agent.EventType{agent.EventState, agent.EventToolStart, agent.EventToolEnd, agent.EventText, agent.EventUsage} {
+		for _, of := range []session.EventType{session.EventState, session.EventToolStart, session.EventToolEnd, session.EventText, session.EventUsage} {
 			if !slices.Contains(types, of) {
 				t.Errorf("there was no %s in %q", of, types)
 			}
@@ -90,7 +90,7 @@ func TestPythonAgentTakesASteer(t *testing.T) {
 	tn.Steers = steers
 	accepted, text := 0, ""
 	_, err := a.Run(t.Context(), tn, func(e agent.Event) {
-		if e.Type != agent.EventText {
+		if e.Type != session.EventText {
 			return
 		}
 		if text == "" {
@@ -109,13 +109,13 @@ func TestPythonAgentIsInterrupted(t *testing.T) {
 	a := pythonAgent(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
-	var types []agent.EventType
+	var types []session.EventType
 	_, err := a.Run(ctx, turn(strings.Repeat("long ", 10_000)), func(e agent.Event) {
-		if types = append(types, e.Type); e.Type == agent.EventText {
+		if types = append(types, e.Type); e.Type == session.EventText {
 			cancel(cause)
 		}
 	})
-	if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), ": interrupted") || types[len(types)-1] != agent.EventUsage {
+	if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), ": interrupted") || types[len(types)-1] != session.EventUsage {
 		t.Errorf("%v after %q", err, types)
 	}
 }

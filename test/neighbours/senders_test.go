@@ -94,7 +94,7 @@ func (e exchange) follow(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("the second message: %+v", r)
 	}
-	var types []string
+	var types []session.EventType
 	var text string
 	var end session.Outcome
 	for line := range strings.Lines(r.out) {
@@ -112,7 +112,7 @@ func (e exchange) follow(t *testing.T) {
 	if end.Status != session.StatusDone || end.Reply != "echo: the second" || text != end.Reply {
 		t.Errorf("the end is %+v, the text was %q", end, text)
 	}
-	for _, want := range []string{session.EventTurnStarted, string(agent.EventToolStart), string(agent.EventToolEnd), string(agent.EventText)} {
+	for _, want := range []session.EventType{session.EventTurnStarted, session.EventToolStart, session.EventToolEnd, session.EventText} {
 		if !slices.Contains(types, want) {
 			t.Errorf("no %s was seen: %s", want, r.out)
 		}
@@ -133,11 +133,11 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 			h := r.start()
 			turn := h.Turn().ID
 			expect.OK(r, h.Emit(r.ctx, []session.Event{
-				{Type: string(agent.EventThought), Turn: turn, Text: "hm"},
-				sq.AgentEvent(turn, agent.Event{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
-				sq.AgentEvent(turn, agent.Event{Type: agent.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
-				{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
-				{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied},
+				{Type: session.EventThought, Turn: turn, Text: "hm"},
+				sq.AgentEvent(turn, agent.Event{Type: session.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
+				sq.AgentEvent(turn, agent.Event{Type: session.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
+				{Type: session.EventQuestionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
+				{Type: session.EventQuestionAnswered, Turn: turn, CallID: "1", Decision: session.Deny},
 				{Type: "of a later version", Turn: turn, Text: "x"},
 			}))
 			r.finish(h)

@@ -365,7 +365,7 @@ func (b *actual) event(e session.Event) string {
 	case session.EventQueued:
 		return fmt.Sprintf("queued %v %s at %d", ids, e.Mode, e.Position)
 	}
-	return e.Type + " " + e.Text
+	return string(e.Type) + " " + e.Text
 }
 
 func number(text string) int64 {

@@ -100,7 +100,7 @@ func (a recorder) plan(t agent.Turn) plan {
 func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(agent.Event)) (text string, err error) {
 	say := func(piece string) {
 		text += piece
-		emit(agent.Event{Type: agent.EventText, Text: piece})
+		emit(agent.Event{Type: session.EventText, Text: piece})
 	}
 	var ids []string
 	for _, m := range t.Messages {

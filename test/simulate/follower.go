@@ -28,7 +28,7 @@ func (c *chat) follow(ctx context.Context) {
 			if failed = err; err != nil {
 				break
 			}
-			log.Add(history.Record{Kind: history.Followed, Session: c.key, ID: e.ID, Name: e.Type, Text: string(text)})
+			log.Add(history.Record{Kind: history.Followed, Session: c.key, ID: e.ID, Name: string(e.Type), Text: string(text)})
 			if e.Type != session.EventGap && e.Type != session.EventReset {
 				last = e.ID
 			}

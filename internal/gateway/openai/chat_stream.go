@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"turnstile/internal/gateway"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -71,14 +70,14 @@ func (s *chatStream) see(e session.Event) {
 		s.turn, s.parted = e.Turn, false
 	}
 	switch e.Type {
-	case string(agent.EventText):
+	case session.EventText:
 		text := e.Text
 		if s.parted && s.told {
 			text = "\n\n" + text
 		}
 		s.told, s.parted = true, false
 		s.chunk(object{"content": text}, nil)
-	case string(agent.EventToolStart):
+	case session.EventToolStart:
 		s.parted = true
 		chunk := s.new()
 		chunk["choices"], chunk["turnstile"] = []object{choice(object{}, nil)}, object{"tool": e.Name}

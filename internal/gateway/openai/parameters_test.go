@@ -11,6 +11,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -61,7 +62,7 @@ func TestInputOfSeveralItems(t *testing.T) {
 	seen := make(chan agent.Turn, 2)
 	r.workerOf(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		seen <- turn
-		emit(agent.Event{Type: agent.EventText, Text: "ok"})
+		emit(agent.Event{Type: session.EventText, Text: "ok"})
 		return agent.Result{}, nil
 	}))
 	status, got := r.post("/v1/responses", `{"conversation":"s","metadata":{"order":"7"},"input":[
@@ -93,7 +94,7 @@ func TestPictures(t *testing.T) {
 	seen := make(chan agent.Turn, 1)
 	r.workerOf(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		seen <- turn
-		emit(agent.Event{Type: agent.EventText, Text: "ok"})
+		emit(agent.Event{Type: session.EventText, Text: "ok"})
 		return agent.Result{}, nil
 	}))
 	const data = "data:image/png;base64,iVBORw0KGgo="
@@ -135,10 +136,10 @@ func TestTextBetweenTools(t *testing.T) {
 	r.workerOf(agentFunc(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		for i, text := range []string{"I ", "look.", "Found ", "it.", "Done."} {
 			if i == 2 || i == 4 {
-				emit(agent.Event{Type: agent.EventToolStart, Name: "look", CallID: "c"})
-				emit(agent.Event{Type: agent.EventToolEnd, CallID: "c"})
+				emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "c"})
+				emit(agent.Event{Type: session.EventToolEnd, CallID: "c"})
 			}
-			emit(agent.Event{Type: agent.EventText, Text: text})
+			emit(agent.Event{Type: session.EventText, Text: text})
 		}
 		return agent.Result{}, nil
 	}))

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -61,12 +60,12 @@ func (t *translation) see(e session.Event) {
 		t.begin(e.Turn)
 	}
 	switch e.Type {
-	case string(agent.EventText):
+	case session.EventText:
 		t.add(e.Text)
-	case string(agent.EventToolStart):
+	case session.EventToolStart:
 		t.closeText(completed, "")
 		t.openTool(e)
-	case string(agent.EventToolEnd):
+	case session.EventToolEnd:
 		t.closeTool(e.CallID, e.Error != "")
 	case session.EventSteered:
 		t.closeText(completed, "")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -46,12 +47,12 @@ func TestAPanicEndsTheAgentAlone(t *testing.T) {
 func TestAPanicLeavesNothingLocked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		at    agent.EventType
+		at    session.EventType
 		lines []string
 	}{
-		"at a question": {agent.EventToolStart, []string{"ask " + wantsPermission, "hang"}},
-		"at the state":  {agent.EventState, []string{"text hello", "hang"}},
-		"at an update":  {agent.EventText, []string{"text hello", "hang"}},
+		"at a question": {session.EventToolStart, []string{"ask " + wantsPermission, "hang"}},
+		"at the state":  {session.EventState, []string{"text hello", "hang"}},
+		"at an update":  {session.EventText, []string{"text hello", "hang"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

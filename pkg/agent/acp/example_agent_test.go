@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	programs "turnstile/test/program"
 )
@@ -16,21 +17,21 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 	t.Parallel()
 	path := programs.Build(t, "github.com/coder/acp-go-sdk/example/agent")
 	for _, c := range []struct {
-		allowed bool
-		said    string
-		end     string
+		decision session.Decision
+		said     string
+		end      string
 	}{
-		{true, "Perfect! I've successfully updated the configuration.", `tool_end call_2 {"message":"Configuration updated","success":true}`},
-		{false, "I understand you prefer not to make that change.", "tool_end call_2 it was not permitted"},
+		{session.Allow, "Perfect! I've successfully updated the configuration.", `tool_end call_2 {"message":"Configuration updated","success":true}`},
+		{session.Deny, "I understand you prefer not to make that change.", "tool_end call_2 it was not permitted"},
 	} {
 		t.Run(c.said, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, Config{Command: []string{path}})
 			turn := turnWith(t, "Please improve the project.")
 			var asked agent.Question
-			turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
+			turn.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
 				asked = q
-				return agent.Decision{Allowed: c.allowed}, nil
+				return c.decision, nil
 			}
 			w := warmed(t, a, turn)
 			h := &emitted{}
@@ -55,10 +56,10 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := newAgent(t, Config{Command: []string{path}})
 		turn := turnWith(t, "Please improve the project.")
-		turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
+		turn.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 			cancel()
 			<-ctx.Done()
-			return agent.Decision{}, context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 		if h, err := play(ctx, a, turn); err == nil || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("%v\n%s", err, h.story())

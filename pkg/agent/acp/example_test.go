@@ -7,6 +7,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -19,7 +20,7 @@ func echoAgent() []string {
 }
 
 func show(e agent.Event) {
-	if e.Type == agent.EventText {
+	if e.Type == session.EventText {
 		fmt.Println(e.Text)
 	}
 }

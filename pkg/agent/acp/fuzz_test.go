@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // written is an agent's stdin.
@@ -47,7 +48,7 @@ func listen(t *testing.T, r io.Reader) (got told) {
 	w := &warm{process: &process{config: Config{Permissions: Deny}, logger: logger}, state: state{Agent: "acp", ID: "s1"}}
 	tn := &turn{warm: w, logger: logger, ended: make(chan ending, 1)}
 	tn.emit = func(e agent.Event) {
-		if n := len(got.events) - 1; n >= 0 && got.events[n].Type == e.Type && e.Type == agent.EventText {
+		if n := len(got.events) - 1; n >= 0 && got.events[n].Type == e.Type && e.Type == session.EventText {
 			got.events[n].Text += e.Text
 			return
 		}
@@ -122,11 +123,11 @@ func FuzzMessages(f *testing.F) {
 				t.Errorf("%+v cannot be stored: %v", e, err)
 			}
 			switch e.Type {
-			case agent.EventToolStart:
+			case session.EventToolStart:
 				if open[e.CallID]++; e.Name == "" || e.CallID == "" || open[e.CallID] > 1 {
 					t.Errorf("%+v, %d of it", e, open[e.CallID])
 				}
-			case agent.EventToolEnd:
+			case session.EventToolEnd:
 				if open[e.CallID]--; (e.Error == "") == (e.Output == nil) || open[e.CallID] < 0 {
 					t.Errorf("%+v, %d of it", e, open[e.CallID])
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
@@ -99,7 +100,7 @@ func TestOpencode(t *testing.T) {
 	if h.text() != "Hello Ann." {
 		t.Errorf("said\n%s", h.story())
 	}
-	used := h.of(agent.EventUsage)
+	used := h.of(session.EventUsage)
 	t.Logf("the first turn's events:\n%s", h.story())
 	if len(used) == 0 || !slices.ContainsFunc(used, func(e agent.Event) bool { return e.Usage.InputTokens == 40 && e.Usage.CachedTokens == 30 }) {
 		t.Error("its usage was not told")
@@ -111,9 +112,9 @@ func TestOpencode(t *testing.T) {
 	// A tool that needs a permission.
 	turn := turnWith(t, "print it")
 	var asked agent.Question
-	turn.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
+	turn.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
 		asked = q
-		return agent.Decision{Allowed: true}, nil
+		return session.Allow, nil
 	}
 	h, err = runWarm(t, w, turn)
 	expect.OK(t, err)
@@ -121,7 +122,7 @@ func TestOpencode(t *testing.T) {
 	if h.text() != "It printed marzipan" || asked.CallID == "" || !asked.CanRemember {
 		t.Errorf("said %q, asked %+v", h.text(), asked)
 	}
-	starts, ends := h.of(agent.EventToolStart), h.of(agent.EventToolEnd)
+	starts, ends := h.of(session.EventToolStart), h.of(session.EventToolEnd)
 	if len(starts) != 1 || len(ends) != 1 || !strings.Contains(string(starts[0].Input), "echo marzipan") || !strings.Contains(string(ends[0].Output), "marzipan") {
 		t.Errorf("tools %+v, %+v", starts, ends)
 	}

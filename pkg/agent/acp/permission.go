@@ -9,6 +9,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // permissionRequest is acpsdk.RequestPermissionRequest with a tool of any form.
@@ -32,10 +33,10 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	if p.Tool.ID != "" {
 		t.locked(func() { name = t.tools.asks(p.Tool) })
 	}
-	var decision agent.Decision
+	decision := session.Deny
 	switch t.config.Permissions {
 	case Allow:
-		decision.Allowed = true
+		decision = session.Allow
 	case AskUser:
 		var asked bool
 		if decision, asked = t.askUser(ctx, name, p); !asked {
@@ -46,13 +47,13 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	option, ok := choose(p.Options, decision)
 	why := ""
 	switch {
-	case !decision.Allowed:
+	case !decision.Allowed():
 		why = "it was not permitted"
 	case !ok:
 		why = "the agent offered no way to permit it"
 	}
 	t.locked(func() { t.tools.decided(p.Tool.ID, why) })
-	if unasked := t.config.Permissions == Deny || decision.Allowed; p.Tool.ID == "" && why != "" && unasked {
+	if unasked := t.config.Permissions == Deny || decision.Allowed(); p.Tool.ID == "" && why != "" && unasked {
 		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
 	}
 	if !ok {
@@ -62,16 +63,16 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 }
 
 // askUser puts the question to the user. It returns false if the question was withdrawn.
-func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (agent.Decision, bool) {
+func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (session.Decision, bool) {
 	if t.ask == nil {
 		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
-		return agent.Decision{}, true
+		return session.Deny, true
 	}
 	select {
 	case t.asking <- struct{}{}:
 		defer func() { <-t.asking }()
 	case <-ctx.Done():
-		return agent.Decision{}, false
+		return session.Deny, false
 	}
 	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
 	text, _ := contentText(p.Tool.Content)
@@ -81,28 +82,28 @@ func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (a
 	})
 	switch {
 	case ctx.Err() != nil:
-		return agent.Decision{}, false
+		return session.Deny, false
 	case err != nil:
 		t.logger.Warn("the user could not be asked", "error", err)
 		t.notice("The agent asked for a permission and you could not be asked, so it was denied: " + name)
-		return agent.Decision{}, true
+		return session.Deny, true
 	}
 	return decision, true
 }
 
 func (t *turn) notice(text string) {
-	t.locked(func() { t.say(agent.Event{Type: agent.EventNotice, Text: text}) })
+	t.locked(func() { t.say(agent.Event{Type: session.EventNotice, Text: text}) })
 }
 
 // choose picks the option for the user's decision. A decision for once never picks an option that
 // holds for ever, unless the agent offers no other way to allow.
-func choose(options []acpsdk.PermissionOption, decision agent.Decision) (acpsdk.PermissionOptionId, bool) {
+func choose(options []acpsdk.PermissionOption, decision session.Decision) (acpsdk.PermissionOptionId, bool) {
 	once, always := acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways
-	if decision.Allowed {
+	if decision.Allowed() {
 		once, always = acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways
 	}
 	kinds := []acpsdk.PermissionOptionKind{once, always}
-	if decision.Remember {
+	if decision == session.Always {
 		kinds = []acpsdk.PermissionOptionKind{always, once}
 	}
 	for _, kind := range kinds {

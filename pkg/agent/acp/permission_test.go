@@ -10,6 +10,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -26,26 +27,25 @@ func TestThePermissionOptionFitsTheDecision(t *testing.T) {
 	}
 	everything := "reject_always allow_always odd reject_once allow_once"
 	for _, c := range []struct {
-		options           string
-		allowed, remember bool
-		want              string
+		options  string
+		decision session.Decision
+		want     string
 	}{
-		{everything, true, false, "id-allow_once"},
-		{everything, true, true, "id-allow_always"},
-		{everything, false, false, "id-reject_once"},
-		{everything, false, true, "id-reject_always"},
-		{"allow_always", true, false, "id-allow_always"},
-		{"reject_always", false, false, "id-reject_always"},
-		{"allow_once odd", false, false, ""},
-		{"odd", true, false, ""},
-		{"", true, false, ""},
+		{everything, session.Allow, "id-allow_once"},
+		{everything, session.Always, "id-allow_always"},
+		{everything, session.Deny, "id-reject_once"},
+		{"allow_always", session.Allow, "id-allow_always"},
+		{"reject_always", session.Deny, "id-reject_always"},
+		{"allow_once odd", session.Deny, ""},
+		{"odd", session.Allow, ""},
+		{"", session.Allow, ""},
 	} {
-		got, ok := choose(options(c.options), agent.Decision{Allowed: c.allowed, Remember: c.remember})
+		got, ok := choose(options(c.options), c.decision)
 		if string(got) != c.want || ok != (c.want != "") {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
-	if _, ok := choose([]acpsdk.PermissionOption{{Kind: "allow_once"}}, agent.Decision{Allowed: true}); ok {
+	if _, ok := choose([]acpsdk.PermissionOption{{Kind: "allow_once"}}, session.Allow); ok {
 		t.Error("an option without an id was chosen")
 	}
 }
@@ -72,8 +72,8 @@ func selected(id string) string {
 func TestAPolicyDecidesOrAsks(t *testing.T) {
 	t.Parallel()
 	var question agent.Question
-	ask := func(a agent.Decision, err error) agent.Ask {
-		return func(_ context.Context, q agent.Question) (agent.Decision, error) {
+	ask := func(a session.Decision, err error) agent.Ask {
+		return func(_ context.Context, q agent.Question) (session.Decision, error) {
 			question = q
 			return a, err
 		}
@@ -85,19 +85,19 @@ func TestAPolicyDecidesOrAsks(t *testing.T) {
 		notices int
 	}{
 		{Allow, nil, selected("y"), 0},
-		{Deny, ask(agent.Decision{Allowed: true}, nil), selected("n"), 0},
+		{Deny, ask(session.Allow, nil), selected("n"), 0},
 		{AskUser, nil, selected("n"), 1},
-		{AskUser, ask(agent.Decision{Allowed: true}, nil), selected("y"), 0},
-		{AskUser, ask(agent.Decision{Allowed: true, Remember: true}, nil), selected("Y"), 0},
-		{AskUser, ask(agent.Decision{}, nil), selected("n"), 0},
-		{AskUser, ask(agent.Decision{Allowed: true}, errors.New("nobody there")), selected("n"), 1},
+		{AskUser, ask(session.Allow, nil), selected("y"), 0},
+		{AskUser, ask(session.Always, nil), selected("Y"), 0},
+		{AskUser, ask(session.Deny, nil), selected("n"), 0},
+		{AskUser, ask(session.Allow, errors.New("nobody there")), selected("n"), 1},
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
 		turn := turnWith(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
 		turn.Ask = c.ask
 		h, err := play(t.Context(), a, turn)
 		expect.OK(t, err)
-		if h.text() != c.want || len(h.of(agent.EventNotice)) != c.notices {
+		if h.text() != c.want || len(h.of(session.EventNotice)) != c.notices {
 			t.Errorf("%s: %s", c.policy, h.story())
 		}
 		if !strings.HasPrefix(h.story(), `tool_start rm x a {"f":"x"}`) {
@@ -147,7 +147,7 @@ func TestQuestions(t *testing.T) {
 	turn := turnWith(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
 		`raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`, "answers 2")
 	asked := make(chan struct{}, 1)
-	turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
+	turn.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -155,7 +155,7 @@ func TestQuestions(t *testing.T) {
 		}
 		<-ctx.Done()
 		<-asked
-		return agent.Decision{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	h, err := play(t.Context(), a, turn)
 	expect.OK(t, err)
@@ -171,10 +171,10 @@ func TestCancelledQuestions(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	turn := turnWith(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
-	turn.Ask = func(askCtx context.Context, _ agent.Question) (agent.Decision, error) {
+	turn.Ask = func(askCtx context.Context, _ agent.Question) (session.Decision, error) {
 		cancel(cause)
 		<-askCtx.Done()
-		return agent.Decision{}, context.Cause(askCtx)
+		return "", context.Cause(askCtx)
 	}
 	h, err := play(ctx, a, turn)
 	if !errors.Is(err, cause) {

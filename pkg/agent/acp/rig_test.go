@@ -78,7 +78,7 @@ func (h *emitted) emit(e agent.Event) {
 	}
 }
 
-func (h *emitted) of(kind agent.EventType) (found []agent.Event) {
+func (h *emitted) of(kind session.EventType) (found []agent.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.events {
@@ -91,7 +91,7 @@ func (h *emitted) of(kind agent.EventType) (found []agent.Event) {
 
 func (h *emitted) text() string {
 	var all strings.Builder
-	for _, e := range h.of(agent.EventText) {
+	for _, e := range h.of(session.EventText) {
 		all.WriteString(e.Text)
 	}
 	return all.String()
@@ -112,7 +112,7 @@ func (h *emitted) story() string {
 		if e.Usage != nil {
 			s += fmt.Sprintf(" %+v", *e.Usage)
 		}
-		if e.Type != agent.EventState {
+		if e.Type != session.EventState {
 			all = append(all, s)
 		}
 	}
@@ -122,7 +122,7 @@ func (h *emitted) story() string {
 // state is the last state that was emitted.
 func (h *emitted) state(t testing.TB) []byte {
 	t.Helper()
-	all := h.of(agent.EventState)
+	all := h.of(session.EventState)
 	if len(all) == 0 {
 		t.Fatal("no state was emitted")
 	}

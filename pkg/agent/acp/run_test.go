@@ -194,9 +194,9 @@ func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
 			heardIt <- struct{}{}
 		}
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	ask := func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
+	ask := func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 		<-heardIt
-		return agent.Decision{}, nil
+		return session.Deny, nil
 	}
 	w := warmed(t, a, turnWith(t))
 	for _, c := range []struct{ lines, want string }{

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // toolUpdate is what an agent reports of a tool: of a new one, of a running one, and of one that
@@ -112,11 +113,11 @@ func (s *tools) start(t *tool) {
 	if name == "" {
 		name = "tool"
 	}
-	s.emit(agent.Event{Type: agent.EventToolStart, Name: name, CallID: t.id, Input: t.input})
+	s.emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: t.id, Input: t.input})
 }
 
 func (s *tools) finish(t *tool, e agent.Event) {
-	e.Type, e.CallID = agent.EventToolEnd, t.id
+	e.Type, e.CallID = session.EventToolEnd, t.id
 	s.emit(e)
 	s.open = slices.DeleteFunc(s.open, func(other *tool) bool { return other == t })
 	if s.done == nil {

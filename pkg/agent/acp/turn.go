@@ -168,12 +168,12 @@ func (t *turn) outcome(e ending) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.usage != nil && *e.usage != (acpsdk.Usage{}) {
-		t.say(agent.Event{Type: agent.EventUsage, Usage: usage(*e.usage)})
+		t.say(agent.Event{Type: session.EventUsage, Usage: usage(*e.usage)})
 	}
 	switch e.stop {
 	case acpsdk.StopReasonEndTurn:
 	case acpsdk.StopReasonMaxTokens:
-		t.say(agent.Event{Type: agent.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
+		t.say(agent.Event{Type: session.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
 	case acpsdk.StopReasonMaxTurnRequests:
 		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to go on, or allow it more")
 	case acpsdk.StopReasonRefusal:
@@ -233,10 +233,10 @@ func (t *turn) say(e agent.Event) {
 		return
 	}
 	switch e.Type {
-	case agent.EventText:
+	case session.EventText:
 		t.spoken = t.spoken || strings.TrimSpace(e.Text) != ""
 		t.text += len(e.Text)
-	case agent.EventToolStart:
+	case session.EventToolStart:
 		t.spoken = true
 	default:
 	}
@@ -260,5 +260,5 @@ var (
 
 // sayState stores the id of the agent's session. t.mu is held.
 func (t *turn) sayState() {
-	t.say(agent.Event{Type: agent.EventState, Data: encode(t.state)})
+	t.say(agent.Event{Type: session.EventState, Data: encode(t.state)})
 }

@@ -48,13 +48,13 @@ func (t *turn) piece(line []byte) bool {
 	if json.Unmarshal(line, &c) != nil || c.ID != nil || c.Method != acpsdk.ClientMethodSessionUpdate {
 		return false
 	}
-	kind, text := agent.EventText, c.Params.Update.Content.Text
+	kind, text := session.EventText, c.Params.Update.Content.Text
 	switch {
 	case c.Params.Update.Content.Type != "text" || text == nil:
 		return false
 	case c.Params.Update.Kind == "agent_message_chunk":
 	case c.Params.Update.Kind == "agent_thought_chunk":
-		kind = agent.EventThought
+		kind = session.EventThought
 	default:
 		return false
 	}
@@ -64,7 +64,7 @@ func (t *turn) piece(line []byte) bool {
 		return false
 	}
 	t.anyEvent = true
-	if kind == agent.EventText {
+	if kind == session.EventText {
 		t.tools.flush()
 	}
 	if *text != "" {
@@ -130,7 +130,7 @@ func (t *turn) take(u update, whole json.RawMessage) {
 		t.used(u)
 	case "session_info_update":
 		if u.Title != nil && *u.Title != "" {
-			t.say(agent.Event{Type: agent.EventTitle, Text: *u.Title})
+			t.say(agent.Event{Type: session.EventTitle, Text: *u.Title})
 			return
 		}
 		t.raw(u.Kind, whole)
@@ -140,7 +140,7 @@ func (t *turn) take(u update, whole json.RawMessage) {
 }
 
 func (t *turn) raw(kind string, whole json.RawMessage) {
-	t.say(agent.Event{Type: agent.EventRaw, Name: kind, Data: whole})
+	t.say(agent.Event{Type: session.EventRaw, Name: kind, Data: whole})
 }
 
 // used reports how full the context is, and the cost since the previous report. The agent's figure
@@ -157,7 +157,7 @@ func (t *turn) used(u update) {
 			t.sayState()
 		}
 	}
-	t.say(agent.Event{Type: agent.EventUsage, Usage: &usage})
+	t.say(agent.Event{Type: session.EventUsage, Usage: &usage})
 }
 
 // textOf is the text of a content block. It returns false for blocks of another kind.

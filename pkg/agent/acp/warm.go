@@ -34,7 +34,7 @@ type warm struct {
 	stop time.Time            // when an interrupt's grace ends; zero: there was none
 }
 
-// state is stored for the session's next turns: see agent.EventState.
+// state is stored for the session's next turns: see session.EventState.
 type state struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`             // of the agent's session

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -125,7 +126,7 @@ func TestCostIsCountedOnce(t *testing.T) {
 	h, err := play(t.Context(), acting(t, "can-resume"), turn)
 	expect.OK(t, err)
 	got := ""
-	for _, e := range h.of(agent.EventUsage) {
+	for _, e := range h.of(session.EventUsage) {
 		got += fmt.Sprint(e.Usage.CostUSD, " ")
 	}
 	if got != "0.5 0 1 0 0.5 " {
@@ -155,7 +156,7 @@ func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, close
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var begun time.Time
 	h = &emitted{on: func(e agent.Event) {
-		if e.Type == agent.EventText && begun.IsZero() {
+		if e.Type == session.EventText && begun.IsZero() {
 			begun = time.Now()
 			cancel(cause)
 		}
@@ -186,7 +187,7 @@ func TestCancel(t *testing.T) {
 	if got := methodsOf(t, log); got != "initialize new prompt cancel close" {
 		t.Errorf("told %s", got)
 	}
-	if len(h.of(agent.EventToolEnd)) != 0 {
+	if len(h.of(session.EventToolEnd)) != 0 {
 		t.Error("a tool that was cut off has an end")
 	}
 }
@@ -223,7 +224,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 		w := warmed(t, a, turnWith(t))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		h := &emitted{on: func(e agent.Event) {
-			if e.Type != agent.EventText {
+			if e.Type != session.EventText {
 				return
 			}
 			for range mib {

@@ -101,7 +101,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	expect.OK(t, err)
 	said := ""
 	outcome, err := actors.Follow(ctx, client.Session(t.Name()), receipt.ID, func(e session.Event) {
-		if e.Type == string(agent.EventText) && said == "" {
+		if e.Type == session.EventText && said == "" {
 			said = e.Text
 			_, err := client.Session(t.Name()).Stop(ctx)
 			expect.OK(t, err)

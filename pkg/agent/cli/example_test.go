@@ -6,6 +6,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/cli"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -27,9 +28,9 @@ func ExampleAgent_Run() {
 	reply := ""
 	_, err = a.Run(context.Background(), turn, func(e agent.Event) {
 		switch e.Type {
-		case agent.EventState:
+		case session.EventState:
 			fmt.Println(string(e.Data))
-		case agent.EventText:
+		case session.EventText:
 			reply += e.Text
 		}
 	})

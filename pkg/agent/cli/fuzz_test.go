@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -67,15 +68,15 @@ func decodes(t *testing.T, kind Kind, text string) {
 			t.Errorf("%+v cannot be stored: %v", e, err)
 		}
 		switch {
-		case e.Type == agent.EventToolStart && (e.Name == "" || e.CallID == ""),
-			e.Type == agent.EventToolEnd && (e.CallID == "" || (e.Error == "") == (e.Output == nil)),
-			e.Type == agent.EventUsage && e.Usage == nil:
+		case e.Type == session.EventToolStart && (e.Name == "" || e.CallID == ""),
+			e.Type == session.EventToolEnd && (e.CallID == "" || (e.Error == "") == (e.Output == nil)),
+			e.Type == session.EventUsage && e.Usage == nil:
 			t.Errorf("%+v", e)
-		case e.Type == agent.EventNotice:
+		case e.Type == session.EventNotice:
 			if len(e.Text) > maxSentence+3 {
 				t.Errorf("a notice of %d bytes", len(e.Text))
 			}
-		case e.Type == agent.EventState:
+		case e.Type == session.EventState:
 			if stored := stateOf(kind, e.Data); stored.Session == "" {
 				t.Errorf("the state %s is not read", e.Data)
 			}

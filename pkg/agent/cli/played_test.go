@@ -59,9 +59,9 @@ func playWith(ctx context.Context, a *Agent, tn agent.Turn, on func(agent.Event)
 	})
 	for _, e := range p.events {
 		switch e.Type {
-		case agent.EventText:
+		case session.EventText:
 			p.reply += e.Text
-		case agent.EventToolStart, agent.EventToolEnd:
+		case session.EventToolStart, session.EventToolEnd:
 			p.reply = ""
 		}
 	}
@@ -78,7 +78,7 @@ func (p played) wantReply(t *testing.T, want string) {
 	}
 }
 
-func (p played) want(t *testing.T, of agent.EventType, text string) {
+func (p played) want(t *testing.T, of session.EventType, text string) {
 	t.Helper()
 	var got string
 	for _, e := range p.events {
@@ -97,9 +97,9 @@ func (p played) wantTool(t *testing.T, name string) (failure string) {
 	var started, ended []agent.Event
 	for _, e := range p.events {
 		switch e.Type {
-		case agent.EventToolStart:
+		case session.EventToolStart:
 			started = append(started, e)
-		case agent.EventToolEnd:
+		case session.EventToolEnd:
 			ended = append(ended, e)
 		}
 	}
@@ -115,7 +115,7 @@ func (p played) wantUsage(t *testing.T, want session.Usage) {
 	t.Helper()
 	var got session.Usage
 	for _, e := range p.events {
-		if e.Type == agent.EventUsage {
+		if e.Type == session.EventUsage {
 			got = got.Plus(*e.Usage)
 		}
 	}
@@ -128,7 +128,7 @@ func (p played) wantUsage(t *testing.T, want session.Usage) {
 func (p played) state(t *testing.T) (kept json.RawMessage) {
 	t.Helper()
 	for _, e := range p.events {
-		if e.Type == agent.EventState {
+		if e.Type == session.EventState {
 			kept = e.Data
 		}
 	}

@@ -188,7 +188,7 @@ func TestARealProgramsSession(t *testing.T) {
 			first := playTurn(t, g.agent(t, "new"), turn("-think first"))
 			first.wantReply(t, "Heard 1: -think first")
 			if r.kind != Gemini { // it does not report them
-				first.want(t, agent.EventThought, "Let me see.")
+				first.want(t, session.EventThought, "Let me see.")
 			}
 			if r.kind != Claude { // it also asks for a title
 				first.wantUsage(t, session.Usage{Model: realModels[r.kind], InputTokens: 18, CachedTokens: 5})

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // aThread began on 2026-11-22, UTC.
@@ -44,7 +45,7 @@ func (c *codexTurn) begin(home, resumed string) {
 		spec:   command.Spec{Argv: []string{"env", "CODEX_HOME=" + home, "codex"}},
 		state:  state{Session: resumed},
 		emit: func(e agent.Event) {
-			if e.Type != agent.EventState && e.Type != agent.EventUsage {
+			if e.Type != session.EventState && e.Type != session.EventUsage {
 				c.told = append(c.told, strings.Trim(fmt.Sprint(e.Type, " ", e.Name, e.Text, string(e.Input), e.Error), " \n"))
 			}
 		},

@@ -263,7 +263,7 @@ func TestInterrupt(t *testing.T) {
 			command, _ := fakeProgram(t, play{Out: part, Hang: true})
 			ctx, cancel := context.WithCancelCause(t.Context())
 			got := playWith(ctx, newAgent(t, kind, Config{Command: command}), turn("hi"), func(e agent.Event) {
-				if e.Type == agent.EventText {
+				if e.Type == session.EventText {
 					cancel(cause)
 				}
 			})

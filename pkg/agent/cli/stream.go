@@ -94,7 +94,7 @@ func (s *stream) text(text string) {
 	s.spoke, s.open, s.pending = true, true, false
 	s.worded = s.worded || strings.TrimSpace(text) != ""
 	s.size += len(text)
-	s.emit(agent.Event{Type: agent.EventText, Text: text})
+	s.emit(agent.Event{Type: session.EventText, Text: text})
 }
 
 // paragraph separates the next text from the one before.
@@ -103,7 +103,7 @@ func (s *stream) paragraph() { s.pending = true }
 func (s *stream) thought(text string) {
 	if text != "" {
 		s.spoke = true
-		s.emit(agent.Event{Type: agent.EventThought, Text: text})
+		s.emit(agent.Event{Type: session.EventThought, Text: text})
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *stream) toolStart(id, name string, input json.RawMessage) error {
 		return errors.New("a tool without id or name")
 	}
 	s.spoke, s.worded, s.open = true, true, false
-	s.emit(agent.Event{Type: agent.EventToolStart, CallID: id, Name: name, Input: noNull(input)})
+	s.emit(agent.Event{Type: session.EventToolStart, CallID: id, Name: name, Input: noNull(input)})
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (s *stream) toolEnd(id string, output json.RawMessage, failure string) erro
 		return errors.New("a tool's result without id")
 	}
 	s.spoke, s.worded, s.open = true, true, false
-	e := agent.Event{Type: agent.EventToolEnd, CallID: id, Error: failure}
+	e := agent.Event{Type: session.EventToolEnd, CallID: id, Error: failure}
 	if failure == "" {
 		if e.Output = noNull(output); e.Output == nil {
 			e.Output = json.RawMessage("null")
@@ -134,12 +134,12 @@ func (s *stream) toolEnd(id string, output json.RawMessage, failure string) erro
 
 func (s *stream) notice(text string) {
 	if text = sentence(text); text != "" {
-		s.emit(agent.Event{Type: agent.EventNotice, Text: text})
+		s.emit(agent.Event{Type: session.EventNotice, Text: text})
 	}
 }
 
 func (s *stream) raw(name string, data []byte) {
-	s.emit(agent.Event{Type: agent.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
+	s.emit(agent.Event{Type: session.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
 }
 
 // session sets the session in which the program works. It is called at every turn, and a later id
@@ -162,7 +162,7 @@ func (s *stream) storeState() error {
 	}
 	data, err := json.Marshal(s.state)
 	if err == nil {
-		s.emit(agent.Event{Type: agent.EventState, Data: data})
+		s.emit(agent.Event{Type: session.EventState, Data: data})
 	}
 	return err
 }
@@ -178,7 +178,7 @@ func (s *stream) recapped() error {
 
 func (s *stream) usage(u session.Usage) {
 	if u.InputTokens != 0 || u.OutputTokens != 0 || u.CostUSD != 0 {
-		s.emit(agent.Event{Type: agent.EventUsage, Usage: &u})
+		s.emit(agent.Event{Type: session.EventUsage, Usage: &u})
 	}
 }
 

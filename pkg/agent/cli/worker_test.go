@@ -110,7 +110,7 @@ func TestRealInterrupt(t *testing.T) {
 			enough := errors.New("enough")
 			began := time.Now()
 			got := playWith(ctx, a, turn("never end"), func(e agent.Event) {
-				if e.Type == agent.EventState {
+				if e.Type == session.EventState {
 					g.onStuck(func() { cancel(enough) })
 				}
 			})

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 const prefix = "echo: "
@@ -53,7 +54,7 @@ func (*Agent) Steerable() bool { return true }
 // Run carries out the directives and replies.
 func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if turn.Note != "" {
-		emit(agent.Event{Type: agent.EventThought, Text: turn.Note})
+		emit(agent.Event{Type: session.EventThought, Text: turn.Note})
 		turn.Note = ""
 	}
 	plain := true
@@ -64,7 +65,7 @@ func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 	}
 	if plain {
 		reply := prefix + turn.Text()
-		emit(agent.Event{Type: agent.EventText, Text: reply})
+		emit(agent.Event{Type: session.EventText, Text: reply})
 		return agent.Result{Text: reply}, nil
 	}
 	p := play{turn: turn, emit: emit, pieces: 1, steers: turn.Steers}

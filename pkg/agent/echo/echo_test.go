@@ -64,7 +64,7 @@ func TestNoteIsAThought(t *testing.T) {
 	turn := agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
 	var thoughts string
 	result, err := New().Run(t.Context(), turn, func(e agent.Event) {
-		if e.Type == agent.EventThought {
+		if e.Type == session.EventThought {
 			thoughts += e.Text
 		}
 	})
@@ -89,7 +89,7 @@ func TestStream(t *testing.T) {
 		}
 		joined := ""
 		for _, e := range events {
-			if e.Type != agent.EventText || e.Text == "" {
+			if e.Type != session.EventText || e.Text == "" {
 				t.Errorf("%q: event %+v", text, e)
 			}
 			joined += e.Text
@@ -263,7 +263,7 @@ func TestTitle(t *testing.T) {
 	if err != nil || reply != "echo: hi" || len(events) != 3 {
 		t.Fatalf("reply %q, events %+v, error %v", reply, events, err)
 	}
-	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != titles.Max {
+	if events[0].Type != session.EventTitle || events[0].Text != "The build" || len(events[1].Text) != titles.Max {
 		t.Errorf("%+v", events)
 	}
 }
@@ -291,16 +291,16 @@ func TestAskAndUsage(t *testing.T) {
 		asked, tools, used := "", "", session.Usage{}
 		turn := agent.Turn{
 			Attempt: 1, Messages: []agent.Message{{Text: "usage=12:3 ask=deploy hello"}},
-			Ask: func(_ context.Context, q agent.Question) (agent.Decision, error) {
+			Ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
 				asked += q.Name
-				return agent.Decision{Allowed: allowed}, nil
+				return map[bool]session.Decision{true: session.Allow, false: session.Deny}[allowed], nil
 			},
 		}
 		result, err := New().Run(t.Context(), turn, func(e agent.Event) {
 			switch e.Type {
-			case agent.EventUsage:
+			case session.EventUsage:
 				used = *e.Usage
-			case agent.EventToolEnd:
+			case session.EventToolEnd:
 				tools += e.Name + string(e.Output) + e.Error
 			}
 		})

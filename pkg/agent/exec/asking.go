@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // decisionLine is a line of a command's stdin: the user's decision on one of its questions.
@@ -44,14 +45,14 @@ func (a *asking) put(l line) error {
 	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
 		defer a.count.Add(-1)
-		var decision agent.Decision
+		decision := session.Deny
 		if a.ask != nil {
 			var err error
 			if decision, err = a.ask(a.ctx, q); err != nil {
 				return
 			}
 		}
-		data, err := json.Marshal(decisionLine{"answer", l.ID, decision.Allowed, decision.Remember})
+		data, err := json.Marshal(decisionLine{"answer", l.ID, decision.Allowed(), decision == session.Always})
 		if err == nil {
 			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
 		}

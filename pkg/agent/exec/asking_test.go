@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // asker asks all its questions, and writes the decisions.
@@ -17,8 +18,8 @@ read one; read two; printf '%s %s' "$one" "$two" >&2; exit 3`
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
-	in.Ask = func(_ context.Context, q agent.Question) (agent.Decision, error) {
-		return agent.Decision{Allowed: q.Name == "rm", Remember: q.Name == "rm"}, nil
+	in.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
+		return map[string]session.Decision{"rm": session.Always, "run make": session.Deny}[q.Name], nil
 	}
 	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(asker), Format: JSONL}), in)
 	for _, want := range []string{`{"type":"answer","id":"a","allowed":false,"remember":false}`, `{"type":"answer","id":"b","allowed":true,"remember":true}`} {
@@ -47,10 +48,10 @@ func TestOpenQuestions(t *testing.T) {
 		asked, cancelled := make(chan struct{}), errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in := turn(t, "hi")
-		in.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
+		in.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 			close(asked)
 			<-ctx.Done()
-			return agent.Decision{}, context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 		if want == "interrupted" {
 			go func() {
@@ -70,9 +71,9 @@ func TestOpenQuestions(t *testing.T) {
 func TestEndlessQuestions(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
-	in.Ask = func(ctx context.Context, _ agent.Question) (agent.Decision, error) {
+	in.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 		<-ctx.Done()
-		return agent.Decision{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(`exec yes '{"type":"ask","id":"a","name":"x"}'`), Format: JSONL, Grace: -1}), in)
 	if want := "line 65 of the command's output: more than 64 questions are open"; err == nil || err.Error() != want {

@@ -44,7 +44,7 @@ func TestDocsExampleOfEvents(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("%d examples", len(found))
 	}
-	var types []agent.EventType
+	var types []session.EventType
 	lines := eventLines{
 		emit: func(e agent.Event) { types = append(types, e.Type) }, logger: slog.Default(), onEnd: func() {},
 		steers: newSteering(nil),
@@ -117,9 +117,9 @@ func TestDocsExampleOfAsking(t *testing.T) {
 	}
 	var asked agent.Question
 	var written strings.Builder
-	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (agent.Decision, error) {
+	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
 		asked = q
-		return agent.Decision{Allowed: true}, nil
+		return session.Allow, nil
 	}}
 	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), asks: asks}
 	if err := lines.read(strings.NewReader(out[0])); err != nil {
@@ -192,9 +192,9 @@ func TestDocsEventTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := []agent.EventType{
-		agent.EventText, agent.EventThought, agent.EventToolStart, agent.EventToolEnd, agent.EventTitle,
-		agent.EventUsage, agent.EventNotice, agent.EventRaw, agent.EventState,
+	known := []session.EventType{
+		session.EventText, session.EventThought, session.EventToolStart, session.EventToolEnd, session.EventTitle,
+		session.EventUsage, session.EventNotice, session.EventRaw, session.EventState,
 		lineReady, lineSteered, lineAsk, lineResult, lineError,
 	}
 	if len(schema.Properties.Type.Enum) != len(known) {

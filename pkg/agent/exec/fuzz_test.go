@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -28,10 +29,10 @@ func decodeLines(t *testing.T, r io.Reader) (d decoded) {
 	t.Helper()
 	lines := eventLines{
 		emit: func(e agent.Event) {
-			if d.ended > 0 && e.Type != agent.EventText && e.Type != agent.EventThought { // text is held
+			if d.ended > 0 && e.Type != session.EventText && e.Type != session.EventThought { // text is held
 				t.Errorf("behind the end: %+v", e)
 			}
-			if n := len(d.events) - 1; n >= 0 && d.events[n].Type == e.Type && (e.Type == agent.EventText || e.Type == agent.EventThought) {
+			if n := len(d.events) - 1; n >= 0 && d.events[n].Type == e.Type && (e.Type == session.EventText || e.Type == session.EventThought) {
 				d.events[n].Text += e.Text // how pieces are merged depends on the reads
 				return
 			}
@@ -84,7 +85,7 @@ func FuzzLines(f *testing.F) {
 				t.Errorf("%+v cannot be stored: %v", e, err)
 			}
 			switch {
-			case e.Type == agent.EventToolStart && (e.Name == "" || e.CallID == ""), e.Type == agent.EventToolEnd && (e.CallID == "" || (e.Error == "") == (e.Output == nil)):
+			case e.Type == session.EventToolStart && (e.Name == "" || e.CallID == ""), e.Type == session.EventToolEnd && (e.CallID == "" || (e.Error == "") == (e.Output == nil)):
 				t.Errorf("%+v", e)
 			}
 		}

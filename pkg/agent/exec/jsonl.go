@@ -12,15 +12,16 @@ import (
 	"turnstile/internal/process/command"
 	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // The types of lines that are not events of package agent.
 const (
-	lineReady   agent.EventType = "ready"   // steers
-	lineSteered agent.EventType = "steered" // id
-	lineAsk     agent.EventType = "ask"     // id, name, text, call_id, input
-	lineResult  agent.EventType = "result"  // text; ends the turn
-	lineError   agent.EventType = "error"   // message, retryable; ends the turn
+	lineReady   session.EventType = "ready"   // steers
+	lineSteered session.EventType = "steered" // id
+	lineAsk     session.EventType = "ask"     // id, name, text, call_id, input
+	lineResult  session.EventType = "result"  // text; ends the turn
+	lineError   session.EventType = "error"   // message, retryable; ends the turn
 )
 
 type line struct {
@@ -74,7 +75,7 @@ func (e *eventLines) flush() {
 
 // text takes a piece of text or of a thought.
 func (e *eventLines) text(l line) error {
-	if l.Type == agent.EventText {
+	if l.Type == session.EventText {
 		e.said = e.said || strings.TrimSpace(l.Text) != ""
 		if e.size += len(l.Text); e.size > MaxText {
 			return command.ErrTooMuchText
@@ -97,20 +98,20 @@ func (e *eventLines) line(data []byte) error {
 	if err := boundedjson.Unmarshal(data, &l); err != nil {
 		return fmt.Errorf("it is not a JSON object with an event: %.500s", err.Error())
 	}
-	if l.Type != agent.EventText && l.Type != agent.EventThought {
+	if l.Type != session.EventText && l.Type != session.EventThought {
 		e.flush()
 	}
 	l.Input, l.Output = noNull(l.Input), noNull(l.Output)
 	switch l.Type {
-	case agent.EventText, agent.EventThought:
+	case session.EventText, session.EventThought:
 		return e.text(l)
-	case agent.EventToolStart:
+	case session.EventToolStart:
 		if l.Name == "" || l.CallID == "" {
 			return errors.New("a tool_start needs name and call_id")
 		}
 		e.said = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Input: l.Input})
-	case agent.EventToolEnd:
+	case session.EventToolEnd:
 		if l.CallID == "" {
 			return errors.New("a tool_end needs the call_id of its tool_start")
 		}
@@ -122,20 +123,20 @@ func (e *eventLines) line(data []byte) error {
 		}
 		e.said = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
-	case agent.EventUsage:
+	case session.EventUsage:
 		if l.Usage == nil {
 			return errors.New("a usage needs the field usage")
 		}
 		e.emit(agent.Event{Type: l.Type, Usage: l.Usage})
-	case agent.EventNotice:
+	case session.EventNotice:
 		if l.Text != "" {
 			e.emit(agent.Event{Type: l.Type, Text: l.Text})
 		}
-	case agent.EventRaw:
+	case session.EventRaw:
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, Data: l.Data})
-	case agent.EventState:
+	case session.EventState:
 		e.emit(agent.Event{Type: l.Type, Data: noNull(l.Data)})
-	case agent.EventTitle:
+	case session.EventTitle:
 		if title := titles.Clean(l.Text); title != "" {
 			e.emit(agent.Event{Type: l.Type, Text: title})
 		}

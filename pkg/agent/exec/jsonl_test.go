@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // printing is an agent that writes the text and, unless the turn ends earlier, waits for the end of
@@ -39,12 +40,12 @@ func TestJSONLEvents(t *testing.T) {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 	want := []agent.Event{
-		{Type: agent.EventThought, Text: "hm"},
-		{Type: agent.EventText, Text: "one"},
-		{Type: agent.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"a":1}`)},
-		{Type: agent.EventToolEnd, CallID: "1", Output: json.RawMessage(`"x"`)},
-		{Type: agent.EventToolEnd, CallID: "2", Error: "failed"},
-		{Type: agent.EventToolEnd, CallID: "3", Output: json.RawMessage(`null`)},
+		{Type: session.EventThought, Text: "hm"},
+		{Type: session.EventText, Text: "one"},
+		{Type: session.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"a":1}`)},
+		{Type: session.EventToolEnd, CallID: "1", Output: json.RawMessage(`"x"`)},
+		{Type: session.EventToolEnd, CallID: "2", Error: "failed"},
+		{Type: session.EventToolEnd, CallID: "3", Output: json.RawMessage(`null`)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

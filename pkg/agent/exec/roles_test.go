@@ -16,6 +16,7 @@ import (
 
 	"turnstile/internal/strictjson"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // roles are what the test binary can run as, beside tests.
@@ -130,7 +131,7 @@ func steersRole(args []string) int {
 		fmt.Fprintln(os.Stderr, "read the turn:", err)
 		return 9
 	}
-	say := func(of agent.EventType, key, value string) {
+	say := func(of session.EventType, key, value string) {
 		data, _ := json.Marshal(map[string]string{"type": string(of), key: value})
 		fmt.Println(string(data))
 	}
@@ -150,7 +151,7 @@ func steersRole(args []string) int {
 				fmt.Fprintf(os.Stderr, "read a steer: %.80q: %v\n", line, err)
 				return 9
 			}
-			say(agent.EventText, "text", steer.Message.Text)
+			say(session.EventText, "text", steer.Message.Text)
 		case "ack":
 			say("steered", "id", steer.Message.ID)
 		case "wait": // for the test

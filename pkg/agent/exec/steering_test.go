@@ -357,8 +357,8 @@ func TestJSONLTitle(t *testing.T) {
 		t.Error(err)
 	}
 	want := []agent.Event{
-		{Type: agent.EventTitle, Text: "The build"},
-		{Type: agent.EventTitle, Text: strings.Repeat("ä", titles.Max)},
+		{Type: session.EventTitle, Text: "The build"},
+		{Type: session.EventTitle, Text: strings.Repeat("ä", titles.Max)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)

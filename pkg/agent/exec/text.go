@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // heldNewlines bounds how many trailing newlines are held.
@@ -70,7 +71,7 @@ func (t *textReply) write(p []byte) error {
 func (t *textReply) send(p []byte) {
 	if len(p) > 0 {
 		t.said = t.said || len(bytes.TrimSpace(p)) > 0
-		t.emit(agent.Event{Type: agent.EventText, Text: string(p)})
+		t.emit(agent.Event{Type: session.EventText, Text: string(p)})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // The waits before a retry, if the server does not set one.
@@ -55,7 +56,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 		r.waited += wait
 		r.log.Debug("the request to the model's server is retried", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
 		if wait > noticeable {
-			r.emit(agent.Event{Type: agent.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
+			r.emit(agent.Event{Type: session.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
 		}
 		if err := r.sleep(ctx, wait); err != nil {
 			return nil, err
@@ -71,7 +72,7 @@ func (r *run) judge(a *completion) error {
 		return errors.New("the content filter of the model's server stopped the reply: use other words, or begin anew with /new")
 	case "length":
 		if r.output { // else finish returns a clearer error
-			r.emit(agent.Event{Type: agent.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
+			r.emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
 		}
 	}
 	return nil

@@ -94,20 +94,20 @@ func (r *rig) story() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	last := agent.EventType("")
+	last := session.EventType("")
 	for _, e := range r.events {
-		if again := e.Type == last; again && e.Type == agent.EventText {
+		if again := e.Type == last; again && e.Type == session.EventText {
 			b.WriteString(e.Text)
 			continue
 		}
 		last = e.Type
 		fmt.Fprintf(&b, "\n%s: ", e.Type)
 		switch e.Type {
-		case agent.EventToolStart:
+		case session.EventToolStart:
 			fmt.Fprintf(&b, "%s %s %s", e.CallID, e.Name, e.Input)
-		case agent.EventToolEnd:
+		case session.EventToolEnd:
 			fmt.Fprintf(&b, "%s %s%s", e.CallID, e.Output, e.Error)
-		case agent.EventUsage:
+		case session.EventUsage:
 			fmt.Fprintf(&b, "%+v", *e.Usage)
 		default:
 			b.WriteString(e.Text)

@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // run is one turn.
@@ -38,7 +39,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 	r.emit = func(e agent.Event) {
 		switch e.Type {
-		case agent.EventText, agent.EventToolStart:
+		case session.EventText, session.EventToolStart:
 			r.output = true
 		}
 		emit(e)

@@ -17,7 +17,6 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
@@ -96,11 +95,11 @@ func TestAgentAndSDKAgree(t *testing.T) {
 	var gotUsed []session.Usage
 	for _, e := range r.events {
 		switch e.Type {
-		case agent.EventText:
+		case session.EventText:
 			gotText = append(gotText, e.Text)
-		case agent.EventToolStart:
+		case session.EventToolStart:
 			gotCalls = append(gotCalls, e.CallID+" "+e.Name+" "+string(e.Input))
-		case agent.EventUsage:
+		case session.EventUsage:
 			gotUsed = append(gotUsed, *e.Usage)
 		}
 	}

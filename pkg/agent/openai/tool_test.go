@@ -22,7 +22,7 @@ import (
 func (r *rig) end() agent.Event {
 	r.Helper()
 	for _, e := range r.events {
-		if e.Type == agent.EventToolEnd {
+		if e.Type == session.EventToolEnd {
 			return e
 		}
 	}

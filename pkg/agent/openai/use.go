@@ -17,6 +17,7 @@ import (
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // maxResult limits a tool's result, in bytes. If the model's context is small, the limit is half of
@@ -33,12 +34,12 @@ func (r *run) use(ctx context.Context, c toolCall) error {
 	if !json.Valid(input) || !utf8.Valid(input) {
 		input = quoted(string(c.raw))
 	}
-	r.emit(agent.Event{Type: agent.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
+	r.emit(agent.Event{Type: session.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
 	output, failed, err := r.carryOut(ctx, c)
 	if err != nil {
 		return err // no tool_end: the tool has not finished
 	}
-	end := agent.Event{Type: agent.EventToolEnd, CallID: c.id, Output: output}
+	end := agent.Event{Type: session.EventToolEnd, CallID: c.id, Output: output}
 	text := plain(output)
 	if failed != nil {
 		end.Output, end.Error = nil, failed.Error()
