@@ -97,7 +97,7 @@ func ExampleSession_Retry() {
 	replies <- "a poor reply"
 	replies <- "a better reply"
 	ended := make(chan string, 2)
-	rdb, stop := demo.Worker(demo.Agent(func(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+	rdb, stop := demo.Worker(agent.Func(func(context.Context, *agent.Turn) (agent.Result, error) {
 		reply := <-replies
 		ended <- reply
 		return agent.Result{Text: reply}, nil
@@ -156,7 +156,7 @@ func ExampleSession_SetQueue() {
 
 // The agent asks before it does something, and the user allows it.
 func ExampleSession_Decide() {
-	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	rdb, stop := demo.Worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed())}, err
 	}))
@@ -182,7 +182,7 @@ func ExampleSession_Decide() {
 
 // The decision's event names who decided.
 func ExampleSession_As() {
-	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	rdb, stop := demo.Worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		_, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{}, err
 	}))
@@ -205,7 +205,7 @@ func ExampleSession_As() {
 
 // The id of a question fits no other, however late the decision arrives.
 func ExampleSession_Decide_byID() {
-	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	rdb, stop := demo.Worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
 		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed())}, err
 	}))

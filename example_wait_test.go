@@ -24,10 +24,10 @@ func ExampleSession_Wait() {
 
 // The pieces of a reply are shown as they come.
 func ExampleSession_Events_ofAMessage() {
-	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: session.EventToolStart, Name: "clock", CallID: "1"})
-		emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
-		emit(agent.Event{Type: session.EventText, Text: "It is late."})
+	rdb, stop := demo.Worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventToolStart, Name: "clock", CallID: "1"})
+		turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "It is late."})
 		return agent.Result{}, nil
 	}))
 	defer stop()
@@ -55,10 +55,10 @@ func ExampleSession_Events_ofAMessage() {
 // shown.
 func ExampleEventsAfter() {
 	reloaded := make(chan struct{})
-	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: session.EventText, Text: "good "})
+	rdb, stop := demo.Worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventText, Text: "good "})
 		<-reloaded
-		emit(agent.Event{Type: session.EventText, Text: "morning"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "morning"})
 		return agent.Result{}, nil
 	}))
 	defer stop()

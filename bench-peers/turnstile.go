@@ -46,11 +46,11 @@ type handling struct {
 }
 
 // Run implements agent.Agent.
-func (h handling) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (h handling) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	for _, m := range turn.Messages {
 		if err := h.handle([]byte(m.Text)); err != nil {
 			return agent.Result{}, err
 		}
 	}
-	return h.Agent.Run(ctx, turn, emit)
+	return h.Agent.Run(ctx, turn)
 }

@@ -43,8 +43,8 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	opts := lab.Production(n)
 	opts.DrainTimeout = drainTakes
 	running := lab.NewCountdown(n)
-	owner, err := lab.Work(ctx, rdb, lab.Parked{Started: func(_ agent.Turn, emit func(agent.Event)) {
-		emit(agent.Event{Type: session.EventText, Text: "I have begun."})
+	owner, err := lab.Work(ctx, rdb, lab.Parked{Started: func(turn *agent.Turn) {
+		turn.Emit(agent.Event{Type: session.EventText, Text: "I have begun."})
 		running.One()
 	}}, opts)
 	if err != nil {
@@ -59,7 +59,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	}
 	opts.DrainTimeout = time.Nanosecond // at once
 	started := make(chan time.Time, n)
-	next, err := lab.Work(ctx, other, lab.Parked{Started: func(agent.Turn, func(agent.Event)) { started <- time.Now() }}, opts)
+	next, err := lab.Work(ctx, other, lab.Parked{Started: func(*agent.Turn) { started <- time.Now() }}, opts)
 	if err != nil {
 		return nil, err
 	}

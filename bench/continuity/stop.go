@@ -31,8 +31,8 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	opts := lab.Production(beside + 1)
 	opts.DrainTimeout = time.Nanosecond // at once
 	w, err := lab.Work(ctx, rdb, lab.Parked{
-		Started:     func(agent.Turn, func(agent.Event)) { started <- struct{}{} },
-		Interrupted: func(agent.Turn) { interrupted <- time.Now() },
+		Started:     func(*agent.Turn) { started <- struct{}{} },
+		Interrupted: func(*agent.Turn) { interrupted <- time.Now() },
 	}, opts)
 	if err != nil {
 		return err

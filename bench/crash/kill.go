@@ -31,7 +31,7 @@ func (j job) run(ctx context.Context) error {
 	rdb := lab.Open(j.Addr, j.DB, "")
 	defer rdb.Close()
 	started := make(chan string, 1)
-	tell := func(turn agent.Turn, _ func(agent.Event)) { started <- turn.Messages[0].ID }
+	tell := func(turn *agent.Turn) { started <- turn.Messages[0].ID }
 	if _, err := lab.Work(ctx, rdb, lab.Parked{Started: tell}, options(j.TTL)); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 
 	again := make(chan time.Time, 1)
-	tell := func(agent.Turn, func(agent.Event)) { again <- time.Now() }
+	tell := func(*agent.Turn) { again <- time.Now() }
 	next, err := lab.Work(ctx, rdb, lab.Parked{Started: tell}, options(ttl))
 	if err != nil {
 		return 0, err

@@ -24,11 +24,9 @@ type doorbell struct {
 	began, ended chan time.Time
 }
 
-func (doorbell) Immediate() bool { return true }
-
-func (d doorbell) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (d doorbell) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	d.began <- time.Now()
-	r, err := d.Agent.Run(ctx, turn, emit)
+	r, err := d.Agent.Run(ctx, turn)
 	d.ended <- time.Now()
 	return r, err
 }

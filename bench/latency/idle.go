@@ -48,11 +48,13 @@ type doorbell struct {
 	entered   chan time.Time
 }
 
-func (d doorbell) Immediate() bool { return d.immediate }
+func (d doorbell) Traits() agent.Traits {
+	return agent.Traits{Immediate: d.immediate, Steerable: true}
+}
 
-func (d doorbell) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (d doorbell) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	d.entered <- time.Now()
-	return d.Agent.Run(ctx, turn, emit)
+	return d.Agent.Run(ctx, turn)
 }
 
 func (s *idle) measure(ctx context.Context, srv *lab.Server) error {

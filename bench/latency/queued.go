@@ -38,16 +38,18 @@ type stopwatch struct {
 	runs int
 }
 
-func (s *stopwatch) Immediate() bool { return s.immediate }
+func (s *stopwatch) Traits() agent.Traits {
+	return agent.Traits{Immediate: s.immediate, Steerable: true}
+}
 
-func (s *stopwatch) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (s *stopwatch) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	entered := time.Now()
 	s.mu.Lock()
 	if left, ok := s.left[turn.Session]; ok {
 		s.gaps = append(s.gaps, entered.Sub(left))
 	}
 	s.mu.Unlock()
-	result, err := s.Agent.Run(ctx, turn, emit)
+	result, err := s.Agent.Run(ctx, turn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs++

@@ -52,13 +52,13 @@ type counted struct {
 	ended *atomic.Int64
 }
 
-func (c counted) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (c counted) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if c.park {
 		<-ctx.Done()
 		return agent.Result{}, context.Cause(ctx)
 	}
 	defer c.ended.Add(1)
-	return c.Agent.Run(ctx, turn, emit)
+	return c.Agent.Run(ctx, turn)
 }
 
 func (j job) run(ctx context.Context) error {

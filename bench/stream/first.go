@@ -25,10 +25,10 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 	spoke := make(chan time.Time, 1)
 	opts := lab.Production(1)
 	opts.DrainTimeout = 0
-	w, err := lab.Work(ctx, rdb, lab.Parked{Started: func(_ agent.Turn, emit func(agent.Event)) {
+	w, err := lab.Work(ctx, rdb, lab.Parked{Started: func(turn *agent.Turn) {
 		time.Sleep(thinks)
 		spoke <- time.Now()
-		emit(agent.Event{Type: session.EventText, Text: piece})
+		turn.Emit(agent.Event{Type: session.EventText, Text: piece})
 	}}, opts)
 	if err != nil {
 		return err

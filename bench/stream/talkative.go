@@ -22,9 +22,9 @@ type talker struct {
 	started *lab.Countdown
 }
 
-func (t talker) Run(ctx context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (t talker) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	t.started.One()
-	t.talk(ctx, emit)
+	t.talk(ctx, turn.Emit)
 	return agent.Result{}, context.Cause(ctx)
 }
 

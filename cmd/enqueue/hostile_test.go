@@ -23,7 +23,7 @@ import (
 // hostileAgent emits only hostile text. On request it fails, or asks for a permission.
 type hostileAgent struct{}
 
-func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (hostileAgent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	words := hostile.Text
 	raw, err := json.Marshal(words)
 	if err != nil {
@@ -45,7 +45,7 @@ func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Ev
 		{Type: session.EventRaw, Name: words, Data: raw},
 		{Type: session.EventUsage, Usage: &session.Usage{InputTokens: 1, Model: words}},
 	} {
-		emit(e)
+		turn.Emit(e)
 	}
 	switch text := turn.Text(); {
 	case strings.Contains(text, "please ask"):

@@ -46,7 +46,7 @@ func sessionSchema(t *testing.T) *jsonschema.Schema {
 // allAgent does all that an agent can do.
 type allAgent struct{}
 
-func (allAgent) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (allAgent) Run(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 	if turn.Attempt == 1 {
 		return agent.Result{}, agent.Retryable(errors.New("not yet"))
 	}
@@ -64,7 +64,7 @@ func (allAgent) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) 
 		{Type: session.EventUsage, Usage: &session.Usage{Model: "m", InputTokens: 7, CachedTokens: 1, OutputTokens: 2, CostUSD: 0.5, ContextTokens: 3, ContextLimit: 9}},
 		{Type: session.EventUsage, Usage: &session.Usage{}},
 	} {
-		emit(e)
+		turn.Emit(e)
 	}
 	if strings.HasPrefix(turn.Text(), "fail") {
 		return agent.Result{}, errors.New("told to fail")

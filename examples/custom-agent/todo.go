@@ -26,15 +26,15 @@ type todoAgent struct {
 
 var (
 	_ agent.Agent     = todoAgent{}
-	_ agent.Steerable = todoAgent{}
+	_ agent.Describer = todoAgent{}
 )
 
-// Steerable reports true: messages may join a running turn, see turn.wait.
-func (todoAgent) Steerable() bool { return true }
+// Traits: messages may join a running turn, see turn.wait.
+func (todoAgent) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 // Run is all of the interface agent.Agent.
-func (a todoAgent) Run(ctx context.Context, in agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	t := &turn{agent: a, in: in, emit: emit, list: replay(in)}
+func (a todoAgent) Run(ctx context.Context, in *agent.Turn) (agent.Result, error) {
+	t := &turn{agent: a, in: in, list: replay(in)}
 	for _, m := range in.Messages {
 		t.do(m)
 	}
@@ -47,7 +47,7 @@ func (a todoAgent) Run(ctx context.Context, in agent.Turn, emit func(agent.Event
 // replay is the list before the turn. The history of an interrupted turn that is resumed ends with
 // what it had done, this turn's messages included. Those are skipped, because this turn carries
 // them out.
-func replay(in agent.Turn) (l list) {
+func replay(in *agent.Turn) (l list) {
 	now := map[string]bool{}
 	for _, m := range in.Messages {
 		now[m.ID] = true
@@ -65,8 +65,7 @@ func replay(in agent.Turn) (l list) {
 // turn is one run of the agent.
 type turn struct {
 	agent todoAgent
-	in    agent.Turn
-	emit  func(agent.Event)
+	in    *agent.Turn
 	list  list
 	calls int
 	left  []string // words of the reply that are not emitted yet
@@ -81,14 +80,14 @@ func (t *turn) do(m agent.Message) {
 		}
 		t.calls++
 		id := strconv.Itoa(t.calls)
-		t.emit(agent.Event{Type: session.EventToolStart, Name: "todo", CallID: id, Input: encode(line)})
+		t.in.Emit(agent.Event{Type: session.EventToolStart, Name: "todo", CallID: id, Input: encode(line)})
 		end := agent.Event{Type: session.EventToolEnd, Name: "todo", CallID: id}
 		if t.list.apply(line) {
 			end.Output = encode(t.list)
 		} else {
 			end.Error = help
 		}
-		t.emit(end)
+		t.in.Emit(end)
 	}
 	t.left = words(t.list)
 }
@@ -96,7 +95,7 @@ func (t *turn) do(m agent.Message) {
 // reply emits the list, word by word.
 func (t *turn) reply(ctx context.Context) error {
 	for len(t.left) > 0 {
-		t.emit(agent.Event{Type: session.EventText, Text: t.left[0]})
+		t.in.Emit(agent.Event{Type: session.EventText, Text: t.left[0]})
 		t.left = t.left[1:]
 		if err := t.wait(ctx); err != nil {
 			return err
@@ -111,7 +110,7 @@ func (t *turn) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx) // what was emitted before is kept
-	case s := <-t.in.Steers:
+	case s := <-t.in.Steers():
 		s.Accept() // first, because from here on it belongs to this turn
 		t.do(s.Message)
 		return nil

@@ -163,10 +163,10 @@ func TestChat(t *testing.T) {
 // taciturn says nothing after its tool, so its reply is empty.
 type taciturn struct{}
 
-func (taciturn) Run(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	emit(agent.Event{Type: session.EventText, Text: "Looking at it"})
-	emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "1"})
-	emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
+func (taciturn) Run(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+	turn.Emit(agent.Event{Type: session.EventText, Text: "Looking at it"})
+	turn.Emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "1"})
+	turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: "1"})
 	return agent.Result{}, nil
 }
 

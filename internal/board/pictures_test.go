@@ -21,17 +21,17 @@ import (
 // talker is an agent that says something fit for pictures.
 type talker struct{}
 
-func (talker) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (talker) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	say := func(text string) (agent.Result, error) {
 		for word := range strings.SplitAfterSeq(text, " ") {
-			emit(agent.Event{Type: session.EventText, Text: word})
+			turn.Emit(agent.Event{Type: session.EventText, Text: word})
 		}
-		emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{Model: "talker-1", InputTokens: 4213, OutputTokens: 96, ContextTokens: 6200, ContextLimit: 200_000}})
+		turn.Emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{Model: "talker-1", InputTokens: 4213, OutputTokens: 96, ContextTokens: 6200, ContextLimit: 200_000}})
 		return agent.Result{}, nil
 	}
 	tool := func(name, input, output string) {
-		emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: "c1", Input: json.RawMessage(input)})
-		emit(agent.Event{Type: session.EventToolEnd, CallID: "c1", Output: json.RawMessage(output)})
+		turn.Emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: "c1", Input: json.RawMessage(input)})
+		turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: "c1", Output: json.RawMessage(output)})
 	}
 	switch text := turn.Messages[0].Text; {
 	case strings.HasPrefix(text, "I moved"):

@@ -18,9 +18,9 @@ type traced struct {
 	traces chan string
 }
 
-func (a traced) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (a traced) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	a.traces <- turn.TraceParent
-	return a.Agent.Run(ctx, turn, emit)
+	return a.Agent.Run(ctx, turn)
 }
 
 // A request's traceparent reaches the agent. Of messages in one turn, the first that has one counts.

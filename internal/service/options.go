@@ -61,14 +61,10 @@ func Agent(s config.Worker, a agent.Agent) agent.Agent {
 // cold hides that an agent is an agent.Warmer.
 type cold struct{ agent.Agent }
 
-// Immediate implements agent.Immediate.
-func (c cold) Immediate() bool {
-	i, ok := c.Agent.(agent.Immediate)
-	return ok && i.Immediate()
-}
-
-// Steerable implements agent.Steerable.
-func (c cold) Steerable() bool {
-	s, ok := c.Agent.(agent.Steerable)
-	return ok && s.Steerable()
+// Traits implements agent.Describer.
+func (c cold) Traits() agent.Traits {
+	if d, ok := c.Agent.(agent.Describer); ok {
+		return d.Traits()
+	}
+	return agent.Traits{}
 }

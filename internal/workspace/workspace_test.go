@@ -72,11 +72,11 @@ func TestOtherFilesInItsPlaceAreRefused(t *testing.T) {
 		if err := put(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (Root{Path: root}).Directory("a"); !errors.Is(err, ErrUntrusted) || agent.IsRetryable(err) || !strings.Contains(err.Error(), "is no directory") {
+		if _, err := (Root{Path: root}).Directory("a"); !errors.Is(err, ErrUntrusted) || errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "is no directory") {
 			t.Error(err)
 		}
 	}
-	if _, err := (Root{Path: dir}).Directory("a"); err == nil || !agent.IsRetryable(err) {
+	if _, err := (Root{Path: dir}).Directory("a"); err == nil || !errors.Is(err, agent.ErrRetryable) {
 		t.Errorf("below a file: %v", err)
 	}
 }

@@ -10,30 +10,45 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Agent runs turns. One Agent serves all sessions of a worker, concurrently.
+// Agent runs turns, of all sessions of a worker at once. If it is a Describer or a Warmer, too, the
+// worker makes use of that.
 type Agent interface {
-	// Run runs one turn and returns when it has ended for good: nothing that it started may still
-	// be running. When ctx is cancelled the agent must stop soon and return; context.Cause is the
-	// reason. What it emitted before is kept.
+	// Run runs one turn. When it returns, nothing that it started still runs. When ctx ends the agent
+	// must stop soon and return; context.Cause is the reason. What it emitted before is kept.
 	//
-	// emit may be called from several goroutines until Run returns. It does not block for long and
-	// does not retain the event.
-	//
-	// An error is final, because agents have side effects, unless Retryable marks it.
-	Run(ctx context.Context, turn Turn, emit func(Event)) (Result, error)
+	// An error is final, because agents have side effects, unless it wraps ErrRetryable.
+	Run(ctx context.Context, turn *Turn) (Result, error)
 }
 
-// Immediate is implemented by agents that start nothing and need no history. Their turns are
-// claimed as running, without Turn.History and Turn.State, which saves two round trips. An agent
-// that keeps state must not be Immediate.
-type Immediate interface{ Immediate() bool }
+// Func is a function that is an Agent.
+type Func func(ctx context.Context, turn *Turn) (Result, error)
 
-// Turn is one run of an agent.
+// Run calls f.
+func (f Func) Run(ctx context.Context, turn *Turn) (Result, error) { return f(ctx, turn) }
+
+// Describer is implemented by agents whose Traits are not zero. A worker asks once, at its start.
+type Describer interface{ Traits() Traits }
+
+// Traits say what a worker may do with an agent.
+type Traits struct {
+	// Immediate: the agent starts nothing, keeps no state and needs no history. Its turns are claimed
+	// as running, without Turn.History and Turn.State, which saves two round trips.
+	Immediate bool
+
+	// Steerable: messages may join its running turns, see Turn.Steers.
+	Steerable bool
+
+	// Stateless: its warm agents remember nothing of the conversation. They stay in use when another
+	// worker has run a turn of the session. It is for a Warmer only.
+	Stateless bool
+}
+
+// Turn is one run of an agent. A worker makes it, and a test makes one by a literal.
 type Turn struct {
-	Session   string `json:"session"`    // the session key
-	SessionID string `json:"session_id"` // the transcript's id
-	ID        string `json:"turn"`       // unique, an idempotency key together with Fence
-	Fence     int64  `json:"fence"`      // rises with every turn of the session
+	Session      string `json:"session"`    // the session key
+	TranscriptID string `json:"session_id"` // another one means another conversation
+	ID           string `json:"turn"`       // unique, an idempotency key together with Fence
+	Fence        int64  `json:"fence"`      // rises with every turn of the session
 
 	// Messages has one element, unless several were collected into the turn.
 	Messages []Message `json:"messages"`
@@ -55,19 +70,14 @@ type Turn struct {
 	// HTTP, _meta in ACP.
 	TraceParent string `json:"-"`
 
-	// State is what the agent stored with EventState in an earlier turn of the same session id, on
+	// State is what the agent stored with EventState in an earlier turn of the same transcript, on
 	// any worker: the id of its own session, for example. It is absent if the agent stored nothing,
 	// or if the transcript has changed since: another agent has written to it, or a turn was undone
 	// or rolled back. The agent then learns from History what was said.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// Ask asks the user for a permission. It is nil if nobody can be asked.
-	Ask Ask `json:"-"`
-
-	// Steers are messages that arrive while the turn runs. It is nil unless the agent is Steerable.
-	// It is never closed, and it is unbuffered: a message that the agent does not receive stays in
-	// the session's line.
-	Steers <-chan Steer `json:"-"`
+	// Host is for whoever runs agents. An agent calls the methods below.
+	Host Host `json:"-"`
 }
 
 // Message is what the user said.
@@ -80,7 +90,7 @@ type Message struct {
 
 // Text is what the agent reads: the note, if there is one, then the messages' texts, with a blank
 // line between each.
-func (t Turn) Text() string {
+func (t *Turn) Text() string {
 	var text string
 	if t.Note != "" {
 		text = t.Note
@@ -102,7 +112,7 @@ type Result struct {
 }
 
 // Retryable marks an error after which the same turn may be tried again: the agent could not start,
-// or the turn had not produced anything.
+// or the turn had not produced anything. The error wraps ErrRetryable and err.
 func Retryable(err error) error {
 	if err == nil {
 		return nil
@@ -110,15 +120,21 @@ func Retryable(err error) error {
 	return &retryable{err}
 }
 
-// IsRetryable reports whether err was marked with Retryable.
-func IsRetryable(err error) bool {
-	var r *retryable
-	return errors.As(err, &r)
-}
-
 type retryable struct{ error }
 
-func (r *retryable) Unwrap() error { return r.error }
+func (r *retryable) Unwrap() []error { return []error{r.error, ErrRetryable} }
+
+var (
+	// ErrRetryable is what Retryable marks an error with.
+	ErrRetryable = errors.New("may be tried again")
+
+	// ErrLeaseLost says that the worker no longer owned the session.
+	//
+	// A worker that has lost the session cancels the turn with a cause that wraps ErrLeaseLost. The
+	// agent is then killed without grace, because the next owner may start its own. An adapter returns
+	// ErrLeaseLost, marked Retryable, when a guardian killed the agent because no renewal came.
+	ErrLeaseLost = errors.New("the lease on the session was lost")
+)
 
 // ForUser gives an error a sentence for its users. Without it they learn only that the agent failed,
 // because an error may have anything in it: err itself is for operators. sentence begins in lower case

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"turnstile/pkg/session"
 )
@@ -13,13 +12,13 @@ import (
 func TestText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		turn Turn
+		turn *Turn
 		want string
 	}{
-		{Turn{}, ""},
-		{Turn{Messages: []Message{{Text: " as it is\n"}}}, " as it is\n"},
-		{Turn{Note: "[note]", Messages: []Message{{Text: "a"}}}, "[note]\n\na"},
-		{Turn{Note: "[note]", Messages: []Message{{Text: "a"}, {Text: "b"}}}, "[note]\n\na\n\nb"},
+		{&Turn{}, ""},
+		{&Turn{Messages: []Message{{Text: " as it is\n"}}}, " as it is\n"},
+		{&Turn{Note: "[note]", Messages: []Message{{Text: "a"}}}, "[note]\n\na"},
+		{&Turn{Note: "[note]", Messages: []Message{{Text: "a"}, {Text: "b"}}}, "[note]\n\na\n\nb"},
 	} {
 		if got := c.turn.Text(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.turn, got, c.want)
@@ -31,10 +30,10 @@ func TestRetryable(t *testing.T) {
 	t.Parallel()
 	base := errors.New("busy")
 	marked := fmt.Errorf("turn: %w", Retryable(base))
-	if !IsRetryable(marked) || !errors.Is(marked, base) || marked.Error() != "turn: busy" {
+	if !errors.Is(marked, ErrRetryable) || !errors.Is(marked, base) || marked.Error() != "turn: busy" {
 		t.Errorf("%v is not the marked error", marked)
 	}
-	if IsRetryable(base) || IsRetryable(nil) || Retryable(nil) != nil {
+	if errors.Is(base, ErrRetryable) || Retryable(nil) != nil {
 		t.Error("only what was marked is retryable")
 	}
 }
@@ -45,18 +44,20 @@ type once struct {
 	fails error
 }
 
-func (o *once) Warm(context.Context, Turn) (Warm, error) {
+func (o *once) Warm(context.Context, *Turn) (Warm, error) {
 	o.story = append(o.story, "built")
 	return o, o.fails
 }
 
 func (o *once) Signature() string { return "" }
 
-func (o *once) Run(_ context.Context, turn Turn, emit func(Event)) (Result, error) {
+func (o *once) Run(_ context.Context, turn *Turn) (Result, error) {
 	o.story = append(o.story, "run")
-	emit(Event{Type: session.EventText, Text: "a"})
+	turn.Emit(Event{Type: session.EventText, Text: "a"})
 	return Result{Text: turn.Session}, errors.New("at the end")
 }
+
+func (o *once) Ended() bool { return false }
 
 func (o *once) Close() error {
 	o.story = append(o.story, "closed")
@@ -67,32 +68,25 @@ func TestRunOnce(t *testing.T) {
 	t.Parallel()
 	var o once
 	emitted := 0
-	result, err := RunOnce(t.Context(), &o, Turn{Session: "s"}, func(Event) { emitted++ })
+	result, err := RunOnce(t.Context(), &o, &Turn{Session: "s", Host: Host{Emit: func(Event) { emitted++ }}})
 	if result.Text != "s" || err == nil || err.Error() != "at the end" || emitted != 1 || fmt.Sprint(o.story) != "[built run closed]" {
 		t.Errorf("%+v, %v, %d events, %v", result, err, emitted, o.story)
 	}
 	o = once{fails: Retryable(errors.New("no"))}
-	if _, err := RunOnce(t.Context(), &o, Turn{}, nil); !IsRetryable(err) || fmt.Sprint(o.story) != "[built]" {
+	if _, err := RunOnce(t.Context(), &o, &Turn{}); !errors.Is(err, ErrRetryable) || fmt.Sprint(o.story) != "[built]" {
 		t.Errorf("%v, %v", err, o.story)
 	}
 }
 
-type fixedLease time.Time
-
-func (l fixedLease) Deadline() time.Time { return time.Time(l) }
-
-func TestLeaseTravelsInTheContext(t *testing.T) {
+// A Turn without a host can be run.
+func TestNoHost(t *testing.T) {
 	t.Parallel()
-	if _, ok := LeaseFrom(t.Context()); ok {
-		t.Error("a lease out of nowhere")
+	var turn Turn
+	turn.Emit(Event{Type: session.EventText, Text: "a"})
+	if d, err := turn.Ask(t.Context(), Question{}); d != session.Deny || err != nil {
+		t.Errorf("%s, %v", d, err)
 	}
-	at := time.Now()
-	ctx, cancel := context.WithCancel(WithLease(t.Context(), fixedLease(at)))
-	defer cancel()
-	if l, ok := LeaseFrom(ctx); !ok || !l.Deadline().Equal(at) {
-		t.Error("the lease got lost")
-	}
-	if _, ok := LeaseFrom(WithLease(ctx, nil)); ok {
-		t.Error("no lease is a lease")
+	if turn.Steers() != nil || !turn.LeaseEnd().IsZero() {
+		t.Error("steers or a lease out of nowhere")
 	}
 }

@@ -14,25 +14,53 @@ import (
 // upper replies with the turn's text in capitals.
 type upper struct{}
 
-func (upper) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (upper) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	for _, word := range strings.Fields(turn.Text()) {
 		if ctx.Err() != nil {
 			return agent.Result{}, context.Cause(ctx)
 		}
-		emit(agent.Event{Type: session.EventText, Text: strings.ToUpper(word) + " "})
+		turn.Emit(agent.Event{Type: session.EventText, Text: strings.ToUpper(word) + " "})
 	}
 	return agent.Result{}, nil // the reply is what was emitted
 }
 
 func ExampleAgent() {
-	turn := agent.Turn{Messages: []agent.Message{{Text: "hello world"}}}
-	_, err := upper{}.Run(context.Background(), turn, func(e agent.Event) { fmt.Print(e.Text) })
+	_, err := upper{}.Run(context.Background(), &agent.Turn{
+		Messages: []agent.Message{{Text: "hello world"}},
+		Host:     agent.Host{Emit: func(e agent.Event) { fmt.Print(e.Text) }},
+	})
 	fmt.Println(err)
 	// Output: HELLO WORLD <nil>
 }
 
+// answer asks before it shouts.
+func answer(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	turn.Emit(agent.Event{Type: session.EventText, Text: "You said: "})
+	decision, err := turn.Ask(ctx, agent.Question{Name: "shout", Text: turn.Text()})
+	if err != nil {
+		return agent.Result{}, err
+	}
+	if !decision.Allowed() {
+		return agent.Result{Text: "I may not."}, nil
+	}
+	turn.Emit(agent.Event{Type: session.EventText, Text: turn.Text() + "!"})
+	return agent.Result{}, nil
+}
+
+// The test of an agent needs no Redis: a Turn literal has what a worker would do.
+func ExampleFunc() {
+	var text string
+	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello"}}, Host: agent.Host{
+		Emit: func(e agent.Event) { text += e.Text },
+		Ask:  func(context.Context, agent.Question) (session.Decision, error) { return session.Allow, nil },
+	}}
+	_, err := agent.Func(answer).Run(context.Background(), turn)
+	fmt.Println(text, err)
+	// Output: You said: hello! <nil>
+}
+
 func ExampleTurn_Text() {
-	turn := agent.Turn{Note: "[System note: be brief.]", Messages: []agent.Message{{Text: "Hi."}, {Text: "Are you there?"}}}
+	turn := &agent.Turn{Note: "[System note: be brief.]", Messages: []agent.Message{{Text: "Hi."}, {Text: "Are you there?"}}}
 	fmt.Println(turn.Text())
 	// Output:
 	// [System note: be brief.]
@@ -44,14 +72,9 @@ func ExampleTurn_Text() {
 
 // An error is final unless it is marked.
 func ExampleRetryable() {
-	err := agent.Retryable(errors.New("the model is overloaded"))
-	fmt.Println(err, agent.IsRetryable(err), agent.IsRetryable(errors.New("no")))
-	// Output: the model is overloaded true false
-}
-
-func ExampleIsRetryable() {
-	fmt.Println(agent.IsRetryable(fmt.Errorf("run: %w", agent.Retryable(errors.New("no answer")))))
-	// Output: true
+	err := fmt.Errorf("run: %w", agent.Retryable(errors.New("the model is overloaded")))
+	fmt.Println(err, errors.Is(err, agent.ErrRetryable))
+	// Output: run: the model is overloaded true
 }
 
 // A recap is for agents that take text only. It leaves out the oldest entries first.
@@ -73,16 +96,17 @@ func ExampleRecap() {
 // counter is a warm agent: it counts its turns.
 type counter struct{ asked int }
 
-func (c *counter) Warm(context.Context, agent.Turn) (agent.Warm, error) { return c, nil }
-func (c *counter) Signature() string                                    { return "counter" }
-func (c *counter) Close() error                                         { fmt.Println("closed"); return nil }
-func (c *counter) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+func (c *counter) Warm(context.Context, *agent.Turn) (agent.Warm, error) { return c, nil }
+func (c *counter) Signature() string                                     { return "counter" }
+func (c *counter) Ended() bool                                           { return false }
+func (c *counter) Close() error                                          { fmt.Println("closed"); return nil }
+func (c *counter) Run(context.Context, *agent.Turn) (agent.Result, error) {
 	c.asked++
 	return agent.Result{Text: fmt.Sprint("question ", c.asked)}, nil
 }
 
 func ExampleRunOnce() {
-	result, err := agent.RunOnce(context.Background(), &counter{}, agent.Turn{}, func(agent.Event) {})
+	result, err := agent.RunOnce(context.Background(), &counter{}, &agent.Turn{})
 	fmt.Println(result.Text, err)
 	// Output:
 	// closed
@@ -93,9 +117,9 @@ func ExampleRunOnce() {
 func ExampleNewSteer() {
 	steers := make(chan agent.Steer, 1)
 	steers <- agent.NewSteer(agent.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
-	turn := agent.Turn{Steers: steers}
+	turn := &agent.Turn{Host: agent.Host{Steers: steers}}
 	select {
-	case s := <-turn.Steers:
+	case s := <-turn.Steers():
 		fmt.Println(s.Message.Text)
 		s.Accept()
 	default: // nothing has arrived
@@ -105,23 +129,11 @@ func ExampleNewSteer() {
 	// accepted
 }
 
-// until is a lease that ends at a time.
-type until time.Time
-
-func (u until) Deadline() time.Time { return time.Time(u) }
-
-// A worker hands its lease to the agent. Adapters that start processes end them with it.
-func ExampleWithLease() {
-	ctx := agent.WithLease(context.Background(), until(time.Unix(1_800_000_000, 0)))
-	lease, ok := agent.LeaseFrom(ctx)
-	fmt.Println(lease.Deadline().UTC(), ok)
-	// Output: 2027-01-15 08:00:00 +0000 UTC true
-}
-
-func ExampleLeaseFrom() {
-	_, ok := agent.LeaseFrom(context.Background())
-	fmt.Println(ok)
-	// Output: false
+// What an agent starts must not outlive the lease.
+func ExampleTurn_LeaseEnd() {
+	turn := &agent.Turn{Host: agent.Host{LeaseEnd: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
+	fmt.Println(turn.LeaseEnd().UTC())
+	// Output: 2027-01-15 08:00:00 +0000 UTC
 }
 
 // Operators read the error, users the sentence.

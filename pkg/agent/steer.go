@@ -2,21 +2,17 @@ package agent
 
 import "sync"
 
-// Steerable is implemented by agents whose running turns can take further messages. Only their
-// turns have Turn.Steers.
-type Steerable interface{ Steerable() bool }
-
 // Steer is a message that arrived while a turn runs and may join it.
 //
 // An agent receives from Turn.Steers where it can take a message in, between two tools for example,
 // and then calls Accept. It need not receive at all. A message that it has not accepted when Run
-// returns goes back into the session's line and becomes a turn of its own, so none is lost.
+// returns goes back into the session's queue and becomes a turn of its own, so none is lost.
 type Steer struct {
 	Message Message
 	accept  func()
 }
 
-// NewSteer makes a Steer for a caller that fills Turn.Steers. accept may be nil. It is called at
+// NewSteer makes a Steer for whoever fills Host.Steers. accept may be nil. It is called at
 // most once, from any goroutine of the agent. It must not block for long.
 func NewSteer(m Message, accept func()) Steer {
 	if accept != nil {

@@ -23,7 +23,7 @@ func TestSteerIsAcceptedOnce(t *testing.T) {
 // Adapters encode the turn as JSON.
 func TestSteersAreNoPartOfTheTurnsJSON(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(Turn{Steers: make(chan Steer)})
+	data, err := json.Marshal(&Turn{Host: Host{Steers: make(chan Steer)}})
 	if err != nil || strings.Contains(strings.ToLower(string(data)), "steer") {
 		t.Errorf("%s, %v", data, err)
 	}

@@ -9,7 +9,7 @@ type Warmer interface {
 	// Warm builds an agent for this turn and possibly for later ones of the same session. Its
 	// errors are treated as those of Run. ctx is the turn's: it bounds the call, and the warm agent
 	// outlives it.
-	Warm(ctx context.Context, turn Turn) (Warm, error)
+	Warm(ctx context.Context, turn *Turn) (Warm, error)
 
 	// Signature stands for everything that a warm agent is built from: command, model, settings. It
 	// is called before every turn. A warm agent with another signature is closed and built anew.
@@ -19,43 +19,32 @@ type Warmer interface {
 // Warm is an agent of one session. Its methods are not called concurrently, and none is called
 // after Close.
 //
-// It remembers the conversation from its own turns, and must look at SessionID: another id than in
-// its last turn means another conversation, and Turn.History has all of it. As long as the id is
+// It remembers the conversation from its own turns, and must look at TranscriptID: another id than
+// in its last turn means another conversation, and Turn.History has all of it. As long as the id is
 // the same, nobody else has written to the transcript; otherwise the agent would have been built
 // anew.
 type Warm interface {
 	// Run runs one turn, as Agent's does, except that what the agent keeps for the next turn may
 	// stay. It must be idle then, because no lease covers the time between two turns. After an
-	// error, a panic or the loss of the session the agent is not run again. An agent that has died
-	// between two turns returns a Retryable error, and the next attempt gets another. See also
-	// Mortal.
-	Run(ctx context.Context, turn Turn, emit func(Event)) (Result, error)
+	// error, a panic or the loss of the session the agent is not run again.
+	Run(ctx context.Context, turn *Turn) (Result, error)
+
+	// Ended reports that the agent has died between two turns. A worker asks before each turn but the
+	// first, and then builds another agent, so that no attempt of the message is lost.
+	Ended() bool
 
 	// Close ends everything that the agent has started, and returns when it has ended. It is called
 	// once, and should take no longer than an interrupt. Its error is logged.
 	Close() error
 }
 
-// Mortal is implemented by warm agents that can end between two turns and notice it. A worker calls
-// Ended before it runs a turn, and builds another agent if it returns true, so that no attempt of
-// the message is lost.
-type Mortal interface {
-	// Ended is called between two turns only.
-	Ended() bool
-}
-
-// Stateless is implemented by Warmers whose warm agents remember nothing of the conversation: a
-// connection, a loaded model. They stay in use when another worker has run a turn of the session
-// meanwhile.
-type Stateless interface{ Stateless() bool }
-
 // RunOnce runs a turn with a warm agent of its own. A Warmer's Run calls it, for callers that keep
 // no warm agents.
-func RunOnce(ctx context.Context, w Warmer, turn Turn, emit func(Event)) (Result, error) {
+func RunOnce(ctx context.Context, w Warmer, turn *Turn) (Result, error) {
 	warm, err := w.Warm(ctx, turn)
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = warm.Close() }() // the turn is over, an error changes nothing
-	return warm.Run(ctx, turn, emit)
+	return warm.Run(ctx, turn)
 }

@@ -24,7 +24,7 @@ import (
 // steerStage is a stage whose turns can be steered.
 type steerStage struct{ *stage }
 
-func (steerStage) Steerable() bool { return true }
+func (steerStage) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 func line(s session.QueueSettings) change {
 	return with(func(o *worker.Config) { o.Queue = s })
@@ -41,7 +41,7 @@ func steering(task string) redistest.Match {
 // steer waits for a steer that is offered to the turn.
 func (a *act) steer(t testing.TB, id string) agent.Steer {
 	t.Helper()
-	s := expect.Received(t, "the steer "+id, a.Steers)
+	s := expect.Received(t, "the steer "+id, a.Steers())
 	if s.Message.ID != id {
 		t.Fatalf("the turn is offered %s, want %s", s.Message.ID, id)
 	}

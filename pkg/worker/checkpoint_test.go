@@ -78,11 +78,11 @@ func brief(entries []session.Entry) (lines []string) {
 }
 
 func (a *act) toolStart(id string) {
-	a.emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: id})
+	a.Emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: id})
 }
 
 func (a *act) toolEnd(id string) {
-	a.emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`"found"`)})
+	a.Emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`"found"`)})
 }
 
 func TestB54_SaveWritesTheRecord(t *testing.T) {
@@ -97,7 +97,7 @@ func TestB54_SaveWritesTheRecord(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	first := record()
 	expect.Equal(t, "version", first["v"], "1")
-	expect.Equal(t, "session id", first["session_id"], a.SessionID)
+	expect.Equal(t, "session id", first["session_id"], a.TranscriptID)
 	r.free("after the turn")
 	r.say("m2", "again")
 	s.next(t, "m2").reply("two")
@@ -197,7 +197,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	}
 	quietly("the start")
 	a.toolStart("1")
-	a.emit(agent.Event{Type: session.EventThought, Text: "hm"})
+	a.Emit(agent.Event{Type: session.EventThought, Text: "hm"})
 	quietly("a tool's start and a thought")
 	_, stored := r.partial()
 	expect.Equal(t, "a partial", stored, false)
@@ -324,11 +324,11 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	up, stop := make(chan context.Context), make(chan bool)
-	w := r.worker(agentFunc(func(ctx context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: session.EventText, Text: "half"})
+	w := r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventText, Text: "half"})
 		up <- ctx
 		<-stop
-		emit(agent.Event{Type: session.EventText, Text: ", and more"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: ", and more"})
 		return agent.Result{}, context.Cause(ctx)
 	}), checkpointEvery(time.Hour), drainTimeout(0), slots(1))
 	release := sync.OnceFunc(func() { close(stop) })
@@ -358,8 +358,8 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	})
 	end := f.Gate(requeueing)
 	s := newStage()
-	w := r.worker(agentFunc(func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		_, _ = s.Run(context.WithoutCancel(ctx), turn, emit) // it does not stop at once
+	w := r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		_, _ = s.Run(context.WithoutCancel(ctx), turn) // it does not stop at once
 		return agent.Result{}, context.Cause(ctx)
 	}), faulty(&f), checkpointEvery(time.Millisecond), drainTimeout(0), slots(1))
 	r.say("m1", "hello")

@@ -123,7 +123,7 @@ func (j job) run() error {
 // One that begins with "linger" uses a tool and then takes an hour, unless it is redelivered.
 type mortal struct{ *echo.Agent }
 
-func (m mortal) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (m mortal) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if strings.HasPrefix(turn.Messages[0].Text, "die") {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 			return agent.Result{}, err
@@ -133,5 +133,5 @@ func (m mortal) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	if strings.HasPrefix(turn.Messages[0].Text, "linger") && !turn.Redelivered {
 		turn.Messages[0].Text = "tool=look sleep=1h " + turn.Messages[0].Text
 	}
-	return m.Agent.Run(ctx, turn, emit)
+	return m.Agent.Run(ctx, turn)
 }

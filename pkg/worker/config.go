@@ -233,7 +233,7 @@ func (c Config) validate() error {
 }
 
 // consumer returns the rules by which the worker owns sessions.
-func (c Config) consumer(a agent.Agent) protocol.Config {
+func (c Config) consumer(a agent.Agent, traits agent.Traits) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits, LineCap: c.LineCap,
@@ -245,9 +245,7 @@ func (c Config) consumer(a agent.Agent) protocol.Config {
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},
 	}
-	if i, ok := a.(agent.Immediate); ok {
-		p.Immediate = i.Immediate()
-	}
+	p.Immediate = traits.Immediate
 	_, p.Warm = a.(agent.Warmer)
 	return p
 }

@@ -160,20 +160,20 @@ func newLogged(path string, immediate bool) (*logged, error) {
 	return &logged{echo.New(), immediate, file}, err
 }
 
-// Immediate returns the job's choice.
-func (l *logged) Immediate() bool { return l.immediate }
+// Traits are echo's, or the job's choice.
+func (l *logged) Traits() agent.Traits { return agent.Traits{Immediate: l.immediate, Steerable: true} }
 
 // Run is echo's Run with a log line before and after it.
-func (l *logged) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (l *logged) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if _, err := fmt.Fprintf(l.file, "begin %d %d %s\n", turn.Fence, os.Getpid(), turn.Messages[0].ID); err != nil {
 		return agent.Result{}, err
 	}
 	result, err := agent.Result{}, error(nil)
 	if strings.Contains(turn.Messages[0].Text, asks) {
-		err = remember(ctx, turn, emit)
+		err = remember(ctx, turn)
 	}
 	if err == nil {
-		result, err = l.Agent.Run(ctx, turn, emit)
+		result, err = l.Agent.Run(ctx, turn)
 	}
 	if _, err := fmt.Fprintf(l.file, "end %d %d %s\n", turn.Fence, os.Getpid(), turn.Messages[0].ID); err != nil {
 		return agent.Result{}, err
@@ -187,7 +187,7 @@ const asks = "asks"
 // remember stores state and asks for a permission. The state lists the messages that the agent
 // knows of. The turn fails if they are not those of the transcript, apart from this turn's own
 // message.
-func remember(ctx context.Context, turn agent.Turn, emit func(agent.Event)) error {
+func remember(ctx context.Context, turn *agent.Turn) error {
 	own := turn.Messages[0].ID
 	var said, known []string
 	for _, e := range turn.History {
@@ -210,7 +210,7 @@ func remember(ctx context.Context, turn agent.Turn, emit func(agent.Event)) erro
 	if err != nil {
 		return err
 	}
-	emit(agent.Event{Type: session.EventState, Data: data})
+	turn.Emit(agent.Event{Type: session.EventState, Data: data})
 	answer, err := turn.Ask(ctx, agent.Question{Name: "answer " + own})
 	if err == nil && !answer.Allowed() {
 		err = errors.New("it was not allowed")

@@ -60,8 +60,8 @@ func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 			gate := f.Gate(marking)
 			s := newStage()
 			found := make(chan resume.Record, 3)
-			w := r.worker(agentFunc(func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-				result, err := s.Run(ctx, turn, emit)
+			w := r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+				result, err := s.Run(ctx, turn)
 				found <- r.resumeRecord(turn.Session)
 				return result, err
 			}), faulty(&f), drainTimeout(0), slots(3))
@@ -165,7 +165,7 @@ func TestB40_FinishedInSpiteOfTheInterrupt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	up := make(chan bool, 1)
-	w := r.worker(agentFunc(func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	w := r.worker(agent.Func(func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 		up <- true
 		<-ctx.Done()
 		return agent.Result{Text: "just in time"}, nil

@@ -130,8 +130,8 @@ func TestDrainProgressAfterTheTimeout(t *testing.T) {
 }
 
 // silent is an agent that ends only when the test lets it, and ignores interrupts.
-func silent(up chan<- bool, let <-chan bool) agentFunc {
-	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+func silent(up chan<- bool, let <-chan bool) agent.Func {
+	return func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 		up <- true
 		<-let
 		return agent.Result{}, context.Cause(ctx)

@@ -50,7 +50,7 @@ func TestDrainHandsOver(t *testing.T) {
 			expect.Received(t, "the end of the drain", drained)
 			expect.Equal(t, "redelivered", b.Redelivered, true)
 			expect.Equal(t, "attempt", b.Attempt, 1)
-			expect.Equal(t, "session id", b.SessionID, a.SessionID)
+			expect.Equal(t, "session id", b.TranscriptID, a.TranscriptID)
 			if b.Fence <= a.Fence {
 				t.Errorf("fence %d after %d", b.Fence, a.Fence)
 			}
@@ -299,8 +299,8 @@ func TestDrainCutShort(t *testing.T) {
 func TestDrainSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stubborn := func(up chan<- agent.Turn) agentFunc {
-		return func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	stubborn := func(up chan<- *agent.Turn) agent.Func {
+		return func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 			up <- turn
 			<-ctx.Done()
 			return agent.Result{}, errors.New("killed by signal: interrupt")
@@ -308,7 +308,7 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 	}
 	r.say("m1", "hello")
 	for i := range 4 {
-		up := make(chan agent.Turn, 1)
+		up := make(chan *agent.Turn, 1)
 		w := r.worker(stubborn(up), drainTimeout(0), with(func(o *worker.Config) { o.MaxAttempts = 1 }))
 		turn := expect.Received(t, "the turn", up)
 		expect.Equal(t, "attempt", turn.Attempt, 1)

@@ -87,9 +87,9 @@ func TestEventsInOrder(t *testing.T) {
 	want := []string{"turn_started"}
 	for i := range 200 {
 		id := fmt.Sprint("c", i)
-		a.emit(agent.Event{Type: session.EventThought, Text: id})
-		a.emit(agent.Event{Type: session.EventToolStart, Name: "t", CallID: id, Input: json.RawMessage(`{"a":"<&>"}`)})
-		a.emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`[1]`)})
+		a.Emit(agent.Event{Type: session.EventThought, Text: id})
+		a.Emit(agent.Event{Type: session.EventToolStart, Name: "t", CallID: id, Input: json.RawMessage(`{"a":"<&>"}`)})
+		a.Emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: json.RawMessage(`[1]`)})
 		a.text(id)
 		want = append(want, "thought "+id, "tool_start "+id, "tool_end "+id, "text "+id)
 	}
@@ -118,9 +118,9 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const sessions, turns = 60, 4
-	a := immediate{func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: session.EventThought, Text: "t"})
-		emit(agent.Event{Type: session.EventText, Text: "first "})
+	a := immediate{func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventThought, Text: "t"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "first "})
 		// The recorder sends after 50 ms, which is now.
 		timer := time.NewTimer(50*time.Millisecond - time.Duration(turn.Fence%1000)*time.Microsecond)
 		defer timer.Stop()
@@ -128,7 +128,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 		case <-timer.C:
 		case <-ctx.Done():
 		}
-		emit(agent.Event{Type: session.EventText, Text: "second"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "second"})
 		return agent.Result{}, nil
 	}}
 	for i := range sessions {
@@ -163,7 +163,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 	r := newRig(t)
 	stop := make(chan struct{})
 	var late sync.WaitGroup
-	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		for range 4 {
 			late.Go(func() {
 				for {
@@ -171,7 +171,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						emit(agent.Event{Type: session.EventText, Text: "x"})
+						turn.Emit(agent.Event{Type: session.EventText, Text: "x"})
 						time.Sleep(time.Millisecond) // the agent's pace
 					}
 				}

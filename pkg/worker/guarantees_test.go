@@ -158,13 +158,13 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 	r := newRig(t)
 	var mu sync.Mutex
 	ids := map[string]string{}
-	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if other, ok := ids[turn.SessionID]; ok && other != turn.Session {
-			t.Errorf("%s and %s have the session id %s", turn.Session, other, turn.SessionID)
+		if other, ok := ids[turn.TranscriptID]; ok && other != turn.Session {
+			t.Errorf("%s and %s have the session id %s", turn.Session, other, turn.TranscriptID)
 		}
-		ids[turn.SessionID] = turn.Session
+		ids[turn.TranscriptID] = turn.Session
 		for _, e := range turn.History {
 			if !strings.HasPrefix(e.Turn, rediskey.IDPrefix(turn.Session)) {
 				t.Errorf("%s reads what turn %s wrote", turn.Session, e.Turn)

@@ -38,7 +38,7 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	put("meta", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
 	put("attachments", session.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
 	ran := make(chan string, 10)
-	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		ran <- turn.Messages[0].ID
 		return agent.Result{}, nil
 	}))

@@ -138,7 +138,7 @@ func TestUnsteadyRedisIsNoDeath(t *testing.T) {
 			r.worker(s, sentinelTTL(ttl), with(func(o *worker.Config) { o.StuckLimit = limit }))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
-			sid := a.SessionID
+			sid := a.TranscriptID
 			for range 4 {
 				server.Pause()
 				paused := time.Now()
@@ -148,7 +148,7 @@ func TestUnsteadyRedisIsNoDeath(t *testing.T) {
 				expect.Soon(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
 				server.Resume()
 				a = s.next(t, "m1")
-				expect.Equal(t, "session id", a.SessionID, sid)
+				expect.Equal(t, "session id", a.TranscriptID, sid)
 				// The claim may come before the worker's word. With limit 1 it would give the message up.
 				if !strings.Contains(a.Note, "a lost lease") && (limit == 1 || !strings.Contains(a.Note, "or lost its connection to Redis")) {
 					t.Errorf("note %q", a.Note)
@@ -241,9 +241,9 @@ func TestSlowRedis(t *testing.T) {
 	r := newRig(t)
 	var f redistest.Faults
 	f.Delay(redistest.Any, 40*time.Millisecond)
-	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		emit(agent.Event{Type: session.EventText, Text: "re: "})
-		emit(agent.Event{Type: session.EventText, Text: turn.Text()})
+	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventText, Text: "re: "})
+		turn.Emit(agent.Event{Type: session.EventText, Text: turn.Text()})
 		return agent.Result{}, nil
 	}), faulty(&f), sentinelTTL(expect.Lease(time.Second)))
 	for i := range 4 {

@@ -44,7 +44,7 @@ func TestImpossibleAttemptCounts(t *testing.T) {
 			r := newRig(t)
 			r.retriedTask("m1", c.retried)
 			runs := make(chan int, 10)
-			r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+			r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 				runs <- turn.Attempt
 				return agent.Result{}, agent.Retryable(errors.New("try again"))
 			}), with(func(o *worker.Config) { o.RetryBackoff = time.Millisecond }))
@@ -96,13 +96,13 @@ func TestPanicBesideTheAgent(t *testing.T) {
 		fails string // the script that must fail for that message
 		do    func(r *rig, a *act)
 	}{
-		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
+		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.Emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
 		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", func(_ *rig, a *act) {
-			a.emit(agent.Event{Type: session.EventText, Text: "x"})
+			a.Emit(agent.Event{Type: session.EventText, Text: "x"})
 		}},
 		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
 		"what is kept": {"the agent's state was not stored", "store_state", func(_ *rig, a *act) {
-			a.emit(agent.Event{Type: session.EventState, Data: []byte(`{"n":1}`)})
+			a.Emit(agent.Event{Type: session.EventState, Data: []byte(`{"n":1}`)})
 			a.over <- verdict{}
 		}},
 	} {

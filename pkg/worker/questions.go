@@ -46,7 +46,7 @@ func (q *questions) stop() {
 	q.one <- struct{}{} // no further question can be asked
 }
 
-// ask is agent.Ask. Agents call it on goroutines of their own, where nothing else recovers from a
+// ask is Ask of agent.Host. Agents call it on goroutines of their own, where nothing else recovers from a
 // panic.
 func (q *questions) ask(ctx context.Context, question agent.Question) (_ session.Decision, err error) {
 	defer func() {

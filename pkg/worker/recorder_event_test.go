@@ -25,11 +25,11 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 		{Type: session.EventUsage, Usage: &nan},
 		{Type: session.EventState, Data: json.RawMessage(`[`)},
 	} {
-		a.emit(e)
+		a.Emit(e)
 	}
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
-	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), a.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), a.TranscriptID)
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(entries), 3)
 	expect.Equal(t, "input", string(entries[1].Tool.Input), `"{\"truncated"`)
@@ -63,7 +63,7 @@ func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 			r, next := open(t)
 			r.say("m1", "hello")
 			a := next("m1")
-			transcript := r.k.Transcript(a.SessionID)
+			transcript := r.k.Transcript(a.TranscriptID)
 			expect.OK(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
 			a.reply("one")
 			r.ends("m1", session.StatusFailed)

@@ -16,10 +16,10 @@ import (
 )
 
 func (a *act) keep(data string) {
-	a.emit(agent.Event{Type: session.EventState, Data: json.RawMessage(data)})
+	a.Emit(agent.Event{Type: session.EventState, Data: json.RawMessage(data)})
 }
 
-func (a *act) use(u session.Usage) { a.emit(agent.Event{Type: session.EventUsage, Usage: &u}) }
+func (a *act) use(u session.Usage) { a.Emit(agent.Event{Type: session.EventUsage, Usage: &u}) }
 
 // An agent's state reaches the session's next turn, on another worker too, and after every kind
 // of end, but not if the transcript is another.
@@ -186,9 +186,9 @@ func TestUsage(t *testing.T) {
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
-	a.emit(agent.Event{Type: session.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
-	a.emit(agent.Event{Type: session.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
-	a.emit(agent.Event{Type: session.EventNotice, Text: "mind the gap"})
+	a.Emit(agent.Event{Type: session.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
+	a.Emit(agent.Event{Type: session.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
+	a.Emit(agent.Event{Type: session.EventNotice, Text: "mind the gap"})
 	plan := r.awaitEvent("plan", func(e session.Event) bool { return e.Name == "plan" })
 	expect.Equal(t, "plan", string(plan.Data), `{"a":1}`)
 	big := r.awaitEvent("big", func(e session.Event) bool { return e.Name == "big" })

@@ -94,12 +94,12 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	s := newStage()
 	r.worker(s)
 	b := s.next(t, "m1")
-	expect.Equal(t, "session id", b.SessionID, a.SessionID)
+	expect.Equal(t, "session id", b.TranscriptID, a.TranscriptID)
 	e := r.startOf(b.ID)
 	expect.Equal(t, "reset", e.Reset, "")
 	expect.Equal(t, "resume", e.Resume, resume.ReasonShutdown)
 	b.reply("ok")
-	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
+	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.TranscriptID)
 }
 
 // The mark stays while the turn runs that got its note, and also if that turn fails: then the
@@ -153,7 +153,7 @@ func TestB24_ASuspendedSessionBeginsAnew(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "suspended", suspended, true)
 	r.say("m2", "again")
-	r.begunAnew(s.next(t, "m2"), a.SessionID)
+	r.begunAnew(s.next(t, "m2"), a.TranscriptID)
 	expect.Equal(t, "suspensions", w.Recovered().Suspended, 1)
 }
 
@@ -167,13 +167,13 @@ func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 	expect.Equal(t, "pending", r.resumeRecord(r.key).Pending, true)
 	s := newStage()
 	r.worker(s)
-	r.begunAnew(s.next(t, "m1"), a.SessionID)
+	r.begunAnew(s.next(t, "m1"), a.TranscriptID)
 }
 
 // begunAnew checks a turn that knows nothing of the old transcript, and ends it.
 func (r *rig) begunAnew(a *act, old string) {
 	r.Helper()
-	if a.SessionID == old {
+	if a.TranscriptID == old {
 		r.Error("the session id is the old one")
 	}
 	expect.Equal(r, "history", len(a.History), 0)
@@ -195,7 +195,7 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	s := newStage()
 	w := r.worker(s, crashSuspends)
 	b := s.next(t, "m1")
-	expect.Equal(t, "session id", b.SessionID, a.SessionID)
+	expect.Equal(t, "session id", b.TranscriptID, a.TranscriptID)
 	expect.Equal(t, "recovered", w.Recovered(), worker.Recovered{Resumed: 1})
 	b.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -223,7 +223,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		s := newStage()
 		w := r.worker(s)
 		a := s.next(t, "m1")
-		expect.Equal(t, "session id", a.SessionID, dead.SessionID)
+		expect.Equal(t, "session id", a.TranscriptID, dead.SessionID)
 		expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
 		expect.List(t, "history", brief(a.History), "user hello", "assistant half (interrupted)")
 		if !strings.Contains(a.Note, "a gateway interruption") {
@@ -243,16 +243,16 @@ func TestB43_ThreeInARow(t *testing.T) {
 	r.say("m1", "hello")
 	a := r.interruptTurn("m1", worker.ReasonShutdown, "one")
 	dead := r.dies("two")
-	expect.Equal(t, "session id of the second turn", dead.SessionID, a.SessionID)
+	expect.Equal(t, "session id of the second turn", dead.SessionID, a.TranscriptID)
 	c := r.interruptTurn("m1", worker.ReasonRestart, "three")
-	expect.Equal(t, "session id of the third turn", c.SessionID, a.SessionID)
+	expect.Equal(t, "session id of the third turn", c.TranscriptID, a.TranscriptID)
 	rec := r.resumeRecord(r.key)
 	if !rec.Pending || !rec.Suspended || rec.Interruptions != 3 {
 		t.Errorf("after three interruptions: %+v", rec)
 	}
 	s := newStage()
 	w := r.worker(s)
-	r.begunAnew(s.next(t, "m1"), a.SessionID)
+	r.begunAnew(s.next(t, "m1"), a.TranscriptID)
 	expect.Equal(t, "recovered", w.Recovered(), worker.Recovered{Suspended: 1})
 }
 
@@ -274,7 +274,7 @@ func TestB43_ThirdIsACrash(t *testing.T) {
 	r.archivedAs("m1")
 	s.empty(t)
 	r.say("m2", "on")
-	r.begunAnew(s.next(t, "m2"), a.SessionID)
+	r.begunAnew(s.next(t, "m2"), a.TranscriptID)
 }
 
 func TestB45_AFinishedTurnClearsTheMarkAndItsCounter(t *testing.T) {

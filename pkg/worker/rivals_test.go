@@ -35,7 +35,7 @@ type race struct {
 	runs map[string]int // replies to each message
 }
 
-func (x *race) Run(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+func (x *race) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if x.waits != nil {
 		select {
 		case x.waits <- struct{}{}:

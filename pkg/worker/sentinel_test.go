@@ -61,7 +61,7 @@ func TestB01_SentinelFirst(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		seen := make(chan string, 1)
-		r.worker(immediate{func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		r.worker(immediate{func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 			seen <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
 			return agent.Result{Text: "ok"}, nil
 		}})

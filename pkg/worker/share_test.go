@@ -22,7 +22,7 @@ func TestTurnShare(t *testing.T) {
 	const messages, share = 100, 10
 	var mu sync.Mutex
 	var order []string
-	a := immediate{func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	a := immediate{func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		order = append(order, turn.Session)
@@ -64,7 +64,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 		r.say(fmt.Sprint(i), "x")
 	}
 	tokens := make(chan string, 30)
-	r.worker(immediate{func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	r.worker(immediate{func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 		tokens <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
 		return agent.Result{Text: "ok"}, nil
 	}}, with(func(o *worker.Config) { o.ShareTurns(1) }))

@@ -10,17 +10,10 @@ import (
 	"turnstile/test/expect"
 )
 
-// agentFunc is an agent with a start phase, so it gets the history.
-type agentFunc func(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error)
+// immediate is an agent without a start phase. Others get the history.
+type immediate struct{ agent.Func }
 
-func (f agentFunc) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return f(ctx, turn, emit)
-}
-
-// immediate is an agent without a start phase.
-type immediate struct{ agentFunc }
-
-func (immediate) Immediate() bool { return true }
+func (immediate) Traits() agent.Traits { return agent.Traits{Immediate: true} }
 
 // stage is an agent whose turns the test plays itself.
 type stage struct {
@@ -33,9 +26,8 @@ func newStage() *stage { return &stage{acts: make(chan *act, 1000)} }
 // act is one turn on the stage. It ends when the test ends it, or when its context ends, with the
 // cause.
 type act struct {
-	agent.Turn
+	*agent.Turn
 	ctx  context.Context
-	emit func(agent.Event)
 	over chan verdict
 	by   int // the number of the warm agent that plays it
 }
@@ -45,8 +37,8 @@ type verdict struct {
 	err    error
 }
 
-func (s *stage) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return s.play(&act{Turn: turn, ctx: ctx, emit: emit, over: make(chan verdict, 1)})
+func (s *stage) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	return s.play(&act{Turn: turn, ctx: ctx, over: make(chan verdict, 1)})
 }
 
 func (s *stage) play(a *act) (agent.Result, error) {
@@ -94,7 +86,7 @@ func (s *stage) empty(t testing.TB) {
 
 func (a *act) reply(text string) { a.over <- verdict{result: agent.Result{Text: text}} }
 func (a *act) fail(err error)    { a.over <- verdict{err: err} }
-func (a *act) text(text string)  { a.emit(agent.Event{Type: session.EventText, Text: text}) }
+func (a *act) text(text string)  { a.Emit(agent.Event{Type: session.EventText, Text: text}) }
 func (a *act) cause(t testing.TB) error {
 	t.Helper()
 	select {

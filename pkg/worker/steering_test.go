@@ -106,7 +106,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
 		behind(r)
-		expect.Equal(t, "it has a channel", a.Steers != nil, false)
+		expect.Equal(t, "it has a channel", a.Steers() != nil, false)
 		a.reply("ok")
 		for _, id := range []string{"m2", "m3", "m4"} {
 			s.next(t, id).reply("ok")

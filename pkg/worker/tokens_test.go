@@ -21,7 +21,7 @@ func TestTokensOfTheDay(t *testing.T) {
 	r, s := newRig(t), newStage()
 	operator := admin.NewClient(r.rdb)
 	report := func(a *act, in, out int64) {
-		a.emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{InputTokens: in, OutputTokens: out}})
+		a.Emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{InputTokens: in, OutputTokens: out}})
 	}
 	w := r.worker(s)
 	r.say("m1", "x")

@@ -12,24 +12,25 @@ import (
 
 // prepare makes the agent's input and promotes the turn from starting to running. After an error
 // the agent must not be started: the turn may have been stopped meanwhile.
-func (t *turnRun) prepare() (in agent.Turn, err error) {
-	in = agent.Turn{
-		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
+func (t *turnRun) prepare() (in *agent.Turn, err error) {
+	in = &agent.Turn{
+		Session: t.Session, TranscriptID: t.SessionID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]agent.Message, 0, 1),
-		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Ask: t.questions.ask,
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
+		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, LeaseEnd: t.claim.Lease().Deadline},
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
 		in.TraceParent = cmp.Or(in.TraceParent, m.Message.TraceParent)
 	}
 	if t.steering != nil {
-		in.Steers = t.steering.offers
+		in.Host.Steers = t.steering.offers
 	}
 	// An earlier run of this turn, or of the one before it, was interrupted.
 	resumed := t.Resume != "" || t.Redelivered > 0
 	immediate := t.queue.Config().Immediate
 	if !immediate || resumed || len(t.Dropped) > 0 {
-		if err := t.recall(&in, resumed); err != nil {
+		if err := t.recall(in, resumed); err != nil {
 			return in, agent.Retryable(err)
 		}
 	}
@@ -49,7 +50,7 @@ func (t *turnRun) prepare() (in agent.Turn, err error) {
 }
 
 // runAgent starts the agent and waits for it.
-func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
+func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	t.ran = true
 	t.reportStart()
 	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
@@ -61,9 +62,9 @@ func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
 			err = t.panicked("the agent", p)
 		}
 	}()
-	ctx, run := agent.WithLease(t.ctx, t.claim.Lease()), t.agent.Run
+	run := t.agent.Run
 	if t.warm != nil {
-		warm, err := t.warm.get(ctx, in)
+		warm, err := t.warm.get(t.ctx, in)
 		if err == nil {
 			err = t.mayStart()
 		}
@@ -72,7 +73,7 @@ func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
 		}
 		run = warm.Run
 	}
-	return run(ctx, in, t.recorder.record)
+	return run(t.ctx, in)
 }
 
 // recall gives the agent its history: the transcript, the partial of an earlier run of this

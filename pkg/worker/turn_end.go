@@ -54,7 +54,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		return t.failed(cause)
 	case errors.Is(cause, errTimeout):
 		return t.failed(timedOut(cause, err))
-	case agent.IsRetryable(err) && t.Attempt < t.opts.MaxAttempts:
+	case errors.Is(err, agent.ErrRetryable) && t.Attempt < t.opts.MaxAttempts:
 		return t.retry(err)
 	}
 	return t.failed(err)

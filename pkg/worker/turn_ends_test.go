@@ -85,7 +85,7 @@ func TestErrorsForUsers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.worker(agentFunc(func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+			r.worker(agent.Func(func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 				if c.run != nil {
 					return agent.Result{}, c.run()
 				}
@@ -191,7 +191,7 @@ func TestInterruptMode(t *testing.T) {
 	a := s.next(t, "m1")
 	r.say("m2", "behind")
 	a.text("half a rep")
-	a.emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: "c1"})
+	a.Emit(agent.Event{Type: session.EventToolStart, Name: "search", CallID: "c1"})
 	receipt := r.say("m3", "now!", session.ModeInterrupt)
 	expect.Equal(t, "position", receipt.Position, 2)
 	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {

@@ -1,7 +1,5 @@
 package worker
 
-import "turnstile/pkg/agent"
-
 // uncounted stands for a count that is unknown or irrelevant.
 const uncounted int64 = -1
 
@@ -55,7 +53,7 @@ func judge(had *warmAgent, signature string, now seen) verdict {
 	switch {
 	case had == nil:
 		return buildFirst
-	case ended(had.Warm):
+	case had.Ended():
 		return hasEnded
 	case had.signature != signature:
 		return otherSettings
@@ -63,10 +61,4 @@ func judge(had *warmAgent, signature string, now seen) verdict {
 		return otherWriter
 	}
 	return reuse
-}
-
-// ended reports whether an agent is known to have ended.
-func ended(a agent.Warm) bool {
-	m, ok := a.(agent.Mortal)
-	return ok && m.Ended()
 }

@@ -5,7 +5,7 @@ import "testing"
 // judged checks the verdict on an agent that has seen had.
 func judged(t *testing.T, what string, had, now seen, want verdict) {
 	t.Helper()
-	if got := judge(&warmAgent{signature: "s", seen: had}, "s", now); got != want {
+	if got := judge(&warmAgent{Warm: closer{}, signature: "s", seen: had}, "s", now); got != want {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
@@ -23,7 +23,7 @@ func TestB46_CountsOfTwoTranscripts(t *testing.T) {
 
 func TestB47_ChangedSettingsCloseAWarmAgent(t *testing.T) {
 	t.Parallel()
-	kept := &warmAgent{signature: "s", seen: seen{"a", 4}}
+	kept := &warmAgent{Warm: closer{}, signature: "s", seen: seen{"a", 4}}
 	if got := judge(kept, "other", seen{"a", 4}); got != otherSettings {
 		t.Errorf("%q", got)
 	}

@@ -42,15 +42,12 @@ type warmPool struct {
 }
 
 // newWarmPool returns nil if the agent cannot be kept warm.
-func newWarmPool(a agent.Agent, c Config) *warmPool {
+func newWarmPool(a agent.Agent, stateless bool, c Config) *warmPool {
 	warmer, ok := a.(agent.Warmer)
 	if !ok {
 		return nil
 	}
-	p := &warmPool{warmer: warmer, most: c.WarmAgents, ttl: c.WarmTTL, log: c.Logger}
-	if s, ok := a.(agent.Stateless); ok {
-		p.stateless = s.Stateless()
-	}
+	p := &warmPool{warmer: warmer, stateless: stateless, most: c.WarmAgents, ttl: c.WarmTTL, log: c.Logger}
 	var err error
 	if p.idle, err = simplelru.NewLRU[string, *warmAgent](p.most, nil); err != nil {
 		panic(err) // only a size below 1 is refused

@@ -22,11 +22,11 @@ var builds atomic.Int64
 
 func (remembering) Signature() string { return "" }
 
-func (a remembering) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return agent.RunOnce(ctx, a, turn, emit)
+func (a remembering) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	return agent.RunOnce(ctx, a, turn)
 }
 
-func (remembering) Warm(_ context.Context, turn agent.Turn) (agent.Warm, error) {
+func (remembering) Warm(_ context.Context, turn *agent.Turn) (agent.Warm, error) {
 	return &memory{build: builds.Add(1), lines: wordsOf(turn.History)}, nil
 }
 
@@ -42,7 +42,7 @@ type memory struct {
 	lines        []string
 }
 
-func (m *memory) Run(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+func (m *memory) Run(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 	m.turns++
 	state := "fresh"
 	if strings.Join(m.lines, "\n") != strings.Join(wordsOf(turn.History), "\n") {
@@ -52,6 +52,8 @@ func (m *memory) Run(_ context.Context, turn agent.Turn, _ func(agent.Event)) (a
 	m.lines = append(m.lines, turn.Messages[0].Text, reply)
 	return agent.Result{Text: reply}, nil
 }
+
+func (*memory) Ended() bool { return false }
 
 func (*memory) Close() error { return nil }
 

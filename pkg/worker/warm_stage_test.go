@@ -43,13 +43,13 @@ func (s *warmStage) sign(signature string) {
 	s.signature = signature
 }
 
-func (s *warmStage) Stateless() bool { return s.stateless }
+func (s *warmStage) Traits() agent.Traits { return agent.Traits{Stateless: s.stateless} }
 
-func (s *warmStage) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+func (s *warmStage) Run(context.Context, *agent.Turn) (agent.Result, error) {
 	panic("a worker calls the Run of a Warmer")
 }
 
-func (s *warmStage) Warm(ctx context.Context, _ agent.Turn) (agent.Warm, error) {
+func (s *warmStage) Warm(ctx context.Context, _ *agent.Turn) (agent.Warm, error) {
 	s.mu.Lock()
 	s.built++
 	n := s.built
@@ -124,9 +124,9 @@ type warmPlayer struct {
 	n     int
 }
 
-func (p *warmPlayer) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (p *warmPlayer) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	p.stage.note("run", p.n, nil)
-	result, err := p.stage.play(&act{Turn: turn, ctx: ctx, emit: emit, over: make(chan verdict, 1), by: p.n})
+	result, err := p.stage.play(&act{Turn: turn, ctx: ctx, over: make(chan verdict, 1), by: p.n})
 	if result.Text == "panic" {
 		panic("told to")
 	}

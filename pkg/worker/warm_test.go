@@ -18,6 +18,8 @@ type closer struct {
 	tell func()
 }
 
+func (closer) Ended() bool { return false }
+
 func (c closer) Close() error {
 	c.tell()
 	return nil
@@ -26,7 +28,7 @@ func (c closer) Close() error {
 // noTurns is a Warmer that is needed only for its type.
 type noTurns struct{ agent.Warmer }
 
-func (noTurns) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+func (noTurns) Run(context.Context, *agent.Turn) (agent.Result, error) {
 	panic("unreachable")
 }
 
@@ -38,7 +40,7 @@ type shelf struct {
 }
 
 func newShelf(most int, ttl time.Duration) *shelf {
-	return &shelf{warmPool: newWarmPool(noTurns{}, Config{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
+	return &shelf{warmPool: newWarmPool(noTurns{}, false, Config{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
 }
 
 func (s *shelf) fill(sessions ...string) {

@@ -22,7 +22,7 @@ type warmTurn struct {
 }
 
 // get takes the session's warm agent, or builds one.
-func (t *warmTurn) get(ctx context.Context, in agent.Turn) (agent.Warm, error) {
+func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Warm, error) {
 	now, signature := seen{t.turn.SessionID, t.turn.Entries}, t.pool.warmer.Signature()
 	had := t.pool.take(t.turn.Session)
 	v := judge(had, signature, now)

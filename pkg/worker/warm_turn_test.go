@@ -69,8 +69,8 @@ func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
 	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx)
 	expect.OK(t, err)
 	a := r.turn(s, "m3", 1)
-	if a.SessionID != fresh || a.SessionID == first.SessionID || len(a.History) != 0 {
-		t.Errorf("session id %s after %s, %d entries of history", a.SessionID, first.SessionID, len(a.History))
+	if a.TranscriptID != fresh || a.TranscriptID == first.TranscriptID || len(a.History) != 0 {
+		t.Errorf("session id %s after %s, %d entries of history", a.TranscriptID, first.TranscriptID, len(a.History))
 	}
 	r.turn(s, "m4", 1)
 	r.foreign(s, "m5") // the present transcript is guarded like the first
@@ -92,7 +92,7 @@ func TestB47_AWarmAgentKeepsItsSignatureAndCount(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	kept, ok := w.WarmAgent(r.key)
 	expect.Equal(t, "kept", ok, true)
-	expect.Equal(t, "entry", kept, worker.WarmAgent{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
+	expect.Equal(t, "entry", kept, worker.WarmAgent{Signature: "model 1", SessionID: a.TranscriptID, Entries: 2})
 	s.sign("model 2")
 	r.turn(s, "m2", 2)
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
@@ -107,14 +107,14 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	w := r.worker(s, slots(1))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.SessionID})
+	fresh, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Replaces: a.TranscriptID})
 	expect.OK(t, err)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	kept, _ := w.WarmAgent(r.key)
-	expect.Equal(t, "entry", kept, worker.WarmAgent{SessionID: a.SessionID, Entries: 2})
+	expect.Equal(t, "entry", kept, worker.WarmAgent{SessionID: a.TranscriptID, Entries: 2})
 	b := r.turn(s, "m2", 1)
-	expect.Equal(t, "session id", b.SessionID, fresh)
+	expect.Equal(t, "session id", b.TranscriptID, fresh)
 	kept, _ = w.WarmAgent(r.key)
 	expect.Equal(t, "entry in the new transcript", kept, worker.WarmAgent{SessionID: fresh, Entries: 2})
 }
@@ -299,9 +299,7 @@ func TestNoWarmAgents(t *testing.T) {
 	r := newRig(t)
 	s := newWarmStage()
 	gate := s.gate(s.closing, 1)
-	r.worker(agentFunc(func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		return agent.RunOnce(ctx, s, turn, emit)
-	}))
+	r.worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) { return agent.RunOnce(ctx, s, turn) }))
 	r.say("m1", "hello")
 	s.nextBy(t, "m1", 1).reply("ok")
 	s.happened(t, "close 1")

@@ -66,7 +66,11 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	queue, err := protocol.NewConsumer(rdb, opts.consumer(a))
+	var traits agent.Traits
+	if d, ok := a.(agent.Describer); ok {
+		traits = d.Traits()
+	}
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(a, traits))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +78,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	d := duties{observer: opts.Observer, life: life}
 	w := &Worker{
 		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}),
-		pool:    newWarmPool(a, opts),
+		pool:    newWarmPool(a, traits.Stateless, opts),
 		wakeUps: newLostWakeUps(queue, life, d),
 		tokens:  newUsedTokens(rdb, life, log),
 
@@ -82,12 +86,9 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	}
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
-		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
+		opts: opts, agent: a, steerable: traits.Steerable, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life},
 		open:  &openQuestions{slots: opts.Concurrency, log: log},
-	}
-	if s, ok := a.(agent.Steerable); ok {
-		deps.steerable = s.Steerable()
 	}
 	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason

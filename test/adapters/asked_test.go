@@ -46,7 +46,7 @@ func TestTheUserIsAsked(t *testing.T) {
 					t.Fatal(err)
 				}
 				command, args, _ := strings.Cut(said, " ")
-				decided := ""
+				var decided session.Decision
 				outcome, err := actors.Follow(ctx, client.Session(key), receipt.ID, func(e session.Event) {
 					switch e.Type {
 					case session.EventQuestionAsked:

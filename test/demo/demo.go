@@ -51,24 +51,16 @@ func Check(err error) {
 	}
 }
 
-// Agent is a function that runs a turn.
-type Agent func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error)
-
-// Run implements agent.Agent.
-func (a Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return a(ctx, turn, emit)
-}
-
 // Shout replies with the message in capitals.
-func Shout() Agent {
-	return func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+func Shout() agent.Func {
+	return func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		return agent.Result{Text: strings.ToUpper(turn.Text())}, nil
 	}
 }
 
 // Endless runs until its turn is cancelled. It sends to started when it runs.
-func Endless(started chan<- struct{}) Agent {
-	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+func Endless(started chan<- struct{}) agent.Func {
+	return func(ctx context.Context, _ *agent.Turn) (agent.Result, error) {
 		started <- struct{}{}
 		<-ctx.Done()
 		return agent.Result{}, context.Cause(ctx)

@@ -33,8 +33,15 @@ func pythonAgent(t *testing.T) *exec.Agent {
 	return newAgent(t, exec.Config{Command: []string{"python3", example(t, "python-agent", "agent.py")}, Format: exec.JSONL, Grace: time.Minute})
 }
 
-func turn(text string) agent.Turn {
-	return agent.Turn{Session: "s", SessionID: "sid", ID: "t1", Fence: 1, Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}}
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
+}
+
+func turn(text string) *agent.Turn {
+	return &agent.Turn{Session: "s", TranscriptID: "sid", ID: "t1", Fence: 1, Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}}
 }
 
 func TestPythonAgent(t *testing.T) {
@@ -54,7 +61,7 @@ func TestPythonAgent(t *testing.T) {
 		tn.State, tn.History = json.RawMessage(c.state), c.history
 		var types []session.EventType
 		var text, state, usage string
-		_, err := a.Run(t.Context(), tn, func(e agent.Event) {
+		_, err := a.Run(t.Context(), emitting(tn, func(e agent.Event) {
 			types = append(types, e.Type)
 			switch e.Type {
 			case session.EventText:
@@ -68,7 +75,7 @@ func TestPythonAgent(t *testing.T) {
 					t.Errorf("the tool's output is %s", e.Output)
 				}
 			}
-		})
+		}))
 		want := fmt.Sprintf("Turn %d, 2 words: hällo <b>world</b>", c.number)
 		wantState := fmt.Sprintf(`{"agent": "python-example", "turns": %d}`, c.number)
 		if err != nil || text != want || state != wantState || usage != "python-example 2 6" {
@@ -87,9 +94,9 @@ func TestPythonAgentTakesASteer(t *testing.T) {
 	a := pythonAgent(t)
 	tn := turn("one two three four five six")
 	steers := make(chan agent.Steer, 1)
-	tn.Steers = steers
+	tn.Host.Steers = steers
 	accepted, text := 0, ""
-	_, err := a.Run(t.Context(), tn, func(e agent.Event) {
+	_, err := a.Run(t.Context(), emitting(tn, func(e agent.Event) {
 		if e.Type != session.EventText {
 			return
 		}
@@ -97,7 +104,7 @@ func TestPythonAgentTakesASteer(t *testing.T) {
 			steers <- agent.NewSteer(agent.Message{ID: "m2", Text: "and\nmore"}, func() { accepted++ })
 		}
 		text += e.Text
-	})
+	}))
 	if err != nil || accepted != 1 || !strings.HasSuffix(text, " ...and you added: and more") || !strings.Contains(text, "five six") {
 		t.Errorf("accepted %d, error %v: %q", accepted, err, text)
 	}
@@ -110,11 +117,11 @@ func TestPythonAgentIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
 	var types []session.EventType
-	_, err := a.Run(ctx, turn(strings.Repeat("long ", 10_000)), func(e agent.Event) {
+	_, err := a.Run(ctx, emitting(turn(strings.Repeat("long ", 10_000)), func(e agent.Event) {
 		if types = append(types, e.Type); e.Type == session.EventText {
 			cancel(cause)
 		}
-	})
+	}))
 	if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), ": interrupted") || types[len(types)-1] != session.EventUsage {
 		t.Errorf("%v after %q", err, types)
 	}

@@ -95,7 +95,7 @@ func (c *calls) all() []string {
 // instant is an agent that replies at once.
 type instant struct{}
 
-func (instant) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+func (instant) Run(context.Context, *agent.Turn) (agent.Result, error) {
 	return agent.Result{Text: "done"}, nil
 }
 

@@ -18,8 +18,8 @@ type recorder struct {
 	proc *process
 }
 
-// Steerable: messages may be steered into its turns.
-func (recorder) Steerable() bool { return true }
+// Traits: messages may be steered into its turns.
+func (recorder) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 var (
 	errDied  = errors.New("the agent's process died")
@@ -27,12 +27,12 @@ var (
 	errBad   = errors.New(history.ToldToFail)
 )
 
-func (a recorder) Run(ctx context.Context, t agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (a recorder) Run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 	if a.proc.isDead() {
 		return agent.Result{}, errDied
 	}
 	this := history.Record{
-		Kind: history.Turn, Session: t.Session, SID: t.SessionID, Turn: t.ID, Fence: t.Fence, Attempt: t.Attempt,
+		Kind: history.Turn, Session: t.Session, SID: t.TranscriptID, Turn: t.ID, Fence: t.Fence, Attempt: t.Attempt,
 		Via: history.Inside, Target: a.proc.name, Since: time.Now().UnixNano(),
 	}
 	for _, m := range t.Messages {
@@ -46,7 +46,7 @@ func (a recorder) Run(ctx context.Context, t agent.Turn, emit func(agent.Event))
 	p := a.plan(t)
 	this.Plan, this.Overlap = p.end, a.life.enters(t.Session)
 	a.life.log.Add(this)
-	text, err := a.speak(ctx, t, p, emit)
+	text, err := a.speak(ctx, t, p)
 	this.Kind, this.Seen, this.Status = history.Ended, nil, "done"
 	if err != nil {
 		this.Status = err.Error()
@@ -77,7 +77,7 @@ type plan struct {
 	end  string // history.End...
 }
 
-func (a recorder) plan(t agent.Turn) plan {
+func (a recorder) plan(t *agent.Turn) plan {
 	r, calm := newRandom(a.life.seed, fmt.Sprint("agent ", t.Session, t.Messages[0].ID, t.Attempt)), a.life.isCalm.Load()
 	p := plan{rng: r, work: r.about(3 * time.Second), end: history.EndOK}
 	switch {
@@ -97,10 +97,10 @@ func (a recorder) plan(t agent.Turn) plan {
 }
 
 // speak emits a piece of text now and then, and accepts steers.
-func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(agent.Event)) (text string, err error) {
+func (a recorder) speak(ctx context.Context, t *agent.Turn, p plan) (text string, err error) {
 	say := func(piece string) {
 		text += piece
-		emit(agent.Event{Type: session.EventText, Text: piece})
+		t.Emit(agent.Event{Type: session.EventText, Text: piece})
 	}
 	var ids []string
 	for _, m := range t.Messages {
@@ -114,7 +114,7 @@ func (a recorder) speak(ctx context.Context, t agent.Turn, p plan, emit func(age
 			return text, context.Cause(ctx)
 		case <-a.proc.dead:
 			return text, errDied
-		case s := <-t.Steers:
+		case s := <-t.Steers():
 			s.Accept()
 			a.life.log.Add(history.Record{Kind: history.Steered, Session: t.Session, ID: s.Message.ID, Turn: t.ID, Via: history.Inside, Plan: p.end})
 			ids, text = append(ids, s.Message.ID), "" // the reply begins after it

@@ -48,9 +48,9 @@ type Echo struct {
 }
 
 // Run implements agent.Agent.
-func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (e Echo) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	defer e.Each()
-	return e.Agent.Run(ctx, turn, emit)
+	return e.Agent.Run(ctx, turn)
 }
 
 // RunAll makes a worker run the n queued messages, and drains it.

@@ -9,14 +9,14 @@ import (
 // Parked is an agent whose turns wait until they are interrupted, and then end at once. Both
 // functions may be nil.
 type Parked struct {
-	Started     func(turn agent.Turn, emit func(agent.Event))
-	Interrupted func(turn agent.Turn)
+	Started     func(turn *agent.Turn)
+	Interrupted func(turn *agent.Turn)
 }
 
 // Run implements agent.Agent.
-func (p Parked) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (p Parked) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if p.Started != nil {
-		p.Started(turn, emit)
+		p.Started(turn)
 	}
 	<-ctx.Done()
 	if p.Interrupted != nil {

@@ -59,10 +59,10 @@ func TestWhatIsIgnored(t *testing.T) {
 func TestInputOfSeveralItems(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	seen := make(chan agent.Turn, 2)
-	r.workerOf(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	seen := make(chan *agent.Turn, 2)
+	r.workerOf(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		seen <- turn
-		emit(agent.Event{Type: session.EventText, Text: "ok"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "ok"})
 		return agent.Result{}, nil
 	}))
 	status, got := r.post("/v1/responses", `{"conversation":"s","metadata":{"order":"7"},"input":[
@@ -91,10 +91,10 @@ func TestInputOfSeveralItems(t *testing.T) {
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	seen := make(chan agent.Turn, 1)
-	r.workerOf(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	seen := make(chan *agent.Turn, 1)
+	r.workerOf(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		seen <- turn
-		emit(agent.Event{Type: session.EventText, Text: "ok"})
+		turn.Emit(agent.Event{Type: session.EventText, Text: "ok"})
 		return agent.Result{}, nil
 	}))
 	const data = "data:image/png;base64,iVBORw0KGgo="
@@ -122,24 +122,17 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// agentFunc is an agent of a test's own.
-type agentFunc func(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error)
-
-func (f agentFunc) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return f(ctx, turn, emit)
-}
-
 // Each text between tools is an item of its own. What was streamed is what is stored, for both APIs.
 func TestTextBetweenTools(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.workerOf(agentFunc(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	r.workerOf(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		for i, text := range []string{"I ", "look.", "Found ", "it.", "Done."} {
 			if i == 2 || i == 4 {
-				emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "c"})
-				emit(agent.Event{Type: session.EventToolEnd, CallID: "c"})
+				turn.Emit(agent.Event{Type: session.EventToolStart, Name: "look", CallID: "c"})
+				turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: "c"})
 			}
-			emit(agent.Event{Type: session.EventText, Text: text})
+			turn.Emit(agent.Event{Type: session.EventText, Text: text})
 		}
 		return agent.Result{}, nil
 	}))

@@ -30,8 +30,9 @@ type Spec struct {
 	Env []string // NAME=value; nothing else is inherited; see Env
 	Dir string   // the working directory; empty: this program's
 
-	// Lease is the session's lease. When it ends, the program is killed. Nil: no lease. See Lend.
-	Lease agent.Lease
+	// LeaseEnd returns when the session's lease ends (agent.Host). The program is killed then. Nil: no
+	// lease. See Lend.
+	LeaseEnd func() time.Time
 
 	Logger *slog.Logger // gets the program's stderr, line by line, at level debug
 
@@ -84,8 +85,8 @@ func Start(spec Spec) (*Command, error) {
 		Path: path, Args: spec.Argv, Dir: spec.Dir, Env: spec.Env,
 		Stdin: c.stdio.in.read, Stdout: c.stdio.out.write, Stderr: c.stdio.err.write,
 	}
-	if spec.Lease != nil {
-		g.Deadline = spec.Lease.Deadline()
+	if spec.LeaseEnd != nil {
+		g.Deadline = spec.LeaseEnd()
 	}
 	if c.process, err = guardian.Start(g); err != nil {
 		c.stdio.closeAll()
@@ -96,7 +97,7 @@ func Start(spec Spec) (*Command, error) {
 	c.stderr.logger = spec.Logger
 	c.stderrRead.Go(func() { c.stderr.copyFrom(c.resting.reader(&drainingReader{file: c.stdio.err.read})) })
 	c.lender.process = c.process
-	c.Lend(spec.Lease)
+	c.Lend(spec.LeaseEnd)
 	return c, nil
 }
 
@@ -106,7 +107,7 @@ func notStarted(err error) error {
 
 // Lend puts the program under another lease, or under none, for a program that goes on running
 // between two turns. The program must be idle.
-func (c *Command) Lend(lease agent.Lease) { c.lender.lend(lease) }
+func (c *Command) Lend(leaseEnd func() time.Time) { c.lender.lend(leaseEnd) }
 
 // Interrupt sends SIGINT to the program's process group, and SIGKILL after the grace. Further
 // calls change nothing.

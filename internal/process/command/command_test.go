@@ -16,9 +16,9 @@ import (
 	"turnstile/pkg/agent"
 )
 
-func start(t *testing.T, lease agent.Lease, script string) *Command {
+func start(t *testing.T, leaseEnd func() time.Time, script string) *Command {
 	t.Helper()
-	c, err := Start(Spec{Argv: []string{"sh", "-c", script}, Env: os.Environ(), Lease: lease, Logger: slog.New(slog.DiscardHandler)})
+	c, err := Start(Spec{Argv: []string{"sh", "-c", script}, Env: os.Environ(), LeaseEnd: leaseEnd, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,16 +30,7 @@ func start(t *testing.T, lease agent.Lease, script string) *Command {
 	return c
 }
 
-// movingLease is a lease whose deadline the test sets.
-type movingLease struct{ at atomic.Pointer[time.Time] }
-
-func (l *movingLease) Deadline() time.Time { return *l.at.Load() }
-
-func leaseUntil(at time.Time) *movingLease {
-	l := &movingLease{}
-	l.at.Store(&at)
-	return l
-}
+func until(at time.Time) func() time.Time { return func() time.Time { return at } }
 
 func TestFailureHasTheLastWords(t *testing.T) {
 	t.Parallel()
@@ -53,7 +44,7 @@ func TestFailureHasTheLastWords(t *testing.T) {
 		c := start(t, nil, script)
 		status := c.Wait()
 		err := c.Failure(status)
-		if Unfit(status) != nil || fmt.Sprint(err) != want || agent.IsRetryable(err) != strings.Contains(script, "75") {
+		if Unfit(status) != nil || fmt.Sprint(err) != want || errors.Is(err, agent.ErrRetryable) != strings.Contains(script, "75") {
 			t.Errorf("%s: %v, want %s", script, err, want)
 		}
 	}
@@ -62,7 +53,7 @@ func TestFailureHasTheLastWords(t *testing.T) {
 func TestStartErrorsAreRetryable(t *testing.T) {
 	t.Parallel()
 	_, err := Start(Spec{Argv: []string{"no-such-program-anywhere"}})
-	if !agent.IsRetryable(err) || !strings.Contains(err.Error(), "could not start the agent") {
+	if !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "could not start the agent") {
 		t.Errorf("%v", err)
 	}
 }
@@ -70,7 +61,7 @@ func TestStartErrorsAreRetryable(t *testing.T) {
 // A program that is lent to one lease after another dies with its present one.
 func TestLentProgramDiesWithItsLease(t *testing.T) {
 	t.Parallel()
-	c := start(t, leaseUntil(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
+	c := start(t, until(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
 	lines := bufio.NewReader(c.Stdout)
 	alive := func() {
 		t.Helper()
@@ -80,35 +71,31 @@ func TestLentProgramDiesWithItsLease(t *testing.T) {
 		}
 	}
 	alive()
-	over := leaseUntil(time.Now().Add(time.Hour))
-	c.Lend(over)
+	var over atomic.Int64
+	over.Store(time.Now().Add(time.Hour).UnixNano())
+	c.Lend(func() time.Time { return time.Unix(0, over.Load()) })
 	c.Lend(nil)
-	past := time.Now().Add(-time.Second)
-	over.at.Store(&past) // the program has another lease by now
+	over.Store(time.Now().Add(-time.Second).UnixNano()) // the program has another lease by now
 	alive()
-	c.Lend(leaseUntil(time.Now().Add(300 * time.Millisecond)))
+	c.Lend(until(time.Now().Add(300 * time.Millisecond)))
 	alive()
 	if status := c.Wait(); !status.LeaseExpired || !errors.Is(Unfit(status), agent.ErrLeaseLost) {
 		t.Errorf("%+v", status)
 	}
 }
 
-type leaseFunc func() time.Time
-
-func (f leaseFunc) Deadline() time.Time { return f() }
-
-// A lease may have any type, also one that is not comparable.
-func TestLeaseOfAnyType(t *testing.T) {
+// The lease is asked again and again.
+func TestRenewedLease(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 9)
 	c := start(t, nil, "sleep 1000")
-	c.Lend(leaseFunc(func() time.Time {
+	c.Lend(func() time.Time {
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
 		return time.Now().Add(300 * time.Millisecond)
-	}))
+	})
 	for range 5 { // without further checks of the deadline the program would end
 		<-asked
 	}

@@ -60,13 +60,13 @@ func (f Env) passes(name string) bool {
 }
 
 // ForTurn returns the environment of a program that runs one turn.
-func (f Env) ForTurn(environ []string, turn agent.Turn) []string {
+func (f Env) ForTurn(environ []string, turn *agent.Turn) []string {
 	message := ""
 	if len(turn.Messages) > 0 {
 		message = turn.Messages[0].ID
 	}
 	env := append(f.ForSession(environ, turn.Session),
-		"TURNSTILE_SESSION_ID="+turn.SessionID,
+		"TURNSTILE_SESSION_ID="+turn.TranscriptID,
 		"TURNSTILE_MESSAGE_ID="+message,
 		"TURNSTILE_TURN_ID="+turn.ID,
 		"TURNSTILE_FENCE="+strconv.FormatInt(turn.Fence, 10),

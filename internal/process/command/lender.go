@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"turnstile/internal/process/guardian"
-	"turnstile/pkg/agent"
 )
 
 // lender passes the renewals of a lease to a guardian. It checks often enough to pass on each of
@@ -13,13 +12,13 @@ import (
 type lender struct {
 	process *guardian.Process
 
-	mu    sync.Mutex
-	lease agent.Lease // nil: none
-	timer *time.Timer
-	ended bool
+	mu       sync.Mutex
+	leaseEnd func() time.Time // nil: no lease
+	timer    *time.Timer
+	ended    bool
 }
 
-func (l *lender) lend(lease agent.Lease) {
+func (l *lender) lend(leaseEnd func() time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -28,8 +27,8 @@ func (l *lender) lend(lease agent.Lease) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.lease = lease
-	if lease == nil {
+	l.leaseEnd = leaseEnd
+	if leaseEnd == nil {
 		l.timer = nil
 		l.process.Unlease()
 		return
@@ -39,7 +38,7 @@ func (l *lender) lend(lease agent.Lease) {
 
 // feed sends the guardian the lease's present deadline. l.mu is held.
 func (l *lender) feed() {
-	deadline := l.lease.Deadline()
+	deadline := l.leaseEnd()
 	wait := time.Second
 	if !deadline.IsZero() {
 		l.process.Renew(deadline)

@@ -86,7 +86,6 @@ type Agent struct {
 var (
 	_ agent.Agent  = (*Agent)(nil)
 	_ agent.Warmer = (*Agent)(nil)
-	_ agent.Mortal = (*warm)(nil)
 )
 
 // New checks the configuration. It fails if exec.Init was not called.
@@ -154,8 +153,8 @@ func signature(c Config) string {
 func (a *Agent) Signature() string { return a.signature }
 
 // Run runs a turn with a process of its own. A worker uses Warm.
-func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	return agent.RunOnce(ctx, a, turn, emit)
+func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	return agent.RunOnce(ctx, a, turn)
 }
 
 // Check reports whether the agent's program can be found now. A program that is missing when a turn

@@ -66,11 +66,11 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 						over <- fmt.Sprint(p)
 					}
 				}()
-				_, err := w.Run(t.Context(), turn, func(e agent.Event) {
+				_, err := w.Run(t.Context(), emitting(turn, func(e agent.Event) {
 					if e.Type == c.at {
 						panic("at " + string(e.Type))
 					}
-				})
+				}))
 				over <- fmt.Sprint(err)
 			}()
 			select {

@@ -29,13 +29,13 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 			a := newAgent(t, Config{Command: []string{path}})
 			turn := turnWith(t, "Please improve the project.")
 			var asked agent.Question
-			turn.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
+			turn.Host.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
 				asked = q
 				return c.decision, nil
 			}
 			w := warmed(t, a, turn)
 			h := &emitted{}
-			_, err := w.Run(t.Context(), turn, h.emit)
+			_, err := w.Run(t.Context(), emitting(turn, h.emit))
 			expect.OK(t, err)
 			if asked.CallID != "call_2" || asked.Name != "Modifying critical configuration file" || !strings.Contains(string(asked.Input), "new-host") || asked.CanRemember {
 				t.Errorf("asked %+v", asked)
@@ -56,7 +56,7 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := newAgent(t, Config{Command: []string{path}})
 		turn := turnWith(t, "Please improve the project.")
-		turn.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
+		turn.Host.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 			cancel()
 			<-ctx.Done()
 			return "", context.Cause(ctx)

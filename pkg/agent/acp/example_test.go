@@ -25,8 +25,11 @@ func show(e agent.Event) {
 	}
 }
 
-func say(text string) agent.Turn {
-	return agent.Turn{Session: "web:42", SessionID: "4f1c", Messages: []agent.Message{{Text: text}}}
+func say(text string) *agent.Turn {
+	return &agent.Turn{
+		Session: "web:42", TranscriptID: "4f1c", Messages: []agent.Message{{Text: text}},
+		Host: agent.Host{Emit: show},
+	}
 }
 
 // New checks the configuration. It does not start the agent.
@@ -40,7 +43,7 @@ func ExampleNew() {
 func ExampleAgent_Run() {
 	a, err := acp.New(acp.Config{Command: echoAgent()})
 	demo.Check(err)
-	_, err = a.Run(context.Background(), say("hello"), show)
+	_, err = a.Run(context.Background(), say("hello"))
 	fmt.Println(err)
 	// Output:
 	// hello
@@ -54,8 +57,8 @@ func ExampleAgent_Warm() {
 	ctx, first := context.Background(), say("hello")
 	warm, err := a.Warm(ctx, first)
 	demo.Check(err)
-	for _, turn := range []agent.Turn{first, say("and again")} {
-		_, err := warm.Run(ctx, turn, show)
+	for _, turn := range []*agent.Turn{first, say("and again")} {
+		_, err := warm.Run(ctx, turn)
 		demo.Check(err)
 	}
 	fmt.Println(warm.Close())

@@ -112,7 +112,7 @@ func TestOpencode(t *testing.T) {
 	// A tool that needs a permission.
 	turn := turnWith(t, "print it")
 	var asked agent.Question
-	turn.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
+	turn.Host.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
 		asked = q
 		return session.Allow, nil
 	}

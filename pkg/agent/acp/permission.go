@@ -64,7 +64,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 
 // askUser puts the question to the user. It returns false if the question was withdrawn.
 func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (session.Decision, bool) {
-	if t.ask == nil {
+	if t.host.Ask == nil {
 		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
 		return session.Deny, true
 	}
@@ -76,7 +76,7 @@ func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (s
 	}
 	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
 	text, _ := contentText(p.Tool.Content)
-	decision, err := t.ask(ctx, agent.Question{
+	decision, err := t.host.Ask(ctx, agent.Question{
 		CallID: p.Tool.ID, Name: name, Text: text, Input: p.Tool.RawInput,
 		CanRemember: slices.ContainsFunc(p.Options, always),
 	})

@@ -72,7 +72,8 @@ func selected(id string) string {
 func TestAPolicyDecidesOrAsks(t *testing.T) {
 	t.Parallel()
 	var question agent.Question
-	ask := func(a session.Decision, err error) agent.Ask {
+	type asks = func(context.Context, agent.Question) (session.Decision, error)
+	ask := func(a session.Decision, err error) asks {
 		return func(_ context.Context, q agent.Question) (session.Decision, error) {
 			question = q
 			return a, err
@@ -80,7 +81,7 @@ func TestAPolicyDecidesOrAsks(t *testing.T) {
 	}
 	for _, c := range []struct {
 		policy  Permissions
-		ask     agent.Ask
+		ask     asks
 		want    string
 		notices int
 	}{
@@ -94,7 +95,7 @@ func TestAPolicyDecidesOrAsks(t *testing.T) {
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
 		turn := turnWith(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
-		turn.Ask = c.ask
+		turn.Host.Ask = c.ask
 		h, err := play(t.Context(), a, turn)
 		expect.OK(t, err)
 		if h.text() != c.want || len(h.of(session.EventNotice)) != c.notices {
@@ -147,7 +148,7 @@ func TestQuestions(t *testing.T) {
 	turn := turnWith(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
 		`raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`, "answers 2")
 	asked := make(chan struct{}, 1)
-	turn.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
+	turn.Host.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -171,7 +172,7 @@ func TestCancelledQuestions(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	turn := turnWith(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
-	turn.Ask = func(askCtx context.Context, _ agent.Question) (session.Decision, error) {
+	turn.Host.Ask = func(askCtx context.Context, _ agent.Question) (session.Decision, error) {
 		cancel(cause)
 		<-askCtx.Done()
 		return "", context.Cause(askCtx)

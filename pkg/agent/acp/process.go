@@ -63,10 +63,9 @@ func yes(value json.RawMessage) bool {
 }
 
 // start starts the agent in dir. Its requests and notifications go to peer.
-func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logger *slog.Logger) (*process, error) {
-	lease, _ := agent.LeaseFrom(ctx)
+func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logger) (*process, error) {
 	c, err := command.Start(command.Spec{
-		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), session), Lease: lease, Logger: logger,
+		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), turn.Session), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
 		Socket: true, // it lives between turns, and would read a stray line as its user's
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // prompt is a turn as session/prompt takes it: one text, pictures whose data the message has, and links to
 // the other attachments.
-func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
+func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()
 	if w.state.Recap {
 		if before := agent.Recap(at.History, recapSize); before != "" {

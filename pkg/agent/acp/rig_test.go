@@ -51,13 +51,13 @@ var turns struct {
 }
 
 // turnWith is a turn with this text, unlike any other test's.
-func turnWith(t testing.TB, lines ...string) agent.Turn {
+func turnWith(t testing.TB, lines ...string) *agent.Turn {
 	t.Helper()
 	turns.Lock()
 	defer turns.Unlock()
 	turns.n++
-	return agent.Turn{
-		Session: t.Name(), SessionID: "id-1", ID: fmt.Sprintf("turn-%d", turns.n), Fence: turns.n, Attempt: 1,
+	return &agent.Turn{
+		Session: t.Name(), TranscriptID: "id-1", ID: fmt.Sprintf("turn-%d", turns.n), Fence: turns.n, Attempt: 1,
 		Messages: []agent.Message{{ID: "m1", Text: strings.Join(lines, "\n")}},
 	}
 }
@@ -129,15 +129,22 @@ func (h *emitted) state(t testing.TB) []byte {
 	return all[len(all)-1].Data
 }
 
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
+}
+
 // play runs one turn with a process of its own.
-func play(ctx context.Context, a *Agent, turn agent.Turn) (*emitted, error) {
+func play(ctx context.Context, a *Agent, turn *agent.Turn) (*emitted, error) {
 	h := &emitted{}
-	_, err := a.Run(ctx, turn, h.emit)
+	_, err := a.Run(ctx, emitting(turn, h.emit))
 	return h, err
 }
 
 // warmed is a warm agent that is closed when the test ends.
-func warmed(t testing.TB, a *Agent, turn agent.Turn) *warm {
+func warmed(t testing.TB, a *Agent, turn *agent.Turn) *warm {
 	t.Helper()
 	w, err := a.Warm(t.Context(), turn)
 	expect.OK(t, err)
@@ -152,10 +159,10 @@ func warmed(t testing.TB, a *Agent, turn agent.Turn) *warm {
 	return w.(*warm)
 }
 
-func runWarm(t testing.TB, w *warm, turn agent.Turn) (*emitted, error) {
+func runWarm(t testing.TB, w *warm, turn *agent.Turn) (*emitted, error) {
 	t.Helper()
 	h := &emitted{}
-	_, err := w.Run(t.Context(), turn, h.emit)
+	_, err := w.Run(t.Context(), emitting(turn, h.emit))
 	return h, err
 }
 
@@ -183,7 +190,7 @@ func failed(t testing.TB, err error, retryable bool, want ...string) {
 			t.Errorf("error %q does not say %q", err, w)
 		}
 	}
-	if agent.IsRetryable(err) != retryable {
+	if errors.Is(err, agent.ErrRetryable) != retryable {
 		t.Errorf("error %q: retryable %v", err, !retryable)
 	}
 }

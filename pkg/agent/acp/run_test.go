@@ -204,7 +204,7 @@ func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
 		{"stderr new\nquietly " + wantsPermission + "\n" + `error {"code":-32603,"message":"it broke"}`, "the agent failed: it broke (code -32603): new"},
 	} {
 		turn := turnWith(t, c.lines)
-		turn.Ask = ask
+		turn.Host.Ask = ask
 		_, err := runWarm(t, w, turn)
 		if got := fmt.Sprint(err); err == nil && c.want != "" || err != nil && got != c.want {
 			t.Errorf("%v, want %s", err, c.want)

@@ -18,7 +18,6 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
-	"turnstile/pkg/agent"
 )
 
 const (
@@ -89,9 +88,8 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 	if p.OutputByteLimit != nil {
 		limit = min(max(*p.OutputByteLimit, 0), maxScreen)
 	}
-	lease, _ := agent.LeaseFrom(t.ctx)
 	return t.terminals.start(command.Spec{
-		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: env, Lease: lease, Logger: t.logger,
+		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: env, LeaseEnd: t.host.LeaseEnd, Logger: t.logger,
 	}, limit)
 }
 

@@ -33,7 +33,7 @@ type ending struct {
 type turn struct {
 	*warm
 	logger *slog.Logger
-	ask    agent.Ask
+	host   agent.Host
 	ended  chan ending // has at most one
 
 	mu       sync.Mutex
@@ -48,8 +48,8 @@ type turn struct {
 	terminals terminals
 }
 
-func (w *warm) newTurn(ctx context.Context, at agent.Turn, emit func(agent.Event)) *turn {
-	t := &turn{warm: w, ask: at.Ask, emit: emit, ended: make(chan ending, 1)}
+func (w *warm) newTurn(ctx context.Context, at *agent.Turn) *turn {
+	t := &turn{warm: w, host: at.Host, emit: at.Emit, ended: make(chan ending, 1)}
 	t.logger = w.logger.With("turn", at.ID, "fence", at.Fence)
 	t.tools.emit = t.say
 	t.begin(ctx)
@@ -73,7 +73,7 @@ func (t *turn) locked(f func()) {
 }
 
 // run prompts the agent and waits for the end.
-func (t *turn) run(ctx context.Context, at agent.Turn) error {
+func (t *turn) run(ctx context.Context, at *agent.Turn) error {
 	t.locked(t.sayState)
 	prompt := acpsdk.PromptRequest{SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at)}
 	if at.TraceParent != "" {

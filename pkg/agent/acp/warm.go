@@ -50,7 +50,7 @@ type state struct {
 }
 
 // Warm starts the agent and opens a session with it.
-func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
+func (a *Agent) Warm(ctx context.Context, turn *agent.Turn) (agent.Warm, error) {
 	if ctx.Err() != nil {
 		return nil, command.Interrupted(ctx)
 	}
@@ -59,7 +59,7 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 		return nil, err
 	}
 	w := &warm{session: turn.Session, dir: dir}
-	if w.process, err = a.start(ctx, turn.Session, dir, w, a.config.Logger.With("session", turn.Session)); err != nil {
+	if w.process, err = a.start(turn, dir, w, a.config.Logger.With("session", turn.Session)); err != nil {
 		return nil, err
 	}
 	if err = w.initialize(ctx); err == nil {
@@ -74,8 +74,8 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 
 // open opens the agent's session for a transcript: its own, if it still exists, else a new one,
 // which receives a recap.
-func (w *warm) open(ctx context.Context, turn agent.Turn) error {
-	w.sessionID = turn.SessionID
+func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
+	w.sessionID = turn.TranscriptID
 	var stored state
 	if json.Unmarshal(turn.State, &stored) == nil && stored.Agent == "acp" && stored.ID != "" && stored.Name == w.name {
 		found, err := w.reopen(ctx, stored.ID)
@@ -124,16 +124,15 @@ func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 }
 
 // Run runs one turn.
-func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (w *warm) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
 	if !w.EndRest() || w.ended() {
 		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
-	lease, _ := agent.LeaseFrom(ctx)
-	w.Lend(lease)
-	if w.sessionID != turn.SessionID {
+	w.Lend(turn.Host.LeaseEnd)
+	if w.sessionID != turn.TranscriptID {
 		if w.can.close {
 			w.request(acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, func(response) {})
 		}
@@ -142,7 +141,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 			return agent.Result{}, err
 		}
 	}
-	t := w.newTurn(ctx, turn, emit)
+	t := w.newTurn(ctx, turn)
 	w.turn.Store(t)
 	err := t.run(ctx, turn)
 	w.turn.Store(nil)

@@ -31,7 +31,7 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	}
 	// Another transcript with a history needs a new session, which receives a recap.
 	other := turnWith(t, "pid")
-	other.SessionID = "id-2"
+	other.TranscriptID = "id-2"
 	third, err := runWarm(t, w, other)
 	expect.OK(t, err)
 	if third.text() != first.text() || string(third.state(t)) == string(first.state(t)) {
@@ -105,7 +105,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	// The same with one process, and with other state to store.
 	w := warmed(t, a, turn)
 	other := turnWith(t, `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":3,"currency":"USD"}}`, "text ok")
-	other.SessionID, other.History = "id-2", someHistory
+	other.TranscriptID, other.History = "id-2", someHistory
 	for i := range 2 {
 		h, err := runWarm(t, w, other)
 		expect.OK(t, err)
@@ -161,7 +161,7 @@ func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, close
 			cancel(cause)
 		}
 	}}
-	_, err = w.Run(ctx, turnWith(t, lines...), h.emit)
+	_, err = w.Run(ctx, emitting(turnWith(t, lines...), h.emit))
 	took = time.Since(begun)
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v, want %v", err, cause)
@@ -234,7 +234,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 				cancel(cause)
 			}
 		}}
-		_, err := w.Run(ctx, turnWith(t, "text a", "hang"), h.emit)
+		_, err := w.Run(ctx, emitting(turnWith(t, "text a", "hang"), h.emit))
 		failed(t, err, false, want)
 		cancel(nil)
 	}
@@ -267,26 +267,27 @@ func TestLossWhileAnAgentEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	begun := time.Now()
 	time.AfterFunc(exitTime+500*time.Millisecond, func() { cancel(agent.ErrLeaseLost) })
-	_, err := w.Run(ctx, turnWith(t, "text a", "close-stdout"), func(agent.Event) {})
+	_, err := w.Run(ctx, turnWith(t, "text a", "close-stdout"))
 	if took := time.Since(begun); !errors.Is(err, agent.ErrLeaseLost) || took > 30*time.Second {
 		t.Errorf("%v after %s", err, took)
 	}
 }
 
-type movingLease struct{ at time.Time }
-
-func (l movingLease) Deadline() time.Time { return l.at }
+// leased is a turn whose lease is not renewed.
+func leased(turn *agent.Turn, ttl time.Duration) *agent.Turn {
+	end := time.Now().Add(ttl)
+	turn.Host.LeaseEnd = func() time.Time { return end }
+	return turn
+}
 
 func TestLeaseHoldsForTurnsOnly(t *testing.T) {
 	t.Parallel()
 	a := acting(t)
 	w := warmed(t, a, turnWith(t))
-	ctx := agent.WithLease(t.Context(), movingLease{time.Now().Add(time.Hour)})
-	_, err := w.Run(ctx, turnWith(t, "text a"), func(agent.Event) {})
+	_, err := w.Run(t.Context(), leased(turnWith(t, "text a"), time.Hour))
 	expect.OK(t, err)
-	ctx = agent.WithLease(t.Context(), movingLease{time.Now().Add(300 * time.Millisecond)})
-	_, err = w.Run(ctx, turnWith(t, "text a", "hang"), func(agent.Event) {})
-	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {
+	_, err = w.Run(t.Context(), leased(turnWith(t, "text a", "hang"), 300*time.Millisecond))
+	if !errors.Is(err, agent.ErrLeaseLost) || !errors.Is(err, agent.ErrRetryable) {
 		t.Errorf("%v", err)
 	}
 }

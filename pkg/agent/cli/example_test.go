@@ -24,15 +24,17 @@ func ExampleAgent_Run() {
 		Command: []string{"sh", "-c", "cat > /dev/null; cat testdata/claude/resume.jsonl", "claude"},
 	})
 	demo.Check(err)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "and again"}}}
 	reply := ""
-	_, err = a.Run(context.Background(), turn, func(e agent.Event) {
-		switch e.Type {
-		case session.EventState:
-			fmt.Println(string(e.Data))
-		case session.EventText:
-			reply += e.Text
-		}
+	_, err = a.Run(context.Background(), &agent.Turn{
+		Session: "web:42", Messages: []agent.Message{{Text: "and again"}},
+		Host: agent.Host{Emit: func(e agent.Event) {
+			switch e.Type {
+			case session.EventState:
+				fmt.Println(string(e.Data))
+			case session.EventText:
+				reply += e.Text
+			}
+		}},
 	})
 	fmt.Println(reply)
 	fmt.Println(err)

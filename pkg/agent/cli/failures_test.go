@@ -43,8 +43,8 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			command, listen := fakeProgram(t, c.play)
 			got := playTurn(t, newAgent(t, c.kind, Config{Command: command}), turn("hi"))
-			if got.err == nil || got.err.Error() != c.want || agent.IsRetryable(got.err) != c.retry {
-				t.Errorf("retryable %v: %v\nwant %s", agent.IsRetryable(got.err), got.err, c.want)
+			if got.err == nil || got.err.Error() != c.want || errors.Is(got.err, agent.ErrRetryable) != c.retry {
+				t.Errorf("retryable %v: %v\nwant %s", errors.Is(got.err, agent.ErrRetryable), got.err, c.want)
 			}
 			if len(listen()) != 1 {
 				t.Error("started again")
@@ -138,7 +138,7 @@ func TestBadOutput(t *testing.T) {
 				a.patience = 50 * time.Millisecond
 			}
 			got := playTurn(t, a, turn("hi"))
-			if want := c.want + ": one\ntwo"; got.err == nil || got.err.Error() != want || agent.IsRetryable(got.err) || len(listen()) != 1 {
+			if want := c.want + ": one\ntwo"; got.err == nil || got.err.Error() != want || errors.Is(got.err, agent.ErrRetryable) || len(listen()) != 1 {
 				t.Errorf("%.200s: %v\nwant %s", got.reply, got.err, want)
 			}
 		})
@@ -151,7 +151,7 @@ func TestInterruptedWithLastWords(t *testing.T) {
 	command, _ := fakeProgram(t, play{Out: strings.SplitAfter(sayings[Gemini], "\n")[1], Err: "waiting for the model\n", Hang: true, Ignore: true})
 	cause := errors.New("took too long")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	got := playWith(ctx, newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond}), turn("hi"), func(agent.Event) { cancel(cause) })
+	got := playWith(ctx, newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond}), emitting(turn("hi"), func(agent.Event) { cancel(cause) }))
 	if want := "the agent was interrupted: took too long: waiting for the model"; !errors.Is(got.err, cause) || got.err.Error() != want {
 		t.Errorf("%v, want %s", got.err, want)
 	}
@@ -163,7 +163,7 @@ func TestNotStarted(t *testing.T) {
 	if err := missing.Check(); err == nil || !strings.Contains(err.Error(), "agent claude: ") {
 		t.Error(err)
 	}
-	if got := playTurn(t, missing, turn("hi")); got.err == nil || !agent.IsRetryable(got.err) {
+	if got := playTurn(t, missing, turn("hi")); got.err == nil || !errors.Is(got.err, agent.ErrRetryable) {
 		t.Error(got.err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
@@ -174,7 +174,7 @@ func TestNotStarted(t *testing.T) {
 	if err := homeless.Check(); err != nil {
 		t.Error(err)
 	}
-	if got := playTurn(t, homeless, turn("hi")); got.err == nil || !agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "directory") {
+	if got := playTurn(t, homeless, turn("hi")); got.err == nil || !errors.Is(got.err, agent.ErrRetryable) || !strings.Contains(got.err.Error(), "directory") {
 		t.Error(got.err)
 	}
 }
@@ -195,7 +195,7 @@ func TestALinkForADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := playTurn(t, a, tn); got.err == nil || agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "is no directory") || len(listen()) > 0 {
+	if got := playTurn(t, a, tn); got.err == nil || errors.Is(got.err, agent.ErrRetryable) || !strings.Contains(got.err.Error(), "is no directory") || len(listen()) > 0 {
 		t.Error(got.err)
 	}
 }
@@ -221,11 +221,8 @@ func TestNew(t *testing.T) {
 			t.Errorf("%+v", a.config)
 		}
 		var made agent.Agent = a
-		if _, ok := made.(agent.Immediate); ok {
-			t.Error("it wants the history")
-		}
-		if _, ok := made.(agent.Steerable); ok {
-			t.Error("it takes no steers")
+		if _, ok := made.(agent.Describer); ok {
+			t.Error("it wants the history and takes no steers")
 		}
 	}
 }

@@ -20,9 +20,9 @@ func newAgent(t *testing.T, kind Kind, config Config) *Agent {
 	return a
 }
 
-func turn(text string) agent.Turn {
-	return agent.Turn{
-		Session: "agent:test", SessionID: "sid-1", ID: "turn-1", Fence: 7, Attempt: 1,
+func turn(text string) *agent.Turn {
+	return &agent.Turn{
+		Session: "agent:test", TranscriptID: "sid-1", ID: "turn-1", Fence: 7, Attempt: 1,
 		Messages: []agent.Message{{ID: "m1", Text: text}},
 	}
 }
@@ -30,8 +30,15 @@ func turn(text string) agent.Turn {
 func specOf(a *Agent, dir, resume string) command.Spec {
 	return command.Spec{
 		Argv: a.program.argv(a.config.Command, a.config.Model, resume),
-		Dir:  dir, Env: a.environ(agent.Turn{Session: "test"}), Logger: a.config.Logger,
+		Dir:  dir, Env: a.environ(&agent.Turn{Session: "test"}), Logger: a.config.Logger,
 	}
+}
+
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
 }
 
 // played is what a turn has produced.
@@ -41,22 +48,21 @@ type played struct {
 	err    error
 }
 
-func playTurn(t *testing.T, a *Agent, tn agent.Turn) played {
+func playTurn(t *testing.T, a *Agent, tn *agent.Turn) played {
 	t.Helper()
-	return playWith(t.Context(), a, tn, nil)
+	return playWith(t.Context(), a, tn)
 }
 
-func playWith(ctx context.Context, a *Agent, tn agent.Turn, on func(agent.Event)) (p played) {
+// playWith plays a turn. Its own Emit, if it has one, gets the events, too.
+func playWith(ctx context.Context, a *Agent, tn *agent.Turn) (p played) {
 	var mu sync.Mutex
 	var result agent.Result
-	result, p.err = a.Run(ctx, tn, func(e agent.Event) {
+	result, p.err = a.Run(ctx, emitting(tn, func(e agent.Event) {
 		mu.Lock()
 		p.events = append(p.events, e)
 		mu.Unlock()
-		if on != nil {
-			on(e)
-		}
-	})
+		tn.Emit(e)
+	}))
 	for _, e := range p.events {
 		switch e.Type {
 		case session.EventText:

@@ -40,7 +40,7 @@ func (a *Agent) workspace(session string) (string, error) {
 }
 
 // environ is the program's environment.
-func (a *Agent) environ(turn agent.Turn) []string {
+func (a *Agent) environ(turn *agent.Turn) []string {
 	env := a.env.ForTurn(os.Environ(), turn)
 	if a.config.Workspace == "" {
 		return env

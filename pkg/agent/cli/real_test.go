@@ -225,7 +225,7 @@ func TestARealProgramsSession(t *testing.T) {
 			forth := turn("be refused")
 			forth.State = resumed.state(t)
 			refused := playTurn(t, g.agent(t, "refused"), forth)
-			if refused.err == nil || agent.IsRetryable(refused.err) || !strings.Contains(refused.err.Error(), "the scripted model refuses") {
+			if refused.err == nil || errors.Is(refused.err, agent.ErrRetryable) || !strings.Contains(refused.err.Error(), "the scripted model refuses") {
 				t.Errorf("refused: %v", refused.err)
 			}
 			if len(refused.reply) > 0 {

@@ -24,7 +24,7 @@ const unreadOutput = 256 << 10
 
 // Run runs the program for one turn, and once more with a new session if it does not know the one
 // to resume. It returns when the program, everything that it started and its guardian are gone.
-func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
@@ -33,7 +33,6 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
-	lease, _ := agent.LeaseFrom(ctx)
 	known := stateOf(a.kind, turn.State)
 	for {
 		recap := ""
@@ -47,9 +46,9 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		}
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
-			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, PipeBytes: unreadOutput,
+			Dir:  dir, Env: a.environ(turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger, PipeBytes: unreadOutput,
 		}
-		r.stream = &stream{emit: emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
+		r.stream = &stream{emit: turn.Emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
 		err := r.do(ctx, spec, prompt(recap, turn))
 		if err == nil {
@@ -64,7 +63,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 }
 
 // prompt is the text for the program's stdin.
-func prompt(recap string, turn agent.Turn) string {
+func prompt(recap string, turn *agent.Turn) string {
 	if recap == "" {
 		return turn.Text()
 	}
@@ -176,7 +175,7 @@ func (r *run) unended(status guardian.Status) error {
 		what += ": " + r.noise
 	}
 	err := r.failed(what)
-	if status.Signal == 0 && agent.IsRetryable(r.Failure(status)) {
+	if status.Signal == 0 && errors.Is(r.Failure(status), agent.ErrRetryable) {
 		err = agent.Retryable(err)
 	}
 	return err

@@ -243,7 +243,7 @@ func TestForgottenSessionOnce(t *testing.T) {
 		command, listen := fakeProgram(t, forget)
 		tn := turn("hi")
 		tn.State = stateFor(kind, "s-0")
-		if got := playTurn(t, newAgent(t, kind, Config{Command: command}), tn); got.err == nil || agent.IsRetryable(got.err) || len(listen()) != 2 {
+		if got := playTurn(t, newAgent(t, kind, Config{Command: command}), tn); got.err == nil || errors.Is(got.err, agent.ErrRetryable) || len(listen()) != 2 {
 			t.Errorf("%s: %v after %d starts", kind, got.err, len(listen()))
 		}
 		acted := forget
@@ -262,15 +262,15 @@ func TestInterrupt(t *testing.T) {
 			part := strings.Join(strings.SplitAfter(sayings[kind], "\n")[:2], "")
 			command, _ := fakeProgram(t, play{Out: part, Hang: true})
 			ctx, cancel := context.WithCancelCause(t.Context())
-			got := playWith(ctx, newAgent(t, kind, Config{Command: command}), turn("hi"), func(e agent.Event) {
+			got := playWith(ctx, newAgent(t, kind, Config{Command: command}), emitting(turn("hi"), func(e agent.Event) {
 				if e.Type == session.EventText {
 					cancel(cause)
 				}
-			})
+			}))
 			if !errors.Is(got.err, cause) || got.reply != "ok" || sessionOf(t, got.state(t)) != "s-1" {
 				t.Errorf("%s: %v, %q", kind, got.err, got.reply)
 			}
-			again := playWith(ctx, newAgent(t, kind, Config{Command: []string{"/nowhere"}}), turn("hi"), nil)
+			again := playWith(ctx, newAgent(t, kind, Config{Command: []string{"/nowhere"}}), turn("hi"))
 			if !errors.Is(again.err, cause) {
 				t.Errorf("%s: %v", kind, again.err)
 			}

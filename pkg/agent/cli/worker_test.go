@@ -109,11 +109,11 @@ func TestRealInterrupt(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			enough := errors.New("enough")
 			began := time.Now()
-			got := playWith(ctx, a, turn("never end"), func(e agent.Event) {
+			got := playWith(ctx, a, emitting(turn("never end"), func(e agent.Event) {
 				if e.Type == session.EventState {
 					g.onStuck(func() { cancel(enough) })
 				}
-			})
+			}))
 			if !errors.Is(got.err, enough) {
 				t.Fatal(got.err)
 			}

@@ -17,8 +17,7 @@ import (
 
 // play is one turn with directives.
 type play struct {
-	turn   agent.Turn
-	emit   func(agent.Event)
+	turn   *agent.Turn
 	calls  int
 	pieces int
 	tick   time.Duration
@@ -80,7 +79,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		if n, err := fmt.Sscanf(value, "%d:%d", &in, &out); n != 2 || err != nil || in < 0 || out < 0 {
 			return bad("tokens in and out such as 1200:350")
 		}
-		p.emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{Model: "echo", InputTokens: in, OutputTokens: out}})
+		p.turn.Emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{Model: "echo", InputTokens: in, OutputTokens: out}})
 	case "fail":
 		return p.fail(value, bad)
 	case "panic":
@@ -102,7 +101,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		if title == "" {
 			return bad("a title, with _ for its blanks")
 		}
-		p.emit(agent.Event{Type: session.EventTitle, Text: title})
+		p.turn.Emit(agent.Event{Type: session.EventTitle, Text: title})
 	case "steer":
 		if value != "off" {
 			return bad("off")
@@ -114,7 +113,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 
 // ask asks for permission to use a tool, and uses it if the user allows it.
 func (p *play) ask(ctx context.Context, name string) error {
-	if p.turn.Ask == nil {
+	if p.turn.Host.Ask == nil {
 		return errors.New("echo: nobody can be asked")
 	}
 	decision, err := p.turn.Ask(ctx, agent.Question{Name: name, Input: json.RawMessage(`{}`)})
@@ -126,8 +125,8 @@ func (p *play) ask(ctx context.Context, name string) error {
 	}
 	p.calls++
 	id := "echo-" + strconv.Itoa(p.calls)
-	p.emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
-	p.emit(agent.Event{Type: session.EventToolEnd, Name: name, CallID: id, Error: "the permission was not given"})
+	p.turn.Emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
+	p.turn.Emit(agent.Event{Type: session.EventToolEnd, Name: name, CallID: id, Error: "the permission was not given"})
 	return nil
 }
 
@@ -140,13 +139,13 @@ func (p *play) tool(ctx context.Context, name string) error {
 	}
 	p.calls++
 	id := "echo-" + strconv.Itoa(p.calls)
-	p.emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
+	p.turn.Emit(agent.Event{Type: session.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
 	if takes > 0 {
 		if err := p.pause(ctx, takes); err != nil {
 			return err
 		}
 	}
-	p.emit(agent.Event{Type: session.EventToolEnd, Name: name, CallID: id, Output: json.RawMessage(`"ok"`)})
+	p.turn.Emit(agent.Event{Type: session.EventToolEnd, Name: name, CallID: id, Output: json.RawMessage(`"ok"`)})
 	return nil
 }
 
@@ -182,7 +181,7 @@ func (p *play) stream(ctx context.Context, reply string) error {
 			_, size := utf8.DecodeRuneInString(reply[sent+end:])
 			end += size
 		}
-		p.emit(agent.Event{Type: session.EventText, Text: reply[sent : sent+end]})
+		p.turn.Emit(agent.Event{Type: session.EventText, Text: reply[sent : sent+end]})
 		sent += end
 		if p.tick > 0 && i < pieces {
 			if err := p.pause(ctx, p.tick); err != nil {

@@ -30,6 +30,7 @@ package echo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,41 +46,37 @@ type Agent struct{}
 // New returns an echo agent.
 func New() *Agent { return &Agent{} }
 
-// Immediate reports true: there is nothing to start.
-func (*Agent) Immediate() bool { return true }
-
-// Steerable reports true: a turn that takes time takes steers.
-func (*Agent) Steerable() bool { return true }
+// Traits: there is nothing to start, and a turn that takes time takes steers.
+func (*Agent) Traits() agent.Traits { return agent.Traits{Immediate: true, Steerable: true} }
 
 // Run carries out the directives and replies.
-func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	if turn.Note != "" {
-		emit(agent.Event{Type: session.EventThought, Text: turn.Note})
-		turn.Note = ""
+func (*Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	said := *turn // what the reply repeats
+	if said.Note != "" {
+		turn.Emit(agent.Event{Type: session.EventThought, Text: said.Note})
+		said.Note = ""
 	}
 	plain := true
-	for i := range turn.Messages {
-		if isDirective(turn.Messages[i].Text) {
+	for i := range said.Messages {
+		if isDirective(said.Messages[i].Text) {
 			plain = false
 		}
 	}
 	if plain {
-		reply := prefix + turn.Text()
-		emit(agent.Event{Type: session.EventText, Text: reply})
+		reply := prefix + said.Text()
+		turn.Emit(agent.Event{Type: session.EventText, Text: reply})
 		return agent.Result{Text: reply}, nil
 	}
-	p := play{turn: turn, emit: emit, pieces: 1, steers: turn.Steers}
-	messages := make([]agent.Message, len(turn.Messages))
-	copy(messages, turn.Messages)
-	for i := range messages {
-		text, err := p.directives(ctx, messages[i].Text)
+	p := play{turn: turn, pieces: 1, steers: turn.Steers()}
+	said.Messages = slices.Clone(turn.Messages)
+	for i := range said.Messages {
+		text, err := p.directives(ctx, said.Messages[i].Text)
 		if err != nil {
 			return agent.Result{}, err
 		}
-		messages[i].Text = text
+		said.Messages[i].Text = text
 	}
-	turn.Messages = messages
-	reply := prefix + turn.Text() + p.steered
+	reply := prefix + said.Text() + p.steered
 	if err := p.stream(ctx, reply); err != nil {
 		return agent.Result{}, err
 	}

@@ -15,16 +15,22 @@ import (
 
 var _ interface {
 	agent.Agent
-	agent.Immediate
-	agent.Steerable
+	agent.Describer
 } = New()
 
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
+}
+
 func play1(ctx context.Context, attempt int, texts ...string) (reply string, events []agent.Event, err error) {
-	turn := agent.Turn{Attempt: attempt}
+	turn := &agent.Turn{Attempt: attempt}
 	for _, text := range texts {
 		turn.Messages = append(turn.Messages, agent.Message{Text: text})
 	}
-	result, err := New().Run(ctx, turn, func(e agent.Event) { events = append(events, e) })
+	result, err := New().Run(ctx, emitting(turn, func(e agent.Event) { events = append(events, e) }))
 	return result.Text, events, err
 }
 
@@ -61,13 +67,13 @@ func TestReply(t *testing.T) {
 
 func TestNoteIsAThought(t *testing.T) {
 	t.Parallel()
-	turn := agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
+	turn := &agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
 	var thoughts string
-	result, err := New().Run(t.Context(), turn, func(e agent.Event) {
+	result, err := New().Run(t.Context(), emitting(turn, func(e agent.Event) {
 		if e.Type == session.EventThought {
 			thoughts += e.Text
 		}
-	})
+	}))
 	if err != nil || result.Text != "echo: hi" || thoughts != turn.Note {
 		t.Errorf("got %q and the thought %q, %v", result.Text, thoughts, err)
 	}
@@ -142,7 +148,7 @@ func TestFailures(t *testing.T) {
 		{"usage=-1:2", 1, true, false},
 	} {
 		_, _, err := play1(t.Context(), c.attempt, c.text)
-		if (err != nil) != c.fails || agent.IsRetryable(err) != c.retryable {
+		if (err != nil) != c.fails || errors.Is(err, agent.ErrRetryable) != c.retryable {
 			t.Errorf("%q at attempt %d: %v", c.text, c.attempt, err)
 		}
 	}
@@ -199,7 +205,7 @@ func TestInterrupt(t *testing.T) {
 func steered(t *testing.T, text string) (reply string, events []agent.Event, accepted []string, err error) {
 	t.Helper()
 	steers := make(chan agent.Steer)
-	turn := agent.Turn{Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}, Steers: steers}
+	turn := &agent.Turn{Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}, Host: agent.Host{Steers: steers}}
 	over := make(chan struct{})
 	offered := make(chan struct{})
 	go func() {
@@ -212,7 +218,7 @@ func steered(t *testing.T, text string) (reply string, events []agent.Event, acc
 			}
 		}
 	}()
-	result, err := New().Run(t.Context(), turn, func(e agent.Event) { events = append(events, e) })
+	result, err := New().Run(t.Context(), emitting(turn, func(e agent.Event) { events = append(events, e) }))
 	close(over)
 	<-offered
 	return result.Text, events, accepted, err
@@ -269,18 +275,18 @@ func TestTitle(t *testing.T) {
 }
 
 func BenchmarkPlain(b *testing.B) {
-	turn := agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
+	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
 	a := New()
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = a.Run(b.Context(), turn, func(agent.Event) {})
+		_, _ = a.Run(b.Context(), turn)
 	}
 }
 
 func TestPlainIsCheap(t *testing.T) {
-	turn := agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
-	a, emit, ctx := New(), func(agent.Event) {}, t.Context()
-	if n := testing.AllocsPerRun(100, func() { _, _ = a.Run(ctx, turn, emit) }); n > 1 {
+	turn := emitting(&agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}, func(agent.Event) {})
+	a, ctx := New(), t.Context()
+	if n := testing.AllocsPerRun(100, func() { _, _ = a.Run(ctx, turn) }); n > 1 {
 		t.Errorf("a plain turn makes %v allocations, want 1", n)
 	}
 }
@@ -289,21 +295,21 @@ func TestAskAndUsage(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{true, false} {
 		asked, tools, used := "", "", session.Usage{}
-		turn := agent.Turn{
+		turn := &agent.Turn{
 			Attempt: 1, Messages: []agent.Message{{Text: "usage=12:3 ask=deploy hello"}},
-			Ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
+			Host: agent.Host{Ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
 				asked += q.Name
 				return map[bool]session.Decision{true: session.Allow, false: session.Deny}[allowed], nil
-			},
+			}},
 		}
-		result, err := New().Run(t.Context(), turn, func(e agent.Event) {
+		result, err := New().Run(t.Context(), emitting(turn, func(e agent.Event) {
 			switch e.Type {
 			case session.EventUsage:
 				used = *e.Usage
 			case session.EventToolEnd:
 				tools += e.Name + string(e.Output) + e.Error
 			}
-		})
+		}))
 		want := "deploythe permission was not given"
 		if allowed {
 			want = `deploy"ok"`

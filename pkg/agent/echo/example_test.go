@@ -9,17 +9,17 @@ import (
 )
 
 func ExampleNew() {
-	turn := agent.Turn{Messages: []agent.Message{{Text: "hello"}}}
-	result, err := echo.New().Run(context.Background(), turn, func(agent.Event) {})
+	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello"}}}
+	result, err := echo.New().Run(context.Background(), turn)
 	fmt.Println(result.Text, err)
 	// Output: echo: hello <nil>
 }
 
 // Directives at the beginning of a message make the agent use a tool and stream its reply.
 func ExampleAgent_Run() {
-	turn := agent.Turn{Messages: []agent.Message{{Text: "tool=search stream=2 found it"}}}
-	_, err := echo.New().Run(context.Background(), turn, func(e agent.Event) {
-		fmt.Printf("%s %q\n", e.Type, e.Name+e.Text)
+	_, err := echo.New().Run(context.Background(), &agent.Turn{
+		Messages: []agent.Message{{Text: "tool=search stream=2 found it"}},
+		Host:     agent.Host{Emit: func(e agent.Event) { fmt.Printf("%s %q\n", e.Type, e.Name+e.Text) }},
 	})
 	fmt.Println(err)
 	// Output:
@@ -31,13 +31,13 @@ func ExampleAgent_Run() {
 }
 
 // A message that arrives while the agent works joins its turn.
-func ExampleAgent_Steerable() {
+func ExampleAgent_Traits() {
 	steers := make(chan agent.Steer, 1)
 	steers <- agent.NewSteer(agent.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
-	turn := agent.Turn{Messages: []agent.Message{{Text: "sleep=300ms hello"}}, Steers: steers}
+	turn := &agent.Turn{Messages: []agent.Message{{Text: "sleep=300ms hello"}}, Host: agent.Host{Steers: steers}}
 	e := echo.New()
-	result, err := e.Run(context.Background(), turn, func(agent.Event) {})
-	fmt.Println(e.Steerable(), err)
+	result, err := e.Run(context.Background(), turn)
+	fmt.Println(e.Traits().Steerable, err)
 	fmt.Println(result.Text)
 	// Output:
 	// accepted
@@ -45,10 +45,4 @@ func ExampleAgent_Steerable() {
 	// echo: hello
 	//
 	// steered: in French, please
-}
-
-// A worker claims the turns of an immediate agent as running, which saves two round trips.
-func ExampleAgent_Immediate() {
-	fmt.Println(echo.New().Immediate())
-	// Output: true
 }

@@ -27,7 +27,7 @@ const maxQuestions = 64
 // asking puts a command's questions to the user, and writes the decisions to its stdin. A question
 // that is open when the turn ends gets none.
 type asking struct {
-	ask   agent.Ask // nil: nobody can be asked
+	ask   func(context.Context, agent.Question) (session.Decision, error)
 	ctx   context.Context
 	w     io.Writer
 	open  sync.WaitGroup
@@ -45,12 +45,9 @@ func (a *asking) put(l line) error {
 	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
 		defer a.count.Add(-1)
-		decision := session.Deny
-		if a.ask != nil {
-			var err error
-			if decision, err = a.ask(a.ctx, q); err != nil {
-				return
-			}
+		decision, err := a.ask(a.ctx, q)
+		if err != nil {
+			return
 		}
 		data, err := json.Marshal(decisionLine{"answer", l.ID, decision.Allowed(), decision == session.Always})
 		if err == nil {

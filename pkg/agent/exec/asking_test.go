@@ -18,7 +18,7 @@ read one; read two; printf '%s %s' "$one" "$two" >&2; exit 3`
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
-	in.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
+	in.Host.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
 		return map[string]session.Decision{"rm": session.Always, "run make": session.Deny}[q.Name], nil
 	}
 	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(asker), Format: JSONL}), in)
@@ -48,7 +48,7 @@ func TestOpenQuestions(t *testing.T) {
 		asked, cancelled := make(chan struct{}), errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in := turn(t, "hi")
-		in.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
+		in.Host.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 			close(asked)
 			<-ctx.Done()
 			return "", context.Cause(ctx)
@@ -59,7 +59,7 @@ func TestOpenQuestions(t *testing.T) {
 				cancel(cancelled)
 			}()
 		}
-		result, err := newAgent(t, Config{Command: shell(script), Format: JSONL, Grace: -1}).Run(ctx, in, func(agent.Event) {})
+		result, err := newAgent(t, Config{Command: shell(script), Format: JSONL, Grace: -1}).Run(ctx, in)
 		if result.Text != "done" && !errors.Is(err, cancelled) || (want == "done") != (err == nil) {
 			t.Errorf("%s: %+v, %v", script, result, err)
 		}
@@ -71,7 +71,7 @@ func TestOpenQuestions(t *testing.T) {
 func TestEndlessQuestions(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
-	in.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
+	in.Host.Ask = func(ctx context.Context, _ agent.Question) (session.Decision, error) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	}

@@ -12,7 +12,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := a.Run(b.Context(), agent.Turn{}, func(agent.Event) {}); err != nil {
+		if _, err := a.Run(b.Context(), &agent.Turn{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,8 @@ func TestAPanicEndsTheCommandAlone(t *testing.T) {
 			t.Parallel()
 			c.Grace = 100 * time.Millisecond
 			turn := turn(t, "hello")
-			_, err := newAgent(t, c).Run(t.Context(), turn, func(agent.Event) { panic("at its words") })
-			if err == nil || !strings.Contains(err.Error(), "panic: at its words") || agent.IsRetryable(err) {
+			_, err := newAgent(t, c).Run(t.Context(), emitting(turn, func(agent.Event) { panic("at its words") }))
+			if err == nil || !strings.Contains(err.Error(), "panic: at its words") || errors.Is(err, agent.ErrRetryable) {
 				t.Errorf("it ends with %v", err)
 			}
 			assertGone(t, turn.ID, nil)

@@ -237,7 +237,7 @@ func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	a := newAgent(t, Config{Command: script(t, "python steers", "python3"), Format: JSONL})
 	tn := turn(t, strings.Repeat("long ", 1000))
 	steers := make(chan agent.Steer)
-	tn.Steers = steers
+	tn.Host.Steers = steers
 	accepted := 0
 	over := make(chan struct{})
 	var offering sync.WaitGroup

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"turnstile/pkg/agent"
@@ -27,8 +28,9 @@ func ExampleNew() {
 func ExampleAgent_Run() {
 	a, err := exec.New(exec.Config{Command: []string{"tr", "a-z", "A-Z"}})
 	demo.Check(err)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "hello"}}}
-	_, err = a.Run(context.Background(), turn, func(e agent.Event) { fmt.Println(e.Type, e.Text) })
+	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "hello"}}}
+	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Text) }
+	_, err = a.Run(context.Background(), turn)
 	fmt.Println(err)
 	// Output:
 	// text HELLO
@@ -42,8 +44,9 @@ func ExampleAgent_Run_jsonl() {
 		echo '{"type": "tool_end", "call_id": "1", "output": {"hits": 3}}'
 		echo '{"type": "result", "text": "I found 3 pages."}'`}})
 	demo.Check(err)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "search"}}}
-	result, err := a.Run(context.Background(), turn, func(e agent.Event) { fmt.Println(e.Type, e.Name+string(e.Output)) })
+	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "search"}}}
+	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Name+string(e.Output)) }
+	result, err := a.Run(context.Background(), turn)
 	fmt.Println(result.Text, err)
 	// Output:
 	// tool_start search
@@ -56,8 +59,8 @@ func ExampleAgent_Run_failure() {
 	for _, script := range []string{"echo overloaded >&2; exit 75", "echo no such model >&2; exit 1"} {
 		a, err := exec.New(exec.Config{Command: []string{"sh", "-c", script}})
 		demo.Check(err)
-		_, err = a.Run(context.Background(), agent.Turn{Session: "web:42"}, func(agent.Event) {})
-		fmt.Println(agent.IsRetryable(err), err)
+		_, err = a.Run(context.Background(), &agent.Turn{Session: "web:42"})
+		fmt.Println(errors.Is(err, agent.ErrRetryable), err)
 	}
 	// Output:
 	// true exit status 75: overloaded
@@ -65,11 +68,11 @@ func ExampleAgent_Run_failure() {
 }
 
 // Only commands of the format JSONL can receive messages while they run.
-func ExampleAgent_Steerable() {
+func ExampleAgent_Traits() {
 	for _, format := range []exec.Format{exec.Text, exec.JSONL} {
 		a, err := exec.New(exec.Config{Command: []string{"my-agent"}, Format: format})
 		demo.Check(err)
-		fmt.Println(format, a.Steerable())
+		fmt.Println(format, a.Traits().Steerable)
 	}
 	// Output:
 	// text false

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
 )
 
 // Format is the format of a command's stdin and stdout.
@@ -104,9 +105,8 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env, max(config.Grace, command.ClosedPatience)}, nil
 }
 
-// Steerable reports whether commands can receive steers: those of the format JSONL can, once they
-// announce it.
-func (a *Agent) Steerable() bool { return a.config.Format == JSONL }
+// Traits: commands of the format JSONL may take steers.
+func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: a.config.Format == JSONL} }
 
 // Check reports whether the command's program can be found now. A program that is missing when a
 // turn starts fails that turn retryably. A worker checks at its start, when an operator sees the

@@ -53,12 +53,19 @@ func (l *heldLease) Deadline() time.Time {
 
 // turn is a turn of the test's own, with text as its message. Its id is in the environment of every
 // process that the agent starts.
-func turn(t *testing.T, text string) agent.Turn {
-	return agent.Turn{
-		Session: "agent:test", SessionID: "sid-1", Fence: 7, Attempt: 1,
+func turn(t *testing.T, text string) *agent.Turn {
+	return &agent.Turn{
+		Session: "agent:test", TranscriptID: "sid-1", Fence: 7, Attempt: 1,
 		ID:       strings.ReplaceAll(t.Name(), "/", "-") + "-" + strconv.FormatInt(time.Now().UnixNano(), 36),
 		Messages: []agent.Message{{ID: "m1", Text: text}},
 	}
+}
+
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
 }
 
 func newAgent(t *testing.T, config Config) *Agent {
@@ -152,13 +159,13 @@ func TestB86_InterruptEndsTheWholeFamily(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			tn := turn(t, "")
 			var pids []int
-			_, err := a.Run(ctx, tn, func(e agent.Event) {
+			_, err := a.Run(ctx, emitting(tn, func(e agent.Event) {
 				pids = parsePids(t, e.Text)
 				if n := len(family(tn.ID)); n < 6 {
 					t.Errorf("only %d processes have the turn's id: the test would see nothing", n)
 				}
 				cancel(cause)
-			})
+			}))
 			if !errors.Is(err, cause) {
 				t.Errorf("error %v, want the cause", err)
 			}
@@ -187,7 +194,7 @@ func TestB86_ExitLeavesNobodyBehind(t *testing.T) {
 	a := newAgent(t, Config{Command: roleCommand("tree", "exit")})
 	tn := turn(t, "")
 	var pids []int
-	if _, err := a.Run(t.Context(), tn, func(e agent.Event) { pids = parsePids(t, e.Text) }); err != nil {
+	if _, err := a.Run(t.Context(), emitting(tn, func(e agent.Event) { pids = parsePids(t, e.Text) })); err != nil {
 		t.Error(err)
 	}
 	if pids == nil {
@@ -204,7 +211,7 @@ func TestB86_ForkingAgent(t *testing.T) {
 		`i=0; while [ $i -lt 500 ]; do (setsid sleep 1000 & sleep 1000 &); i=$((i+1)); [ $i = 20 ] && echo up; done`)})
 	ctx, cancel := context.WithCancel(t.Context())
 	tn := turn(t, "")
-	if _, err := a.Run(ctx, tn, func(agent.Event) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := a.Run(ctx, emitting(tn, func(agent.Event) { cancel() })); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	assertGone(t, tn.ID, nil)
@@ -217,10 +224,10 @@ func TestB86_LostSessionKillsWithoutGrace(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tn := turn(t, "")
 	var pids []int
-	_, err := a.Run(ctx, tn, func(e agent.Event) {
+	_, err := a.Run(ctx, emitting(tn, func(e agent.Event) {
 		pids = parsePids(t, e.Text)
 		cancel(agent.ErrLeaseLost)
-	})
+	}))
 	if !errors.Is(err, agent.ErrLeaseLost) {
 		t.Errorf("error %v", err)
 	}
@@ -232,10 +239,10 @@ func TestB86_UnrenewedLeaseKills(t *testing.T) {
 	const ttl = 400 * time.Millisecond
 	a := newAgent(t, Config{Command: shell(`trap "" INT TERM; sleep 1000`)})
 	tn := turn(t, "")
-	lease := newTestLease(ttl)
 	start := time.Now()
-	_, err := a.Run(agent.WithLease(t.Context(), lease), tn, func(agent.Event) {})
-	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {
+	tn.Host.LeaseEnd = newTestLease(ttl).Deadline
+	_, err := a.Run(t.Context(), tn)
+	if !errors.Is(err, agent.ErrLeaseLost) || !errors.Is(err, agent.ErrRetryable) {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(start); took < ttl-10*time.Millisecond {
@@ -251,13 +258,14 @@ func TestB86_LeaseHoldsThroughTheGrace(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tn := turn(t, "")
 	lease := &heldLease{ttl: 2 * time.Second}
+	tn.Host.LeaseEnd = lease.Deadline
 	cause := errors.New("drained")
 	var pids []int
-	_, err := a.Run(agent.WithLease(ctx, lease), tn, func(e agent.Event) {
+	_, err := a.Run(ctx, emitting(tn, func(e agent.Event) {
 		pids = parsePids(t, e.Text)
 		lease.end() // in the grace, however long the agent took to start
 		cancel(cause)
-	})
+	}))
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v", err)
 	}
@@ -283,7 +291,9 @@ func TestRenewedLeaseLetsItRun(t *testing.T) {
 		}
 	}()
 	a := newAgent(t, Config{Command: shell("sleep 1; echo well")})
-	reply, err := runText(agent.WithLease(ctx, lease), a, turn(t, ""))
+	tn := turn(t, "")
+	tn.Host.LeaseEnd = lease.Deadline
+	reply, err := runText(ctx, a, tn)
 	if err != nil || reply != "well" {
 		t.Errorf("reply %q, error %v", reply, err)
 	}

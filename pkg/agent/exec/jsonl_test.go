@@ -35,7 +35,7 @@ func TestJSONLEvents(t *testing.T) {
 		``,
 	}, "\n"))})
 	var got []agent.Event
-	result, err := a.Run(t.Context(), turn(t, ""), func(e agent.Event) { got = append(got, e) })
+	result, err := a.Run(t.Context(), emitting(turn(t, ""), func(e agent.Event) { got = append(got, e) }))
 	if err != nil || result.Text != "all" {
 		t.Errorf("result %+v, error %v", result, err)
 	}
@@ -70,8 +70,8 @@ func TestJSONLErrorLine(t *testing.T) {
 	} {
 		a := newAgent(t, Config{Format: JSONL, Command: printing(line + "\n")})
 		_, err := runText(t.Context(), a, turn(t, ""))
-		if err == nil || err.Error() != "no model" || agent.IsRetryable(err) != retryable {
-			t.Errorf("%s: %v, retryable %v", line, err, agent.IsRetryable(err))
+		if err == nil || err.Error() != "no model" || errors.Is(err, agent.ErrRetryable) != retryable {
+			t.Errorf("%s: %v, retryable %v", line, err, errors.Is(err, agent.ErrRetryable))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestJSONLBadLines(t *testing.T) {
 		a := newAgent(t, Config{Format: JSONL, Command: shell(
 			"printf '%s\\n' '{\"type\":\"text\",\"text\":\"a\"}' '' '" + bad + "'; sleep 1000")})
 		text, err := runText(t.Context(), a, turn(t, ""))
-		if err == nil || !strings.Contains(err.Error(), "line 3 ") || !strings.Contains(err.Error(), want) || agent.IsRetryable(err) {
+		if err == nil || !strings.Contains(err.Error(), "line 3 ") || !strings.Contains(err.Error(), want) || errors.Is(err, agent.ErrRetryable) {
 			t.Errorf("%.60s: %v; want line 3 and %q", bad, err, want)
 		}
 		if text != "a" {
@@ -131,7 +131,7 @@ func TestJSONLLingersAfterItsResult(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Format: JSONL, Grace: 10 * time.Millisecond,
 		Command: shell(`trap "" INT; echo '{"type":"result","text":"x"}'; sleep 1000`)})
-	result, err := a.Run(t.Context(), turn(t, ""), func(agent.Event) {})
+	result, err := a.Run(t.Context(), turn(t, ""))
 	if err != nil || result.Text != "x" {
 		t.Errorf("result %+v, error %v", result, err)
 	}
@@ -151,7 +151,7 @@ func TestLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, Config{Format: c.format, Command: shell(c.script)})
-			_, err := a.Run(t.Context(), turn(t, ""), func(agent.Event) {})
+			_, err := a.Run(t.Context(), turn(t, ""))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
@@ -171,7 +171,7 @@ func TestJSONLInterrupted(t *testing.T) {
 	cause := errors.New("enough")
 	a := newAgent(t, Config{Format: JSONL, Command: shell(`printf '{"type":"text","text":"a"}\n{"type":"te'; exec sleep 1000`)})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := a.Run(ctx, turn(t, ""), func(agent.Event) { cancel(cause) })
+	_, err := a.Run(ctx, emitting(turn(t, ""), func(agent.Event) { cancel(cause) }))
 	if !errors.Is(err, cause) {
 		t.Error(err)
 	}

@@ -57,9 +57,9 @@ func TestFailuresHaveTheLastWords(t *testing.T) {
 			if c.name == "closed" {
 				a.patience = 20 * time.Millisecond
 			}
-			_, err := a.Run(t.Context(), turn(t, ""), func(agent.Event) {})
-			if want := c.want + ": one\ntwo"; err == nil || err.Error() != want || agent.IsRetryable(err) != c.retryable {
-				t.Errorf("%v, retryable %v; want %s", err, agent.IsRetryable(err), want)
+			_, err := a.Run(t.Context(), turn(t, ""))
+			if want := c.want + ": one\ntwo"; err == nil || err.Error() != want || errors.Is(err, agent.ErrRetryable) != c.retryable {
+				t.Errorf("%v, retryable %v; want %s", err, errors.Is(err, agent.ErrRetryable), want)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestTimeoutHasTheLastWords(t *testing.T) {
 	a := newAgent(t, Config{Command: shell(`echo waiting for the model >&2; echo up; exec sleep 1000`)})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the agent took too long")
-	_, err := a.Run(ctx, turn(t, ""), func(agent.Event) { cancel(cause) })
+	_, err := a.Run(ctx, emitting(turn(t, ""), func(agent.Event) { cancel(cause) }))
 	if want := "the agent was interrupted: the agent took too long: waiting for the model"; !errors.Is(err, cause) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -100,7 +100,7 @@ func TestAResultBeforeTheInterruptStands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := a.Run(ctx, turn(t, ""), func(agent.Event) {})
+		result, err := a.Run(ctx, turn(t, ""))
 		if fmt.Sprint(err) != want || err == nil && result.Text != "done" {
 			t.Errorf("%s: %q, %v", script, result.Text, err)
 		}

@@ -194,8 +194,9 @@ func workerRole(args []string) int {
 			lease.renew(ttl)
 		}
 	}()
-	ctx := agent.WithLease(context.Background(), lease)
-	_, err = a.Run(ctx, agent.Turn{ID: args[0]}, func(e agent.Event) { fmt.Println(e.Text) })
+	_, err = a.Run(context.Background(), &agent.Turn{ID: args[0], Host: agent.Host{
+		Emit: func(e agent.Event) { fmt.Println(e.Text) }, LeaseEnd: lease.Deadline,
+	}})
 	fmt.Println("end:", err)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0

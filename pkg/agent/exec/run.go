@@ -17,7 +17,7 @@ import (
 
 // Run runs the command for one turn. It returns when the command, everything that it started and
 // its guardian are gone.
-func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
@@ -26,9 +26,8 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
-	lease, _ := agent.LeaseFrom(ctx)
 	c, err := command.Start(command.Spec{
-		Argv: a.config.Command, Dir: a.config.Dir, Env: a.env.ForTurn(os.Environ(), turn), Lease: lease, Logger: logger,
+		Argv: a.config.Command, Dir: a.config.Dir, Env: a.env.ForTurn(os.Environ(), turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
 	})
 	if err != nil {
 		return agent.Result{}, err
@@ -37,11 +36,11 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 
 	r := &run{Command: c}
 	bad, ended, closed := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
-	steers := newSteering(turn.Steers)
+	steers := newSteering(turn.Steers())
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
-	asks := &asking{ask: turn.Ask, ctx: steerCtx, w: c.Stdin}
-	r.lines = eventLines{emit: emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
+	asks := &asking{ask: turn.Host.Ask, ctx: steerCtx, w: c.Stdin}
+	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
 		stopSteers()
 		ended <- struct{}{}
 		_ = c.Stdin.Close() // it may be waiting for this
@@ -54,7 +53,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 				err = r.lines.read(out)
 				r.said = r.lines.said
 			} else {
-				text := textReply{emit: emit}
+				text := textReply{emit: turn.Emit}
 				err = text.copyFrom(out)
 				r.said = text.said
 			}
@@ -95,7 +94,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 }
 
 // input is the text for the command's stdin.
-func (a *Agent) input(turn agent.Turn) ([]byte, error) {
+func (a *Agent) input(turn *agent.Turn) ([]byte, error) {
 	if a.config.Format == Text {
 		return []byte(turn.Text()), nil
 	}

@@ -19,9 +19,9 @@ import (
 var _ agent.Agent = (*Agent)(nil)
 
 // runText runs a turn and joins the text that it emits.
-func runText(ctx context.Context, a *Agent, tn agent.Turn) (string, error) {
+func runText(ctx context.Context, a *Agent, tn *agent.Turn) (string, error) {
 	var text strings.Builder
-	_, err := a.Run(ctx, tn, func(e agent.Event) { text.WriteString(e.Text) })
+	_, err := a.Run(ctx, emitting(tn, func(e agent.Event) { text.WriteString(e.Text) }))
 	return text.String(), err
 }
 
@@ -77,7 +77,7 @@ func TestStreamingArrivesBeforeTheEnd(t *testing.T) {
 		}
 		a := newAgent(t, Config{Command: append(shell(c.script), fifo), Format: c.format})
 		text := ""
-		_, err := a.Run(t.Context(), turn(t, "hi"), func(e agent.Event) {
+		_, err := a.Run(t.Context(), emitting(turn(t, "hi"), func(e agent.Event) {
 			if text == "" {
 				f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 				if err != nil {
@@ -86,7 +86,7 @@ func TestStreamingArrivesBeforeTheEnd(t *testing.T) {
 				_ = f.Close()
 			}
 			text += e.Text
-		})
+		}))
 		if err != nil || text != "one\ntwo" {
 			t.Errorf("%s: text %q, error %v", c.format, text, err)
 		}
@@ -109,8 +109,8 @@ func TestExits(t *testing.T) {
 	} {
 		a := newAgent(t, Config{Command: shell(c.script)})
 		_, err := runText(t.Context(), a, turn(t, ""))
-		if err == nil || err.Error() != c.want || agent.IsRetryable(err) != c.retryable {
-			t.Errorf("%s: %v, retryable %v; want %s, %v", c.script, err, agent.IsRetryable(err), c.want, c.retryable)
+		if err == nil || err.Error() != c.want || errors.Is(err, agent.ErrRetryable) != c.retryable {
+			t.Errorf("%s: %v, retryable %v; want %s, %v", c.script, err, errors.Is(err, agent.ErrRetryable), c.want, c.retryable)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestCouldNotStart(t *testing.T) {
 	for _, program := range []string{"no-such-program-anywhere", plain, garbage, dir} {
 		a := newAgent(t, Config{Command: []string{program}})
 		_, err := runText(t.Context(), a, turn(t, ""))
-		if err == nil || !agent.IsRetryable(err) || !strings.Contains(err.Error(), "could not start") {
+		if err == nil || !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "could not start") {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCouldNotStart(t *testing.T) {
 		t.Error(err)
 	}
 	a := newAgent(t, Config{Command: []string{"sh"}, Dir: filepath.Join(dir, "none")})
-	if _, err := runText(t.Context(), a, turn(t, "")); !agent.IsRetryable(err) {
+	if _, err := runText(t.Context(), a, turn(t, "")); !errors.Is(err, agent.ErrRetryable) {
 		t.Errorf("missing directory: %v", err)
 	}
 }
@@ -161,10 +161,10 @@ func TestInterrupt(t *testing.T) {
 			a := newAgent(t, Config{Command: shell(c.script), Grace: c.grace})
 			ctx, cancel := context.WithCancelCause(t.Context())
 			text := ""
-			_, err := a.Run(ctx, turn(t, ""), func(e agent.Event) {
+			_, err := a.Run(ctx, emitting(turn(t, ""), func(e agent.Event) {
 				text += e.Text
 				cancel(cause)
-			})
+			}))
 			if !errors.Is(err, cause) || text != c.want {
 				t.Errorf("text %q, error %v; want %q", text, err, c.want)
 			}
@@ -185,7 +185,7 @@ func TestInterruptReachesTheAgentOfADeafWorker(t *testing.T) {
 	defer signal.Reset(syscall.SIGINT)
 	a := newAgent(t, Config{Command: shell(`echo up; exec sleep 1000`), Grace: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := a.Run(ctx, turn(t, ""), func(agent.Event) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := a.Run(ctx, emitting(turn(t, ""), func(agent.Event) { cancel() })); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -293,11 +293,11 @@ func TestJSONLTurnObject(t *testing.T) {
 	a := newAgent(t, Config{Format: JSONL, Command: shell(
 		`read -r line; printf '{"type":"tool_start","name":"x","call_id":"1","input":%s}\n' "$line"`)})
 	var got agent.Turn
-	_, err := a.Run(t.Context(), tn, func(e agent.Event) {
+	_, err := a.Run(t.Context(), emitting(tn, func(e agent.Event) {
 		if err := json.Unmarshal(e.Input, &got); err != nil {
 			t.Error(err)
 		}
-	})
+	}))
 	want, _ := json.Marshal(tn)
 	if have, _ := json.Marshal(got); err != nil || string(have) != string(want) {
 		t.Errorf("error %v\ngot  %s\nwant %s", err, have, want)

@@ -18,13 +18,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-var _ agent.Steerable = (*Agent)(nil)
+var _ agent.Describer = (*Agent)(nil)
 
 func TestSteerable(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[Format]bool{"": false, Text: false, JSONL: true} {
-		if got := newAgent(t, Config{Command: []string{"cat"}, Format: format}).Steerable(); got != want {
-			t.Errorf("format %q: %v", format, got)
+		if got := newAgent(t, Config{Command: []string{"cat"}, Format: format}).Traits(); got != (agent.Traits{Steerable: want}) {
+			t.Errorf("format %q: %+v", format, got)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (d *drive) release() {
 
 // run runs the turn. It returns the ids of the steers that the agent received, once none can be
 // offered any more.
-func (d *drive) run(ctx context.Context) (tn agent.Turn, result agent.Result, received []string, err error) {
+func (d *drive) run(ctx context.Context) (tn *agent.Turn, result agent.Result, received []string, err error) {
 	steers := make(chan agent.Steer)
 	over := make(chan struct{})
 	var offering sync.WaitGroup
@@ -93,11 +93,11 @@ func (d *drive) run(ctx context.Context) (tn agent.Turn, result agent.Result, re
 		}
 	})
 	tn = turn(d.t, d.fifo)
-	tn.Steers = steers
-	result, err = newAgent(d.t, d.config).Run(ctx, tn, func(e agent.Event) {
+	tn.Host.Steers = steers
+	result, err = newAgent(d.t, d.config).Run(ctx, emitting(tn, func(e agent.Event) {
 		d.note(e.Text)
 		d.onText(e.Text)
-	})
+	}))
 	close(over)
 	offering.Wait()
 	for id := range d.received {
@@ -353,7 +353,7 @@ func TestJSONLTitle(t *testing.T) {
 		`{"type":"result"}`, ``,
 	}, "\n"))})
 	var got []agent.Event
-	if _, err := a.Run(t.Context(), turn(t, ""), func(e agent.Event) { got = append(got, e) }); err != nil {
+	if _, err := a.Run(t.Context(), emitting(turn(t, ""), func(e agent.Event) { got = append(got, e) })); err != nil {
 		t.Error(err)
 	}
 	want := []agent.Event{

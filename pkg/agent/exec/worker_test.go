@@ -3,6 +3,7 @@ package exec
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	osexec "os/exec"
@@ -123,7 +124,7 @@ func TestStoppedGuardianIsWoken(t *testing.T) {
 	needLinux(t)
 	a := newAgent(t, Config{Command: shell(`kill -STOP $PPID; echo stopped; sleep 1000`), Grace: -1})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := a.Run(ctx, turn(t, ""), func(agent.Event) { cancel() })
+	_, err := a.Run(ctx, emitting(turn(t, ""), func(agent.Event) { cancel() }))
 	if err == nil {
 		t.Error("no error")
 	}
@@ -134,8 +135,8 @@ func TestKilledGuardianTakesTheAgentAlong(t *testing.T) {
 	needLinux(t)
 	a := newAgent(t, Config{Command: shell(`trap "" INT TERM; sleep 1000 & kill -KILL $PPID; wait`)})
 	tn := turn(t, "")
-	_, err := a.Run(t.Context(), tn, func(agent.Event) {})
-	if err == nil || !agent.IsRetryable(err) || !strings.Contains(err.Error(), "guardian") {
+	_, err := a.Run(t.Context(), tn)
+	if err == nil || !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "guardian") {
 		t.Errorf("error %v", err)
 	}
 	assertGone(t, tn.ID, nil)

@@ -54,7 +54,7 @@ func BenchmarkStream(b *testing.B) {
 	before := processor(b)
 	for b.Loop() {
 		n := 0
-		if _, err := a.Run(b.Context(), tn, func(agent.Event) { n++ }); err != nil || n != deltas {
+		if _, err := a.Run(b.Context(), emitting(tn, func(agent.Event) { n++ })); err != nil || n != deltas {
 			b.Fatal(n, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := Config{BaseURL: "http://127.0.0.1/v1", Model: "m"}
-	if a, err := New(good); err != nil || a.config.ContextTokens != DefaultContextTokens || a.config.Grace != DefaultGrace || !a.Steerable() {
+	if a, err := New(good); err != nil || a.config.ContextTokens != DefaultContextTokens || a.config.Grace != DefaultGrace || a.Traits() != (agent.Traits{Steerable: true}) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.http.CloseIdleConnections()
-		if _, err := a.Run(t.Context(), turn("a"), func(agent.Event) {}); err != nil {
+		if _, err := a.Run(t.Context(), turn("a")); err != nil {
 			t.Error(err)
 		}
 	}

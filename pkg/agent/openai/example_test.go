@@ -34,8 +34,9 @@ func ExampleAgent_Run() {
 	defer model.Close()
 	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model", SystemPrompt: "Be polite."})
 	demo.Check(err)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Hello!"}}}
-	_, err = a.Run(context.Background(), turn, func(e agent.Event) { fmt.Print(e.Text) })
+	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Hello!"}}}
+	turn.Host.Emit = func(e agent.Event) { fmt.Print(e.Text) }
+	_, err = a.Run(context.Background(), turn)
 	fmt.Println()
 	fmt.Println(err)
 	// Output:
@@ -57,10 +58,9 @@ func ExampleTool() {
 		Argv:        []string{"tr", "a-z", "A-Z"},
 	}}})
 	demo.Check(err)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Shout hello."}}}
-	_, err = a.Run(context.Background(), turn, func(e agent.Event) {
-		fmt.Println(e.Type, e.Name+e.Text+string(e.Output))
-	})
+	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Shout hello."}}}
+	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Name+e.Text+string(e.Output)) }
+	_, err = a.Run(context.Background(), turn)
 	fmt.Println(err)
 	// Output:
 	// tool_start shout
@@ -70,16 +70,17 @@ func ExampleTool() {
 }
 
 // A message that arrives while the model is busy is sent with the next request of the turn.
-func ExampleAgent_Steerable() {
+func ExampleAgent_Traits() {
 	model := modelserver.Start(modelserver.Reply("Hello!"), modelserver.Reply("Bonjour!"))
 	defer model.Close()
 	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model"})
 	demo.Check(err)
 	steers := make(chan agent.Steer, 1)
 	steers <- agent.NewSteer(agent.Message{ID: "two", Text: "In French, please."}, nil)
-	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Greet me."}}, Steers: steers}
-	_, err = a.Run(context.Background(), turn, func(e agent.Event) { fmt.Println(e.Text) })
-	fmt.Println(a.Steerable(), err)
+	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Greet me."}}, Host: agent.Host{Steers: steers}}
+	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Text) }
+	_, err = a.Run(context.Background(), turn)
+	fmt.Println(a.Traits().Steerable, err)
 	// Output:
 	// Hello!
 	// Bonjour!

@@ -115,7 +115,7 @@ func named(a session.Attachment) string {
 }
 
 // present is the turn's own messages.
-func present(turn agent.Turn) (messages []message) {
+func present(turn *agent.Turn) (messages []message) {
 	if turn.Note != "" {
 		messages = append(messages, message{role: roleSystem, text: turn.Note})
 	}

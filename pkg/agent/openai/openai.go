@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
 )
 
 // Defaults of a Config.
@@ -164,5 +165,5 @@ func byDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Steerable reports true: running turns take further messages.
-func (a *Agent) Steerable() bool { return true }
+// Traits: running turns take further messages.
+func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: true} }

@@ -201,7 +201,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	r.agent.sleep = sleep
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := r.agent.Run(ctx, turn("go"), func(agent.Event) { cancel(cause) }) // the notice
+	_, err := r.agent.Run(ctx, emitting(turn("go"), func(agent.Event) { cancel(cause) })) // the notice
 	if !errors.Is(err, cause) {
 		t.Error(err)
 	}
@@ -221,8 +221,8 @@ func TestInterruptedWhileAsking(t *testing.T) {
 				r.model.Await(1)
 				cancel(cause)
 			}()
-			_, err := r.agent.Run(ctx, turn("go"), r.emit)
-			if !errors.Is(err, cause) || agent.IsRetryable(err) {
+			_, err := r.agent.Run(ctx, emitting(turn("go"), r.emit))
+			if !errors.Is(err, cause) || errors.Is(err, agent.ErrRetryable) {
 				t.Error(err)
 			}
 			r.requests(1)
@@ -231,7 +231,7 @@ func TestInterruptedWhileAsking(t *testing.T) {
 	r := newRig(t, Config{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := r.agent.Run(ctx, turn("go"), r.emit); !errors.Is(err, cause) {
+	if _, err := r.agent.Run(ctx, emitting(turn("go"), r.emit)); !errors.Is(err, cause) {
 		t.Error(err)
 	}
 	r.requests(0)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -71,10 +72,17 @@ func (r *rig) emit(e agent.Event) {
 	r.events = append(r.events, e)
 }
 
+// emitting is a turn whose events emit gets.
+func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
+	t := *turn
+	t.Host.Emit = emit
+	return &t
+}
+
 // run runs a turn.
-func (r *rig) run(turn agent.Turn) error {
+func (r *rig) run(turn *agent.Turn) error {
 	r.Helper()
-	result, err := r.agent.Run(r.Context(), turn, r.emit)
+	result, err := r.agent.Run(r.Context(), emitting(turn, r.emit))
 	if result.Text != "" {
 		r.Errorf("result %+v: the worker takes the text from the events", result)
 	}
@@ -82,7 +90,7 @@ func (r *rig) run(turn agent.Turn) error {
 }
 
 // must runs a turn that succeeds.
-func (r *rig) must(turn agent.Turn) {
+func (r *rig) must(turn *agent.Turn) {
 	r.Helper()
 	if err := r.run(turn); err != nil {
 		r.Fatal(err)
@@ -176,13 +184,13 @@ func (r *rig) says(err error, retryable bool, words ...string) {
 	if strings.Contains(err.Error(), key) || strings.Contains(fmt.Sprintf("%+v", err), key) || strings.Contains(r.log.String(), key) {
 		r.Errorf("the key is in %q or in the log %s", err, r.log.String())
 	}
-	if agent.IsRetryable(err) != retryable {
+	if errors.Is(err, agent.ErrRetryable) != retryable {
 		r.Errorf("%q: retryable is %v", err, !retryable)
 	}
 }
 
-func turn(texts ...string) agent.Turn {
-	t := agent.Turn{Session: "s:1", SessionID: "sid", ID: "t1", Fence: 1, Attempt: 1}
+func turn(texts ...string) *agent.Turn {
+	t := &agent.Turn{Session: "s:1", TranscriptID: "sid", ID: "t1", Fence: 1, Attempt: 1}
 	for i, text := range texts {
 		t.Messages = append(t.Messages, agent.Message{ID: fmt.Sprintf("m%d", i+1), Text: text})
 	}

@@ -15,7 +15,7 @@ import (
 // run is one turn.
 type run struct {
 	*Agent
-	turn agent.Turn
+	turn *agent.Turn
 	emit func(agent.Event)
 	log  *slog.Logger
 
@@ -29,7 +29,7 @@ type run struct {
 }
 
 // Run runs one turn. It returns when no tool runs and the last request has ended.
-func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
@@ -42,7 +42,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		case session.EventText, session.EventToolStart:
 			r.output = true
 		}
-		emit(e)
+		turn.Emit(e)
 	}
 	r.history = blocks(turn.History, r.ids)
 	r.present = present(turn)
@@ -95,7 +95,7 @@ func (r *run) finish(last *completion) error {
 func (r *run) steer() (taken bool) {
 	for {
 		select {
-		case s, ok := <-r.turn.Steers:
+		case s, ok := <-r.turn.Steers():
 			if !ok {
 				return taken
 			}

@@ -20,12 +20,12 @@ func TestReplyIsStreamed(t *testing.T) {
 	done := make(chan error)
 	seen := make(chan struct{})
 	go func() {
-		_, err := r.agent.Run(t.Context(), tn, func(e agent.Event) {
+		_, err := r.agent.Run(t.Context(), emitting(tn, func(e agent.Event) {
 			r.emit(e)
 			if e.Text == "Good " {
 				close(seen)
 			}
-		})
+		}))
 		done <- err
 	}()
 	<-seen // before the rest is sent
@@ -231,7 +231,7 @@ user: look
 [Attachment: d.png (image/png): s3://x/d.png] <https://x.test/a.png>
 user: and`)
 	// An image that no longer exists must not block the conversation.
-	r.must(agent.Turn{History: tn.History, Messages: turn("next").Messages})
+	r.must(&agent.Turn{History: tn.History, Messages: turn("next").Messages})
 	r.wasAsked(3, `
 user: before
 

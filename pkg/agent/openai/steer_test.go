@@ -25,9 +25,9 @@ func (o *offers) offer(m agent.Message) modelserver.Step {
 	})
 }
 
-func (o *offers) turn() agent.Turn {
+func (o *offers) turn() *agent.Turn {
 	tn := turn("go")
-	tn.Steers = o.channel
+	tn.Host.Steers = o.channel
 	return tn
 }
 

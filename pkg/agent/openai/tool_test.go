@@ -182,7 +182,7 @@ func TestInterruptedTool(t *testing.T) {
 				}
 				cancel(c.cause)
 			}()
-			_, err := r.agent.Run(ctx, turn("go"), r.emit)
+			_, err := r.agent.Run(ctx, emitting(turn("go"), r.emit))
 			if !errors.Is(err, c.cause) {
 				t.Error(err)
 			}
@@ -196,17 +196,14 @@ func TestInterruptedTool(t *testing.T) {
 	}
 }
 
-type fixedLease struct{ at time.Time }
-
-func (l fixedLease) Deadline() time.Time { return l.at }
-
 // A lease that runs out kills the tool, and the turn belongs to another owner.
 func TestLeaseRunsOutInATool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Tools: []Tool{shell("x", "sleep 1000")}}, call("c1", "x", "{}"))
-	ctx := agent.WithLease(t.Context(), fixedLease{time.Now().Add(300 * time.Millisecond)})
-	_, err := r.agent.Run(ctx, turn("go"), r.emit)
-	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {
+	tn, end := turn("go"), time.Now().Add(300*time.Millisecond)
+	tn.Host.LeaseEnd = func() time.Time { return end }
+	_, err := r.agent.Run(t.Context(), emitting(tn, r.emit))
+	if !errors.Is(err, agent.ErrLeaseLost) || !errors.Is(err, agent.ErrRetryable) {
 		t.Error(err)
 	}
 	r.requests(1)

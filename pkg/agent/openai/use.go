@@ -65,9 +65,8 @@ func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage,
 
 // start runs a tool and waits for its end.
 func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMessage, failed, err error) {
-	lease, _ := agent.LeaseFrom(ctx)
 	p, err := command.Start(command.Spec{
-		Argv: t.Argv, Dir: t.Dir, Env: t.environ.ForTurn(os.Environ(), r.turn), Lease: lease, Logger: r.log.With("tool", t.Name),
+		Argv: t.Argv, Dir: t.Dir, Env: t.environ.ForTurn(os.Environ(), r.turn), LeaseEnd: r.turn.Host.LeaseEnd, Logger: r.log.With("tool", t.Name),
 	})
 	if err != nil {
 		return nil, notStarted(err), nil

@@ -129,9 +129,9 @@ type early struct {
 	there chan struct{} // closed when the first is
 }
 
-func (e early) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	steers, from := make(chan agent.Steer, 1), turn.Steers
-	turn.Steers = steers
+func (e early) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+	steers, from := make(chan agent.Steer, 1), turn.Steers()
+	turn.Host.Steers = steers
 	over := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() {
@@ -144,7 +144,7 @@ func (e early) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	})
 	defer passing.Wait()
 	defer close(over)
-	return e.Agent.Run(ctx, turn, emit)
+	return e.Agent.Run(ctx, turn)
 }
 
 // A steer that comes while the model replies joins the turn.

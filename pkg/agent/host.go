@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// Host is what a worker does for a running turn. Any field may be nil.
+type Host struct {
+	// Emit must not block for long. Any goroutine may call it until Run returns.
+	Emit func(Event)
+
+	// Ask returns the user's decision, or ctx's cause when ctx ends.
+	Ask func(ctx context.Context, q Question) (session.Decision, error)
+
+	// Steers is never closed, and unbuffered: a message that the agent does not receive stays in the
+	// session's queue.
+	Steers <-chan Steer
+
+	// LeaseEnd moves forward with each renewal. It may be called at any time.
+	LeaseEnd func() time.Time
+}
+
+// Emit reports what the agent does. Any goroutine may call it until Run returns. It does not block
+// for long and does not retain the event. Without a host it does nothing.
+func (t *Turn) Emit(e Event) {
+	if t.Host.Emit != nil {
+		t.Host.Emit(e)
+	}
+}
+
+// Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
+// of one turn are asked one after the other. A turn that waits for a decision stays its owner's
+// until its timeout. A question that nobody decides within the worker's AskTimeout is denied.
+// Without a host the decision is Deny.
+func (t *Turn) Ask(ctx context.Context, q Question) (session.Decision, error) {
+	if t.Host.Ask == nil {
+		return session.Deny, nil
+	}
+	return t.Host.Ask(ctx, q)
+}
+
+// Steers has messages that arrive while the turn runs. It is never closed, and nil unless the agent
+// is Steerable.
+func (t *Turn) Steers() <-chan Steer { return t.Host.Steers }
+
+// LeaseEnd is until when the worker may trust that it owns the session, on the monotonic clock,
+// unless the lease is renewed. Adapters end the processes that they start by then, even if the
+// worker is suspended. The zero time means never.
+func (t *Turn) LeaseEnd() time.Time {
+	if t.Host.LeaseEnd == nil {
+		return time.Time{}
+	}
+	return t.Host.LeaseEnd()
+}
+
+// Question asks the user whether the agent may do something.
+type Question struct {
+	CallID string          // of the tool, if it is one
+	Name   string          // the tool's name, or a few words for the action
+	Text   string          // more about it, for a person; may be empty
+	Input  json.RawMessage // the arguments of the tool; may be empty
+
+	// CanRemember: the agent can act on session.Always.
+	CanRemember bool
+}
