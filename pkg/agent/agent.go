@@ -66,21 +66,21 @@ type Turn struct {
 	Attempt int `json:"attempt"`
 
 	// TraceParent is the traceparent of W3C Trace Context of the first message that has one, valid or
-	// "". Agents send it with what they call: TRACEPARENT in a program's environment, a header in
+	// "". Agents send it with their own calls: TRACEPARENT in a program's environment, a header in
 	// HTTP, _meta in ACP.
 	TraceParent string `json:"-"`
 
 	// State is what the agent stored with EventState in an earlier turn of the same transcript, on
 	// any worker: the id of its own session, for example. It is absent if the agent stored nothing,
 	// or if the transcript has changed since: another agent has written to it, or a turn was undone
-	// or rolled back. The agent then learns from History what was said.
+	// or rolled back. The agent then has History only.
 	State json.RawMessage `json:"state,omitempty"`
 
 	// Host is for whoever runs agents. An agent calls the methods below.
 	Host Host `json:"-"`
 }
 
-// Message is what the user said.
+// Message is a user's message.
 type Message struct {
 	ID          string               `json:"id"`
 	Text        string               `json:"text"`
@@ -88,8 +88,7 @@ type Message struct {
 	Attachments []session.Attachment `json:"attachments,omitempty"`
 }
 
-// Text is what the agent reads: the note, if there is one, then the messages' texts, with a blank
-// line between each.
+// Text returns the note, if there is one, and the messages' texts, with a blank line between each.
 func (t *Turn) Text() string {
 	var text string
 	if t.Note != "" {
@@ -125,7 +124,7 @@ type retryable struct{ error }
 func (r *retryable) Unwrap() []error { return []error{r.error, ErrRetryable} }
 
 var (
-	// ErrRetryable is what Retryable marks an error with.
+	// ErrRetryable is wrapped by an error that Retryable has marked.
 	ErrRetryable = errors.New("may be tried again")
 
 	// ErrLeaseLost says that the worker no longer owned the session.
@@ -146,7 +145,7 @@ func ForUser(err error, sentence string) error {
 	return &userError{err, sentence}
 }
 
-// UserText returns what ForUser has marked err with, or "".
+// UserText returns the sentence of ForUser, or "".
 func UserText(err error) string {
 	var u *userError
 	if !errors.As(err, &u) {

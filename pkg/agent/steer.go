@@ -6,7 +6,7 @@ import "sync"
 //
 // An agent receives from Turn.Steers where it can take a message in, between two tools for example,
 // and then calls Accept. It need not receive at all. A message that it has not accepted when Run
-// returns goes back into the session's queue and becomes a turn of its own, so none is lost.
+// returns goes back into the session's queue and becomes another turn, so none is lost.
 type Steer struct {
 	Message Message
 	accept  func()

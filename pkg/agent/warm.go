@@ -38,8 +38,8 @@ type Warm interface {
 	Close() error
 }
 
-// RunOnce runs a turn with a warm agent of its own. A Warmer's Run calls it, for callers that keep
-// no warm agents.
+// RunOnce builds a warm agent for one turn, runs it and closes it. A Warmer's Run calls it, for
+// callers that keep no warm agents.
 func RunOnce(ctx context.Context, w Warmer, turn *Turn) (Result, error) {
 	warm, err := w.Warm(ctx, turn)
 	if err != nil {

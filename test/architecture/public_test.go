@@ -25,7 +25,7 @@ var public = []struct {
 	{"pkg/agent/cli", nil},
 	{"pkg/agent/echo", nil},
 	{"pkg/agent/exec", map[string]string{"Init": beforeMain}},
-	{"pkg/agent/openai", map[string]string{"Init": beforeMain}},
+	{"pkg/agent/openai", nil},
 }
 
 // beforeMain is why an example of a call does not run: the call changes the whole process.

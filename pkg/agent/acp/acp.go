@@ -26,12 +26,6 @@ const (
 	AskUser Permissions = "ask"   // the user decides; deny where nobody can be asked
 )
 
-// Defaults of Config.
-const (
-	DefaultGrace = 5 * time.Second
-	DefaultStart = time.Minute
-)
-
 // Config says what to run, and what the agent may request.
 type Config struct {
 	// Command is the agent and its arguments. No shell is involved. A program without a slash is
@@ -44,13 +38,13 @@ type Config struct {
 	Env []string
 
 	// Grace is how long an agent may take to respond to session/cancel, or to end when it is
-	// closed, before it is killed. Zero: DefaultGrace. Negative: it is killed at once.
+	// closed, before it is killed. Defaults to 5 s. Negative: it is killed at once.
 	Grace time.Duration
 
 	// Permissions defaults to AskUser.
 	Permissions Permissions
 
-	// Workspace is the directory in which each session gets one of its own, made when it is needed.
+	// Workspace has a directory for each session, made when it is needed.
 	// Empty: all sessions work in this program's directory.
 	Workspace string
 
@@ -68,7 +62,7 @@ type Config struct {
 	Terminal bool
 
 	// Start is how long an agent may take to start, and then for each step until it has a session
-	// open. Defaults to DefaultStart.
+	// open. Defaults to 1 min.
 	Start time.Duration
 
 	// Logger logs the agent's stderr, and lines that are not of the protocol, at debug. Defaults to
@@ -120,13 +114,13 @@ func New(config Config) (*Agent, error) {
 	}
 	switch {
 	case config.Grace == 0:
-		config.Grace = DefaultGrace
+		config.Grace = 5 * time.Second
 	case config.Grace < 0:
 		config.Grace = 0
 	}
 	switch {
 	case config.Start == 0:
-		config.Start = DefaultStart
+		config.Start = time.Minute
 	case config.Start < 0:
 		return nil, errors.New("acp agent: the time to start is negative")
 	}
@@ -140,7 +134,7 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env, signature(config)}, nil
 }
 
-// signature has what a process is started with.
+// signature has all settings of a process.
 func signature(c Config) string {
 	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace})
 	if err != nil {
@@ -152,7 +146,7 @@ func signature(c Config) string {
 // Signature changes with everything that needs another process.
 func (a *Agent) Signature() string { return a.signature }
 
-// Run runs a turn with a process of its own. A worker uses Warm.
+// Run starts a process for one turn. A worker uses Warm.
 func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	return agent.RunOnce(ctx, a, turn)
 }

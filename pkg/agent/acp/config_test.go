@@ -25,7 +25,7 @@ func TestNew(t *testing.T) {
 		}
 	}
 	a := newAgent(t, Config{Command: []string{"no-such-program"}, Workspace: "x"})
-	if c := a.config; c.Grace != DefaultGrace || c.Start != time.Minute || c.Permissions != AskUser || !filepath.IsAbs(c.Workspace) {
+	if c := a.config; c.Grace != 5*time.Second || c.Start != time.Minute || c.Permissions != AskUser || !filepath.IsAbs(c.Workspace) {
 		t.Errorf("%+v", c)
 	}
 	if err := a.Check(); !errors.Is(err, osexec.ErrNotFound) {

@@ -6,14 +6,13 @@
 // next process resumes the agent's own session (session/resume, else session/load) by the id that
 // was stored with session.EventState. If that is not possible, it receives the conversation as text.
 //
-// What the agent may request of Turnstile:
+// The agent may request of Turnstile:
 //
 //   - permissions: decided as Config.Permissions says;
 //   - files (fs/*), with Config.Files: only in the session's directory;
 //   - terminals (terminal/*), with Config.Terminal: commands that end with the turn.
 //
-// These confine what Turnstile does for the agent. They do not confine the agent: its process has
-// all rights of the worker's user.
+// These settings confine Turnstile, not the agent: its process has all rights of the worker's user.
 //
 // How a turn ends:
 //

@@ -105,7 +105,7 @@ func (p *process) ended() bool {
 	return true
 }
 
-// exitTime is how long a process whose output has ended may take to end by itself.
+// exitTime is how long a process may take to end after its output has.
 const exitTime = time.Second
 
 // died is why the agent ended, after its process or its output has.

@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// prompt is a turn as session/prompt takes it: one text, pictures whose data the message has, and links to
+// prompt is a turn as session/prompt takes it: one text, the pictures that are data URLs, and links to
 // the other attachments.
 func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()

@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// toolUpdate is what an agent reports of a tool: of a new one, of a running one, and of one that
-// needs a permission. A missing field has not changed.
+// toolUpdate is an agent's report on a tool that is new, runs or needs a permission. A missing field
+// has not changed.
 type toolUpdate struct {
 	ID        string          `json:"toolCallId"`
 	Title     *string         `json:"title"`
@@ -101,7 +101,7 @@ func (s *tools) tooMany() bool {
 }
 
 // again registers a new tool. Some models count their calls from 0 in each response, so its id may
-// be that of one that has ended.
+// be that of an earlier tool.
 func (s *tools) again(id string) { delete(s.done, id) }
 
 func (s *tools) start(t *tool) {
@@ -152,7 +152,7 @@ func (s *tools) end(err string) {
 	}
 }
 
-// result is a tool's raw output, or else what the agent shows to the user.
+// result is a tool's raw output, or else the text that the agent shows.
 func (t *tool) result() json.RawMessage {
 	if yes(t.output) {
 		return t.output

@@ -180,7 +180,7 @@ func (w *warm) interrupted(ctx context.Context) {
 	}
 }
 
-// Close ends the process. It has what is left of an interrupt's grace.
+// Close ends the process, within the rest of an interrupt's grace.
 func (w *warm) Close() error {
 	grace := w.config.Grace
 	if !w.stop.IsZero() {

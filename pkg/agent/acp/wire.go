@@ -39,7 +39,7 @@ type message struct {
 }
 
 // peer takes the agent's requests and notifications. Its methods are called one after the other, in
-// the order of the messages, and block what follows.
+// the order of the messages, and block later messages.
 type peer interface {
 	// piece takes a whole line if it is a notification that is worth a shortcut.
 	piece(line []byte) bool
@@ -218,7 +218,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return long, err
 }
 
-// contained is line, whose panic becomes an error.
+// contained calls line and returns its panic as an error.
 func (c *conn) contained(line []byte) error {
 	return command.Contained(c.logger, func() error {
 		c.line(line)

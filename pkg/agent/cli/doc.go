@@ -1,7 +1,7 @@
 // Package cli runs the command line agents Claude Code, Codex and Gemini CLI, once per turn, with
 // their own streams of JSON.
 //
-// Each keeps sessions of its own on disk. The adapter stores the session's id (session.EventState)
+// Each keeps its sessions on disk. The adapter stores the session's id (session.EventState)
 // and resumes that session with the next turn. If there is none, or the program does not know it
 // any more, the adapter begins a new one and gives it an agent.Recap of the conversation.
 //
@@ -14,5 +14,5 @@
 // last event has failed, whatever its exit code. So has a turn that ends without text and without a
 // tool.
 //
-// Processes are handled as in package exec, whose Init main must call.
+// Processes run under a guardian, see package exec: main must call exec.Init first.
 package cli

@@ -217,7 +217,7 @@ func TestNew(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		a := newAgent(t, kind, Config{})
-		if a.config.Command[0] != string(kind) || a.config.Grace != DefaultGrace || a.config.Logger == nil {
+		if a.config.Command[0] != string(kind) || a.config.Grace != 5*time.Second || a.config.Logger == nil {
 			t.Errorf("%+v", a.config)
 		}
 		var made agent.Agent = a

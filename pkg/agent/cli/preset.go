@@ -21,9 +21,6 @@ const (
 	Gemini Kind = "gemini" // Gemini CLI
 )
 
-// DefaultGrace is how long a program may run after an interrupt by default.
-const DefaultGrace = 5 * time.Second
-
 // defaultLinger is how long a program may be silent after it has reported the turn's end, before it
 // is stopped.
 const defaultLinger = 10 * time.Second
@@ -38,14 +35,13 @@ type Config struct {
 	// Model is the model to use. Empty: the program's own default.
 	Model string
 
-	// Env names further environment variables of this program that the agent gets, beside those
-	// with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and GOOGLE_. A
+	// Env names further environment variables of this program that the agent gets, in addition to
+	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and GOOGLE_. A
 	// name that ends in * stands for all names with that beginning. REDIS_URL and names that begin
 	// with TURNSTILE_ cannot be passed on.
 	Env []string
 
-	// Workspace is the directory in which each session gets one of its own, made when it is needed,
-	// for its owner only. Empty: all sessions work in this program's directory.
+	// Workspace has a directory for each session, made when it is needed, for its owner only. Empty: all sessions work in this program's directory.
 	Workspace string
 
 	// WorkspaceGroup may write to directories of that group on the way to the workspace:
@@ -53,7 +49,7 @@ type Config struct {
 	// process's user, or they must have the sticky bit. See docs/operations.md.
 	WorkspaceGroup *int
 
-	// Grace is how long a program may run after SIGINT before it is killed. Zero: DefaultGrace.
+	// Grace is how long a program may run after SIGINT before it is killed. Defaults to 5 s.
 	// Negative: it is killed at once.
 	Grace time.Duration
 
@@ -128,7 +124,7 @@ func New(kind Kind, config Config) (*Agent, error) {
 	}
 	switch {
 	case config.Grace == 0:
-		config.Grace = DefaultGrace
+		config.Grace = 5 * time.Second
 	case config.Grace < 0:
 		config.Grace = 0
 	}

@@ -32,11 +32,11 @@ const (
 // maxAgain is how many bytes of incomplete lines a turn may read again.
 const maxAgain = 4 * command.MaxOutput
 
-// rollout reads what a turn adds to the file in which Codex keeps a thread.
+// rollout reads the lines that a turn adds to the file of a Codex thread.
 //
 // The stream of codex exec leaves out commands that the sandbox denies at once (all of them, if the
 // sandbox itself fails), and commands and patches that are refused (openai/codex issues 46246 and
-// 47433). The model receives the failure, and the rollout has what it receives.
+// 47433). The model receives the failure, so the rollout has it.
 //
 // The agent can write the file. So only regular files are read, and no more of them than of a
 // program's output.

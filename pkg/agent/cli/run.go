@@ -19,7 +19,7 @@ import (
 const recapLimit = 64 << 10
 
 // unreadOutput is how much of a program's output may be unread when it exits, and within a pause
-// of the reader: see pump. More would, with many agents, use up what a user's pipes may hold in all.
+// of the reader: see pump. With more, many agents would reach the system's limit for the pipes of one user.
 const unreadOutput = 256 << 10
 
 // Run runs the program for one turn, and once more with a new session if it does not know the one

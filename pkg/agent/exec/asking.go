@@ -27,7 +27,7 @@ const maxQuestions = 64
 // asking puts a command's questions to the user, and writes the decisions to its stdin. A question
 // that is open when the turn ends gets none.
 type asking struct {
-	ask   func(context.Context, agent.Question) (session.Decision, error)
+	turn  *agent.Turn
 	ctx   context.Context
 	w     io.Writer
 	open  sync.WaitGroup
@@ -45,7 +45,7 @@ func (a *asking) put(l line) error {
 	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
 		defer a.count.Add(-1)
-		decision, err := a.ask(a.ctx, q)
+		decision, err := a.turn.Ask(a.ctx, q)
 		if err != nil {
 			return
 		}

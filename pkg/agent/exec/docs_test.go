@@ -117,10 +117,10 @@ func TestDocsExampleOfAsking(t *testing.T) {
 	}
 	var asked agent.Question
 	var written strings.Builder
-	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
+	asks := &asking{ctx: t.Context(), w: &written, turn: &agent.Turn{Host: agent.Host{Ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
 		asked = q
 		return session.Allow, nil
-	}}
+	}}}}
 	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), asks: asks}
 	if err := lines.read(strings.NewReader(out[0])); err != nil {
 		t.Error(err)

@@ -22,17 +22,8 @@ const (
 	JSONL Format = "jsonl" // the turn on stdin, events on stdout, one JSON object a line
 )
 
-// Limits of a command's output in one turn. Beyond them the turn fails.
-const (
-	MaxText   = command.MaxText   // bytes of text, in either format
-	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
-	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
-)
-
-// DefaultGrace is how long a command may run after an interrupt by default.
-const DefaultGrace = 5 * time.Second
-
-// Config says what to run.
+// Config says what to run. A turn fails if its command writes more than 8 MiB of text, or in the
+// format JSONL more than 8 MiB in a line or 64 MiB in all.
 type Config struct {
 	// Command is the program and its arguments, see SplitCommand. No shell is involved. A program
 	// without a slash is looked up in PATH at every turn.
@@ -46,7 +37,7 @@ type Config struct {
 	// TURNSTILE_ cannot be passed on.
 	Env []string
 
-	// Grace is how long a command may run after SIGINT before it is killed. Zero: DefaultGrace.
+	// Grace is how long a command may run after SIGINT before it is killed. Defaults to 5 s.
 	// Negative: it is killed at once.
 	Grace time.Duration
 
@@ -91,7 +82,7 @@ func New(config Config) (*Agent, error) {
 	}
 	switch {
 	case config.Grace == 0:
-		config.Grace = DefaultGrace
+		config.Grace = 5 * time.Second
 	case config.Grace < 0:
 		config.Grace = 0
 	}

@@ -39,7 +39,7 @@ func decodeLines(t *testing.T, r io.Reader) (d decoded) {
 			d.events = append(d.events, e)
 		},
 		logger: slog.New(slog.DiscardHandler), onEnd: func() { d.ended++ }, steers: newSteering(nil),
-		asks: &asking{ctx: t.Context(), w: io.Discard},
+		asks: &asking{turn: &agent.Turn{}, ctx: t.Context(), w: io.Discard},
 	}
 	err := lines.read(r)
 	lines.asks.open.Wait()

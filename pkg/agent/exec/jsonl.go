@@ -77,7 +77,7 @@ func (e *eventLines) flush() {
 func (e *eventLines) text(l line) error {
 	if l.Type == session.EventText {
 		e.said = e.said || strings.TrimSpace(l.Text) != ""
-		if e.size += len(l.Text); e.size > MaxText {
+		if e.size += len(l.Text); e.size > command.MaxText {
 			return command.ErrTooMuchText
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -157,7 +158,7 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
-	long := strings.Repeat("x", MaxLine-100)
+	long := strings.Repeat("x", command.MaxLine-100)
 	a := newAgent(t, Config{Format: JSONL, Command: shell(
 		`printf '{"type":"text","text":"'; head -c 8388508 /dev/zero | tr '\0' x; echo '"}'`)})
 	if text, err := runText(t.Context(), a, turn(t, "")); err != nil || text != long {

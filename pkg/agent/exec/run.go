@@ -39,7 +39,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	steers := newSteering(turn.Steers())
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
-	asks := &asking{ask: turn.Host.Ask, ctx: steerCtx, w: c.Stdin}
+	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin}
 	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
 		stopSteers()
 		ended <- struct{}{}

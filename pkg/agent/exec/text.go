@@ -25,13 +25,13 @@ type textReply struct {
 	said bool // something that is not blank was emitted
 }
 
-// copyFrom emits r to its end. After an error, what came before has been emitted.
+// copyFrom emits r to its end. Before it returns an error it emits all that it has read.
 func (t *textReply) copyFrom(r io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)
-		if t.size += n; t.size > MaxText {
-			return fmt.Errorf("the command wrote more than %d MiB", MaxText>>20)
+		if t.size += n; t.size > command.MaxText {
+			return fmt.Errorf("the command wrote more than %d MiB", command.MaxText>>20)
 		}
 		if bad := t.write(buf[:n]); bad != nil {
 			return bad

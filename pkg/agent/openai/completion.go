@@ -15,7 +15,7 @@ import (
 // maxCompletion limits one reply of a model, in bytes of text, thoughts and arguments.
 const maxCompletion = 16 << 20 // tests set less
 
-// fragmentSize is what each piece of a tool call counts: an empty piece can begin a call, too.
+// fragmentSize is the least size that a piece of a tool call counts: an empty piece can begin a call.
 const fragmentSize = 32
 
 // completion is one reply of the model, complete or not.
@@ -39,7 +39,7 @@ func (a *completion) message() message {
 	return m
 }
 
-// stream requests one completion and emits it while it comes. After an error it has what came before.
+// stream requests one completion and emits it while it comes. With an error it returns the part that came before.
 func (r *run) stream(ctx context.Context) (*completion, error) {
 	a := &completion{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)

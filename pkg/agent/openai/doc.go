@@ -22,6 +22,6 @@
 // The agent reads no OPENAI_* variables from the environment. Errors never contain the key.
 // Redirects to another server are refused. One event of a stream may have 32 MiB, one reply 16 MiB.
 //
-// Tools run under a guardian, as the commands of pkg/agent/exec do, so main must call Init first if
-// there are any.
+// Tools run under a guardian, as the commands of pkg/agent/exec do, so main must call exec.Init first
+// if there are any.
 package openai

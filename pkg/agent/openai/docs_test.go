@@ -55,7 +55,7 @@ func TestDocsTools(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Tool]()) {
-		if name := f.Tag.Get("json"); !strings.Contains(string(page), "\n| `"+name+"` |") {
+		if name := strings.ToLower(f.Name); !strings.Contains(string(page), "\n| `"+name+"` |") {
 			t.Errorf("the field %s is not in the table", name)
 		}
 	}

@@ -6,20 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/openai"
 	"turnstile/test/demo"
 	"turnstile/test/modelserver"
 )
-
-// A program calls Init before anything else, for it is also started as its tools' guardian.
-func ExampleInit() {
-	openai.Init()
-	a, err := openai.New(openai.Config{BaseURL: "http://localhost:11434/v1", Model: "qwen3"})
-	fmt.Println(a != nil, err)
-}
 
 // New checks the configuration. It does not ask the server.
 func ExampleNew() {
@@ -96,7 +88,7 @@ func ExampleLoadTools() {
 	tools, err := openai.LoadTools(path)
 	demo.Check(err)
 	for _, tool := range tools {
-		fmt.Println(tool.Name, tool.Argv, time.Duration(tool.Timeout))
+		fmt.Println(tool.Name, tool.Argv, tool.Timeout)
 	}
 	// Output: now [date -u] 5s
 }

@@ -15,16 +15,6 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Defaults of a Config.
-const (
-	DefaultContextTokens = 32_000
-	DefaultToolRounds    = 25
-	DefaultToolTimeout   = time.Minute
-	DefaultGrace         = 5 * time.Second
-	DefaultMaxRetries    = 4
-	DefaultMaxWait       = 2 * time.Minute
-)
-
 // Config says which model to ask, and how.
 type Config struct {
 	// BaseURL is where Chat Completions are, without /chat/completions: https://api.openai.com/v1.
@@ -41,8 +31,8 @@ type Config struct {
 	SystemPrompt string
 
 	// MaxTokens limits one reply. Zero: the server's limit. It is sent as max_completion_tokens to
-	// OpenAI and Azure, whose newer models know only that, and as max_tokens to all others, many of
-	// which know only that.
+	// OpenAI and Azure, because their newer models know no other name, and as max_tokens to all others,
+	// because many of these know no other.
 	MaxTokens int
 
 	// Temperature is from 0 to 2. Nil: the server's.
@@ -50,23 +40,21 @@ type Config struct {
 
 	// ContextTokens is the estimated size that a request may have: one token for 4 bytes of text, 8
 	// more for each message and 1000 for an image. It includes the system prompt, the tools and the
-	// turn itself, which are always sent. The newest of the history fill the rest. Zero:
-	// DefaultContextTokens.
+	// turn itself, which are always sent. The newest of the history fill the rest. Defaults to 32,000.
 	ContextTokens int
 
 	// Tools are offered to the model.
 	Tools []Tool
 
 	// ToolRounds is how many replies of one turn may have tool calls. With one more the turn fails.
-	// Zero: DefaultToolRounds.
+	// Defaults to 25.
 	ToolRounds int
 
-	// ToolTimeout is how long a tool without a timeout of its own may take. Zero:
-	// DefaultToolTimeout.
+	// ToolTimeout is how long a tool without a Timeout may take. Defaults to 1 min.
 	ToolTimeout time.Duration
 
-	// Grace is how long a tool may run after SIGINT when its turn is interrupted. Zero:
-	// DefaultGrace. Negative: it is killed at once.
+	// Grace is how long a tool may run after SIGINT when its turn is interrupted. Defaults to
+	// 5 s. Negative: it is killed at once.
 	Grace time.Duration
 
 	// Env names further environment variables of this program that all tools get, as in
@@ -74,11 +62,11 @@ type Config struct {
 	Env []string
 
 	// MaxRetries is how often a request is retried when the server is busy, fails or cannot be
-	// reached. Zero: DefaultMaxRetries. Negative: never.
+	// reached. Defaults to 4. Negative: never.
 	MaxRetries int
 
 	// MaxWait is how long one turn waits between retries in all. If a server's Retry-After asks for
-	// more, the turn fails. Zero: DefaultMaxWait.
+	// more, the turn fails. Defaults to 2 min.
 	MaxWait time.Duration
 
 	// Logger defaults to slog.Default().
@@ -100,12 +88,8 @@ type Agent struct {
 	now           func() time.Time
 }
 
-// Init must be the first call in main of a program whose agent has tools, and in TestMain of its
-// tests: the program's binary is also the guardian of its tools' processes. It is the same as Init
-// of pkg/agent/exec.
-func Init() { guardian.Init() }
-
-// New checks the configuration. It sends nothing to the server.
+// New checks the configuration. It sends nothing to the server. It fails if there are tools and
+// exec.Init was not called.
 func New(config Config) (*Agent, error) {
 	base, err := url.Parse(config.BaseURL)
 	switch {
@@ -122,7 +106,7 @@ func New(config Config) (*Agent, error) {
 	case config.MaxTokens < 0 || config.ContextTokens < 0 || config.ToolRounds < 0 || config.ToolTimeout < 0 || config.MaxWait < 0:
 		return nil, errors.New("openai agent: a limit is negative")
 	case len(config.Tools) > 0 && !guardian.Ready():
-		return nil, errors.New("openai agent: openai.Init was not called: call it first thing in main (in tests: in TestMain)")
+		return nil, errors.New("openai agent: exec.Init was not called: call it first thing in main (in tests: in TestMain)")
 	}
 	config.setDefaults()
 	a := &Agent{config: config, base: base, tools: map[string]tool{}, maxCompletion: maxCompletion, sleep: sleep, now: time.Now}
@@ -145,12 +129,12 @@ func New(config Config) (*Agent, error) {
 }
 
 func (c *Config) setDefaults() {
-	byDefault(&c.ContextTokens, DefaultContextTokens)
-	byDefault(&c.ToolRounds, DefaultToolRounds)
-	byDefault(&c.ToolTimeout, DefaultToolTimeout)
-	byDefault(&c.Grace, DefaultGrace)
-	byDefault(&c.MaxRetries, DefaultMaxRetries)
-	byDefault(&c.MaxWait, DefaultMaxWait)
+	byDefault(&c.ContextTokens, 32_000)
+	byDefault(&c.ToolRounds, 25)
+	byDefault(&c.ToolTimeout, time.Minute)
+	byDefault(&c.Grace, 5*time.Second)
+	byDefault(&c.MaxRetries, 4)
+	byDefault(&c.MaxWait, 2*time.Minute)
 	c.Grace = max(c.Grace, 0)
 	c.MaxRetries = max(c.MaxRetries, 0)
 	if c.Logger == nil {

@@ -69,7 +69,7 @@ const (
 	typeImage    = "image_url"
 )
 
-// prepare fills in what all requests share.
+// prepare fills in the part that all requests share.
 func (a *Agent) prepare() {
 	a.request = request{
 		Model: a.config.Model, Temperature: a.config.Temperature,

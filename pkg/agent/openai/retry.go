@@ -78,7 +78,7 @@ func (r *run) judge(a *completion) error {
 	return nil
 }
 
-// givenUp is the error of a turn whose retries failed. It is retryable only if the turn has
+// givenUp is the error of a turn after its last retry. It is retryable only if the turn has
 // produced nothing.
 func (r *run) givenUp(err error) error {
 	if r.output {

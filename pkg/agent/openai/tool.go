@@ -30,13 +30,14 @@ type Tool struct {
 	// becomes part of it. A program without a slash is looked up in PATH at every use.
 	Argv []string `json:"argv"`
 
-	// Timeout is how long the tool may take before it is killed. Zero: Config.ToolTimeout.
-	Timeout session.Duration `json:"timeout"`
+	// Timeout is how long the tool may take before it is killed. Defaults to Config.ToolTimeout. In a
+	// file of tools it is a text, such as 30s.
+	Timeout time.Duration `json:"-"`
 
 	// Dir is the tool's working directory. Empty: this program's.
 	Dir string `json:"dir"`
 
-	// Env names further environment variables, beside those of Config.Env.
+	// Env names further environment variables, in addition to Config.Env.
 	Env []string `json:"env"`
 }
 
@@ -107,10 +108,15 @@ func LoadTools(path string) ([]Tool, error) {
 	first := map[string]int{}
 	for i, one := range raw {
 		t := &tools[i]
+		file := struct {
+			*Tool
+			Timeout session.Duration `json:"timeout"`
+		}{Tool: t}
 		var its []error
-		if err := strictjson.Decode(one, t); err != nil {
+		if err := strictjson.Decode(one, &file); err != nil {
 			its = append(its, err)
 		} else {
+			t.Timeout = time.Duration(file.Timeout)
 			its = t.check()
 		}
 		if n, twice := first[t.Name]; twice && t.Name != "" {
@@ -137,11 +143,4 @@ func (t *Tool) startAt(dir string) {
 	if t.Dir != "" && !filepath.IsAbs(t.Dir) {
 		t.Dir = filepath.Join(dir, t.Dir)
 	}
-}
-
-func (t Tool) timeout(byDefault time.Duration) time.Duration {
-	if t.Timeout > 0 {
-		return time.Duration(t.Timeout)
-	}
-	return byDefault
 }

@@ -88,7 +88,7 @@ func TestToolTimeout(t *testing.T) {
 		config  Config
 		timeout time.Duration
 	}{{Config{ToolTimeout: enough}, 0}, {Config{}, enough}} {
-		slow.Timeout = session.Duration(c.timeout)
+		slow.Timeout = c.timeout
 		if e := use(t, c.config, slow, `{}`); e.Error != fmt.Sprintf("killed, for it took longer than %s: busy", enough) {
 			t.Errorf("%+v", e)
 		}
@@ -224,7 +224,7 @@ func TestLoadTools(t *testing.T) {
 		{"name":"b","argv":["ls"],"dir":"/tmp"}, {"name":"c","argv":["/bin/ls"]}]`))
 	want := []Tool{
 		{Name: "a", Description: "d", Parameters: []byte(`{"type":"object"}`), Argv: []string{filepath.Join(dir, "a.sh"), "./x"},
-			Timeout: session.Duration(90 * time.Second), Dir: filepath.Join(dir, "work"), Env: []string{"A", "B_*"}},
+			Timeout: 90 * time.Second, Dir: filepath.Join(dir, "work"), Env: []string{"A", "B_*"}},
 		{Name: "b", Argv: []string{"ls"}, Dir: "/tmp"}, {Name: "c", Argv: []string{"/bin/ls"}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

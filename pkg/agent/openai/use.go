@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMe
 	result := result{limit: min(maxResult, r.config.ContextTokens*bytesPerToken/2)}
 	pipes.Go(func() { _, _ = io.Copy(&result, p.Stdout) })
 
-	limit := t.timeout(r.config.ToolTimeout)
+	limit := cmp.Or(t.Timeout, r.config.ToolTimeout)
 	status, late := r.await(ctx, p, limit)
 	pipes.Wait()
 	switch unfit := command.Unfit(status); {
