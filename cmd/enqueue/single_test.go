@@ -11,7 +11,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -166,18 +165,17 @@ func TestADelayedMessageIsWaitedFor(t *testing.T) {
 func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Claim) *protocol.End {
 	return func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn()
-		emit := func(list ...agent.Event) {
-			var events []session.Event
-			for _, e := range list {
-				events = append(events, protocol.AgentEvent(turn.ID, e))
+		emit := func(events ...session.Event) {
+			for i := range events {
+				events[i].Turn = turn.ID
 			}
 			if err := h.Emit(context.Background(), events); err != nil {
 				t.Errorf("emit: %v", err)
 			}
 		}
-		emit(agent.Event{Type: session.EventText, Text: "Let me "}, agent.Event{Type: session.EventText, Text: "look.\n"})
-		emit(agent.Event{Type: session.EventThought, Text: "hm"}, agent.Event{Type: session.EventToolStart, Name: "grep", CallID: "1"})
-		emit(agent.Event{Type: session.EventToolEnd, CallID: "1", Error: "no match"})
+		emit(session.Event{Type: session.EventText, Text: "Let me "}, session.Event{Type: session.EventText, Text: "look.\n"})
+		emit(session.Event{Type: session.EventThought, Text: "hm"}, session.Event{Type: session.EventToolStart, Name: "grep", CallID: "1"})
+		emit(session.Event{Type: session.EventToolEnd, CallID: "1", Error: "no match"})
 		<-go1
 		// A worker does not emit the last piece as text as well.
 		return &protocol.End{Status: session.StatusDone, Reply: "Nothing there."}

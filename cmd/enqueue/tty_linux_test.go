@@ -12,7 +12,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/terminal"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/hostile"
 	"turnstile/test/watched"
@@ -122,7 +121,7 @@ func TestATurnOnATerminal(t *testing.T) {
 	url, _ := newRedis(t)
 	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn().ID
-		for _, events := range [][]agent.Event{
+		for _, events := range [][]session.Event{
 			{{Type: session.EventThought, Text: "hm\x1b[2J"}},
 			{{Type: session.EventText, Text: "Let me \x1b]0;x\x07look"}},
 			{{Type: session.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"pattern":"x"}`)}},
@@ -130,11 +129,10 @@ func TestATurnOnATerminal(t *testing.T) {
 			{{Type: session.EventToolEnd, CallID: "1", Error: "no match"}},
 			{{Type: session.EventRaw, Name: "x"}, {Type: session.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
 		} {
-			batch := make([]session.Event, 0, len(events))
-			for _, e := range events {
-				batch = append(batch, protocol.AgentEvent(turn, e))
+			for i := range events {
+				events[i].Turn = turn
 			}
-			if err := h.Emit(context.Background(), batch); err != nil {
+			if err := h.Emit(context.Background(), events); err != nil {
 				t.Error(err)
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -154,16 +153,17 @@ func TestRunningTurn(t *testing.T) {
 	onAll(t, func(b *actors.Bench) {
 		b.Say("first")
 		h := b.Start()
-		expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: session.EventText, Text: "of the turn before"})}))
+		expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventText, Turn: h.Turn().ID, Text: "of the turn before"}}))
 		b.Finish(h)
 		_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "m", Text: "the text"})
 		expect.OK(b, err)
 		h = b.Start()
 		for range 300 { // more than a page
-			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: session.EventText, Text: "."})}))
+			expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventText, Turn: h.Turn().ID, Text: "."}}))
 		}
-		for _, e := range []agent.Event{{Type: session.EventToolStart, Name: "grep", CallID: "1"}, {Type: session.EventText, Text: "so "}, {Type: session.EventText, Text: "far"}} {
-			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, e)}))
+		for _, e := range []session.Event{{Type: session.EventToolStart, Name: "grep", CallID: "1"}, {Type: session.EventText, Text: "so "}, {Type: session.EventText, Text: "far"}} {
+			e.Turn = h.Turn().ID
+			expect.OK(b, h.Emit(b.Ctx, []session.Event{e}))
 		}
 		turn, err := b.Client.RunningTurn(b.Ctx, b.Info())
 		expect.OK(b, err)

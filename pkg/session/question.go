@@ -34,12 +34,11 @@ func (d Decision) Allowed() bool { return d == Allow || d == Always }
 // MarshalJSON returns the word of an event for d (docs/events.md): allowed, denied or cancelled.
 func (d Decision) MarshalJSON() ([]byte, error) {
 	word := string(d)
-	switch d {
-	case Allow, Always:
+	switch {
+	case d.Allowed():
 		word = "allowed"
-	case Deny:
+	case d == Deny:
 		word = "denied"
-	case Cancelled:
 	}
 	return json.Marshal(word)
 }

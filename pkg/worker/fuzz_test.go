@@ -35,7 +35,7 @@ func FuzzEvents(f *testing.F) {
 		} {
 			e = storable(e)
 			all.add(e, 1)
-			event := protocol.AgentEvent("t", e)
+			event := streamed("t", e)
 			var again, last session.Event
 			readAs(t, line(t, event), &again)
 			readAs(t, line(t, again), &last)

@@ -87,7 +87,7 @@ func (r *recorder) record(e agent.Event) {
 	if did := r.entries.add(e, r.redisNow()); did != nothing {
 		r.checkpoints.after(did)
 	}
-	r.send(protocol.AgentEvent(r.turn.ID, e))
+	r.send(streamed(r.turn.ID, e))
 }
 
 // steered records a message that the agent has taken into its turn.

@@ -41,6 +41,14 @@ func storable(e agent.Event) agent.Event {
 	return e
 }
 
+// streamed returns an agent's event as the session's stream has it.
+func streamed(turn string, e agent.Event) session.Event {
+	return session.Event{
+		Type: e.Type, Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
+		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data,
+	}
+}
+
 // tooDeep reports whether valid JSON is nested more deeply than maxDepth.
 func tooDeep(raw []byte) bool {
 	depth, text := 0, false

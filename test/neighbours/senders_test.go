@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -134,8 +132,8 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 			turn := h.Turn().ID
 			expect.OK(r, h.Emit(r.ctx, []session.Event{
 				{Type: session.EventThought, Turn: turn, Text: "hm"},
-				sq.AgentEvent(turn, agent.Event{Type: session.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
-				sq.AgentEvent(turn, agent.Event{Type: session.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
+				{Type: session.EventUsage, Turn: turn, Usage: &session.Usage{InputTokens: 1}},
+				{Type: session.EventRaw, Turn: turn, Name: "x", Data: []byte(`{"y":[1]}`)},
 				{Type: session.EventQuestionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
 				{Type: session.EventQuestionAnswered, Turn: turn, CallID: "1", Decision: session.Deny},
 				{Type: "of a later version", Turn: turn, Text: "x"},
