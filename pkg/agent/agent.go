@@ -20,13 +20,13 @@ type Agent interface {
 	Run(ctx context.Context, turn *Turn) (Result, error)
 }
 
-// Func is a function that is an Agent.
+// Func is a function that is an Agent. Func(a.Run) is a without its Traits and its warm agents.
 type Func func(ctx context.Context, turn *Turn) (Result, error)
 
 // Run calls f.
 func (f Func) Run(ctx context.Context, turn *Turn) (Result, error) { return f(ctx, turn) }
 
-// Describer is implemented by agents whose Traits are not zero. A worker asks once, at its start.
+// Describer is implemented by agents whose Traits are not zero. A worker asks once.
 type Describer interface{ Traits() Traits }
 
 // Traits say what a worker may do with an agent.
