@@ -29,7 +29,7 @@ var (
 	_ agent.Describer = todoAgent{}
 )
 
-// Traits: messages may join a running turn, see turn.wait.
+// Traits says that messages may join a running turn, see turn.wait.
 func (todoAgent) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 // Run is all of the interface agent.Agent.

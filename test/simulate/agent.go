@@ -18,7 +18,7 @@ type recorder struct {
 	proc *process
 }
 
-// Traits: messages may be steered into its turns.
+// Traits says that messages may be steered into its turns.
 func (recorder) Traits() agent.Traits { return agent.Traits{Steerable: true} }
 
 var (

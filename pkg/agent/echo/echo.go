@@ -46,7 +46,7 @@ type Agent struct{}
 // New returns an echo agent.
 func New() *Agent { return &Agent{} }
 
-// Traits: there is nothing to start, and a turn that takes time takes steers.
+// Traits says that there is nothing to start, and that running turns take steers.
 func (*Agent) Traits() agent.Traits { return agent.Traits{Immediate: true, Steerable: true} }
 
 // Run carries out the directives and replies.

@@ -96,7 +96,7 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env, max(config.Grace, command.ClosedPatience)}, nil
 }
 
-// Traits: commands of the format JSONL may take steers.
+// Traits says that commands of the format JSONL may take steers.
 func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: a.config.Format == JSONL} }
 
 // Check reports whether the command's program can be found now. A program that is missing when a

@@ -149,5 +149,5 @@ func byDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Traits: running turns take further messages.
+// Traits says that running turns take further messages.
 func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: true} }
