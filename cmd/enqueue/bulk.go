@@ -228,7 +228,7 @@ func (b *bulk) report(whole bool) {
 		}
 		missing += fmt.Sprintf("all after line %d", b.last)
 	}
-	if b.outer.Err != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
+	if b.outer.Err() != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
 		b.fail(failure{code: exitInterrupted, text: "interrupted; submitted messages stay"})
 	}
 	if missing != "" {
