@@ -201,10 +201,10 @@ func (s *Session) receipt(id string, a protocol.Accepted) (Receipt, error) {
 	switch {
 	case a.State == "queued":
 		r.Position = int(a.N)
-	case a.Duplicate && a.State != "idle":
-		r.State = session.MessageState(a.State)
 	case a.State == "scheduled":
 		r.State, r.At = session.MessageScheduled, time.UnixMilli(a.N)
+	case a.Duplicate && a.State != "idle":
+		r.State = session.MessageState(a.State)
 	}
 	if !a.Duplicate {
 		r.EventsAfter = strconv.FormatInt(a.Before-eventsBefore, 10)
