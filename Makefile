@@ -11,7 +11,7 @@ LONG     := ./pkg/worker ./internal/gateway ./pkg/agent/acp ./test/examples ./cm
 # How many packages are tested at once. More than there are cores, because tests often wait, for a lease to end for example.
 PACKAGES := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # What make quick leaves out: packages whose tests are about programs and processes, or walk through many states.
-PROGRAMS := /(cmd|docs|examples)/|/internal/(board|devredis|process|redisserver|terminal|workspace)|/pkg/agent/(acp|cli|exec)|/test/
+PROGRAMS := /(cmd|docs|examples)/|/internal/(board|devredis|process|terminal|workspace)|/pkg/agent/(acp|cli|exec)|/test/
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 # How often `make test-busy` repeats them.

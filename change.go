@@ -9,7 +9,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/titles"
 	"turnstile/pkg/session"
 )
 
@@ -77,7 +76,7 @@ func (s *Session) SetTitle(ctx context.Context, title string) error {
 	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
-	if err := titles.Validate(title); err != nil {
+	if err := protocol.ValidateTitle(title); err != nil {
 		return err
 	}
 	if err := s.index(ctx); err != nil {

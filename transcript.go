@@ -10,7 +10,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -72,7 +71,7 @@ func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page Trans
 		lines = lines[:q.Limit]
 	}
 	slices.Reverse(lines) // they are newest first
-	page.Entries, page.Before = stored.DecodeEntries(lines), older
+	page.Entries, page.Before = protocol.DecodeEntries(lines), older
 	return page, nil
 }
 
@@ -95,5 +94,5 @@ func (s *Session) entries(ctx context.Context, id string, first, last int64) ([]
 	if err != nil {
 		return nil, fmt.Errorf("read transcript of %s: %w", s.key, err)
 	}
-	return stored.DecodeEntries(lines), nil
+	return protocol.DecodeEntries(lines), nil
 }

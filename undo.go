@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -108,7 +107,7 @@ func (s *Session) lastTurn(ctx context.Context, sessionID string) (end turnEnd, 
 			end.length = older + int64(len(page))
 		}
 		for _, entry := range page {
-			if !end.add(stored.DecodeEntry(entry)) {
+			if !end.add(protocol.DecodeEntry(entry)) {
 				left = 0
 				break
 			}

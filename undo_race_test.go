@@ -13,7 +13,6 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -139,7 +138,7 @@ func wholeTurns(b *actors.Bench) string {
 	})
 	var turns []string
 	for _, l := range lines.Val() {
-		turns = append(turns, stored.DecodeEntry(l).Turn)
+		turns = append(turns, protocol.DecodeEntry(l).Turn)
 	}
 	for i, turn := range turns {
 		if turn != turns[i^1] || i >= 2 && i%2 == 0 && turn <= turns[i-1] {

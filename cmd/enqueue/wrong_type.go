@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"turnstile/internal/typo"
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 )
 
@@ -36,7 +36,7 @@ func suggestion(name string) string {
 	for _, of := range []reflect.Type{reflect.TypeFor[fields](), reflect.TypeFor[session.Attachment]()} {
 		for field := range of.Fields() {
 			known, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if typo.Likely(strings.ToLower(name), known) {
+			if slash.Mistyped(strings.ToLower(name), known) {
 				return fmt.Sprintf(": did you mean %q?", known)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"turnstile"
 	"turnstile/internal/board"
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
 	"turnstile/internal/httpd"
@@ -24,7 +25,6 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/service"
 	"turnstile/pkg/admin"
 )
 
@@ -35,8 +35,8 @@ const connections = 16
 // serve serves until ctx ends or a signal comes.
 func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	guardian.Conceal() // in a container it may run beside agents, with a password in REDIS_URL
-	log := service.NewLogger(stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
-	service.LimitMemory(log)
+	log := daemon.NewLogger(stderr, s.LogLevel, s.LogFormat)
+	daemon.LimitMemory(log)
 	tokens, err := loadTokens(s.TokensFile)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	rdb, err := service.Connect(ctx, s.RedisURL, log, redisconn.WithPoolSize(connections), redisconn.WithClientName("turnstile-gateway"))
+	rdb, err := daemon.Connect(ctx, s.RedisURL, log, redisconn.WithPoolSize(connections), redisconn.WithClientName("turnstile-gateway"))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	if !s.Open {
 		g.Guard(ctx)
 	}
-	server, err := service.StartHTTP(ctx, httpd.Config{
+	server, err := daemon.StartHTTP(ctx, httpd.Config{
 		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log,
 		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Draining: func() (httpd.Drain, bool) { return httpd.Drain{Reason: "shutdown", Running: m.Open()}, g.Draining() },
@@ -71,7 +71,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		return err
 	}
 	if s.Deliver {
-		stop, err := service.StartDeliverer(ctx, rdb, destinations, all, log)
+		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, all, log)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/config"
-	"turnstile/internal/typo"
+	"turnstile/internal/slash"
 	"turnstile/internal/version"
 )
 
@@ -67,7 +67,7 @@ func noWord(c *cobra.Command, words []string) error {
 	}
 	text := fmt.Sprintf("unknown command %q for %q", words[0], c.CommandPath())
 	for _, known := range c.Commands() {
-		if typo.Likely(words[0], known.Name()) {
+		if slash.Mistyped(words[0], known.Name()) {
 			text += fmt.Sprintf(": did you mean %q?", known.Name())
 			break
 		}

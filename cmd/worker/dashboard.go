@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/daemon"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/service"
@@ -25,18 +26,18 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return err
 	}
 	token := service.MakeToken(&s)
-	log := service.NewLogger(p.raw.stderr, s)
-	service.LimitMemory(log)
+	log := daemon.NewLogger(p.raw.stderr, s.LogLevel, s.LogFormat)
+	daemon.LimitMemory(log)
 	end, release := service.WatchSignals(ctx, service.Shutdown)
 	defer release()
-	rdb, err := service.Connect(end.Requested, s.RedisURL, log)
+	rdb, err := daemon.Connect(end.Requested, s.RedisURL, log)
 	if err != nil {
 		return end.Unless(err)
 	}
 	defer rdb.Close()
 	c := service.HTTPConfig(s, rdb, log)
 	c.Metrics = metrics.New(admin.NewClient(rdb)).Handler()
-	server, err := service.StartHTTP(end.Requested, c, false)
+	server, err := daemon.StartHTTP(end.Requested, c, false)
 	if err != nil {
 		return end.Unless(err)
 	}
@@ -64,7 +65,7 @@ func (p *program) health(ctx context.Context, flags map[string]string) error {
 	if s.HTTPAddr != "" {
 		return httpd.HealthCheck(ctx, s.HTTPAddr)
 	}
-	found, err := httpd.HealthCheckNearby(ctx, dashboardAddr, service.PortsTried)
+	found, err := httpd.HealthCheckNearby(ctx, dashboardAddr, daemon.PortsTried)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"turnstile/internal/daemon"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/service"
 	"turnstile/pkg/admin"
@@ -118,7 +119,7 @@ func TestNextPort(t *testing.T) {
 	s := load(t, map[string]string{"TURNSTILE_HTTP_ADDR": l.Addr().String()})
 	c := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler))
 	c.RedisURL = "redis://127.0.0.1:1"
-	server, err := service.StartHTTP(limited(t), c, true)
+	server, err := daemon.StartHTTP(limited(t), c, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestNextPort(t *testing.T) {
 	_, taken, _ := net.SplitHostPort(l.Addr().String())
 	_, got, _ := net.SplitHostPort(server.Addr())
 	from, _ := strconv.Atoi(taken)
-	if port, _ := strconv.Atoi(got); port <= from || port >= from+service.PortsTried {
+	if port, _ := strconv.Atoi(got); port <= from || port >= from+daemon.PortsTried {
 		t.Errorf("port %s is taken, and it is on %s", taken, got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -112,7 +112,7 @@ func erase(ctx context.Context, rdb redis.UniversalClient, key string, undeliver
 	if err := admin.NewClient(rdb).Erase(ctx, key, options...); err != nil {
 		return forgotten{}, err
 	}
-	return forgotten{known: sessionview.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+	return forgotten{known: gateway.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
 // count is a number with its noun.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -258,17 +258,17 @@ func TestResumeInWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
 	before, after := at.Add(-time.Second), at.Add(time.Second)
-	marked := sessionview.Resume{Pending: true, Reason: "crash", MarkedAt: &at}
+	marked := gateway.Resume{Pending: true, Reason: "crash", MarkedAt: &at}
 	for want, c := range map[string]struct {
-		sessionview.Resume
+		gateway.Resume
 		turn *time.Time
 	}{
 		"-": {},
-		"the next turn resumes (crash), interrupted 2 times in a row": {sessionview.Resume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
-		"this turn resumes (crash), interrupted 2 times in a row":     {sessionview.Resume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
+		"the next turn resumes (crash), interrupted 2 times in a row": {gateway.Resume{Pending: true, Reason: "crash", Interruptions: 2}, nil},
+		"this turn resumes (crash), interrupted 2 times in a row":     {gateway.Resume{Pending: true, Reason: "crash", Interruptions: 2}, &at},
 		"the next turn resumes (crash at 2026-11-21 05:00:00)":        {marked, nil},
 		"this turn resumes (crash at 2026-11-21 05:00:00)":            {marked, &after},
-		"suspended: the next message begins a new transcript":         {sessionview.Resume{Suspended: true}, nil},
+		"suspended: the next message begins a new transcript":         {gateway.Resume{Suspended: true}, nil},
 	} {
 		if got := resumeText(c.Resume, c.turn); got != want {
 			t.Errorf("%q, want %q", got, want)

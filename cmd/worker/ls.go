@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
 )
 
@@ -61,7 +61,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				return err
 			}
 			if n++; asJSON {
-				err = p.printJSON(sessionview.ListedOf(s))
+				err = p.printJSON(gateway.ListedOf(s))
 			} else {
 				if s.State == admin.StateWaiting && !asked {
 					asked, idle = true, hasNoWorker(ctx, rdb)

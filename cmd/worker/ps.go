@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -89,7 +89,7 @@ const (
 func listedOf(s admin.SessionState) listed {
 	return listed{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: sessionview.StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
+		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
 		running: s.Since,
 	}
 }

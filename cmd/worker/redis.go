@@ -9,8 +9,8 @@ import (
 
 	"turnstile"
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/service"
 	"turnstile/pkg/admin"
 )
 
@@ -34,7 +34,7 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 	if err != nil {
 		return err
 	}
-	service.NewLogger(p.raw.stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
+	daemon.NewLogger(p.raw.stderr, s.LogLevel, s.LogFormat)
 	rdb, err := redisconn.Open(s.RedisURL)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 		err = f(rdb)
 	}
 	if err != nil {
-		return service.RedisError{Err: err}
+		return daemon.RedisError{Err: err}
 	}
 	return nil
 }

@@ -8,14 +8,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
 // shown is a session as show prints it.
 type shown struct {
-	sessionview.View
+	gateway.SessionView
 	Transcript []session.Entry `json:"transcript"`
 
 	idle bool // no worker is running
@@ -50,20 +50,20 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 
 // look reads a session part by part, so one part may be newer than another.
 func look(ctx context.Context, chat *turnstile.Session, client *admin.Client) (shown, error) {
-	view, err := sessionview.Read(ctx, chat, client)
+	view, err := gateway.ReadSession(ctx, chat, client)
 	if err != nil {
 		return shown{}, err
 	}
 	transcript, err := chat.Transcript(ctx, turnstile.TranscriptQuery{ID: view.SessionID, Limit: session.NoLimit})
-	return shown{View: view, Transcript: append([]session.Entry{}, transcript.Entries...)}, err
+	return shown{SessionView: view, Transcript: append([]session.Entry{}, transcript.Entries...)}, err
 }
 
-func unknownError(key string) error { return fmt.Errorf("session %s %w", key, sessionview.ErrUnknown) }
+func unknownError(key string) error { return fmt.Errorf("session %s %w", key, gateway.ErrUnknown) }
 
 // checkKnown returns an error if a session is unknown.
 func checkKnown(ctx context.Context, chat *turnstile.Session) error {
 	info, err := chat.Info(ctx)
-	if err == nil && !sessionview.Known(info) {
+	if err == nil && !gateway.Known(info) {
 		return unknownError(chat.Key())
 	}
 	return err

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/gateway"
 	"turnstile/internal/printable"
-	"turnstile/internal/sessionview"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
 )
@@ -46,7 +46,7 @@ func (s shown) print(w io.Writer) error {
 	if s.ReplyTo != "" {
 		row("reply to", "%s", s.ReplyTo)
 	}
-	if o := s.Outbox; o != (sessionview.Outbox{}) {
+	if o := s.Outbox; o != (gateway.Outbox{}) {
 		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Stored, "delivery", "deliveries"), o.Undelivered, s.Session)
 	}
 	row("resume", "%s", resumeText(s.Resume, s.Since))
@@ -117,7 +117,7 @@ func story(message string, events []session.Event) string {
 
 // resumeText is the record as text. turn is when the running turn began, or nil: a mark that is older
 // than the turn is the one that the turn resumes from.
-func resumeText(r sessionview.Resume, turn *time.Time) string {
+func resumeText(r gateway.Resume, turn *time.Time) string {
 	var parts []string
 	if r.Pending {
 		part := "the next turn resumes ("

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"turnstile/internal/daemon"
 	"turnstile/internal/service"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/worker"
@@ -41,8 +42,8 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		stops = append(stops, d.stop)
 	}
 	screen := p.screen(d)
-	log := service.NewLogger(p.logTo(screen), s)
-	service.LimitMemory(log)
+	log := daemon.NewLogger(p.logTo(screen), s.LogLevel, s.LogFormat)
+	daemon.LimitMemory(log)
 	a, err := newAgent(s, log)
 	if err != nil {
 		return err

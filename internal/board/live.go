@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/sessionview"
+	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
 )
 
@@ -31,7 +31,7 @@ type liveItem struct {
 }
 
 // liveOf makes the running turn of its events.
-func liveOf(v sessionview.View) live {
+func liveOf(v gateway.SessionView) live {
 	l := live{Turn: v.Turn}
 	if v.Question != nil {
 		l.Question = v.Turn + "." + strconv.Itoa(v.Question.Number)

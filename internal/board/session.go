@@ -10,7 +10,6 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
-	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -32,7 +31,7 @@ const (
 // sessionPage is a session.
 type sessionPage struct {
 	frame
-	sessionview.View
+	gateway.SessionView
 	Known   bool
 	Link    string
 	Entries []entry
@@ -92,23 +91,23 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 	if p.After, err = operator.LastEventID(v.work, key); err != nil {
 		return err
 	}
-	p.View, err = sessionview.Read(v.work, b.deps.Client.Session(key), operator)
+	p.SessionView, err = gateway.ReadSession(v.work, b.deps.Client.Session(key), operator)
 	switch {
-	case errors.Is(err, sessionview.ErrUnknown):
-		p.View.Session = key
+	case errors.Is(err, gateway.ErrUnknown):
+		p.SessionView.Session = key
 	case err != nil:
 		return err
 	default:
 		p.Known = true
 	}
-	p.Live = liveOf(p.View)
+	p.Live = liveOf(p.SessionView)
 	if n := len(p.Events); n > 0 {
 		p.After = p.Events[n-1].ID // read after LastEventID, so it is not older
 	}
 	if err := b.readEntries(v, p); err != nil {
 		return err
 	}
-	if p.Line, err = b.readLine(v.work, p.View); err != nil {
+	if p.Line, err = b.readLine(v.work, p.SessionView); err != nil {
 		return err
 	}
 	if p.Archived > 0 {
@@ -181,12 +180,12 @@ type lineMessage struct {
 }
 
 // readLine reads the messages that wait, and those that the running turn's agent was handed.
-func (b *Board) readLine(ctx context.Context, view sessionview.View) ([]lineMessage, error) {
+func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]lineMessage, error) {
 	waiting, err := b.deps.Admin.Line(ctx, view.Session, lineShown)
 	if err != nil {
 		return nil, err
 	}
-	arrived := map[string]sessionview.Followup{}
+	arrived := map[string]gateway.Followup{}
 	var list []lineMessage
 	for _, f := range view.Followups {
 		arrived[f.ID] = f

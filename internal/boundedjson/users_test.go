@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"turnstile/internal/boundedjson"
-	"turnstile/internal/stored"
+	"turnstile/internal/protocol"
 	"turnstile/internal/strictjson"
 	"turnstile/pkg/session"
 )
@@ -17,8 +17,8 @@ func TestDecodersAreBounded(t *testing.T) { //nolint:paralleltest // it counts w
 	entries := `{"v": 1, "messages": ["m"], "entries": [""` + strings.Repeat(`,""`, 600_000) + `]}`
 	for name, decode := range map[string]func(){
 		"a payload":  func() { _, _ = session.DecodePayload([]byte(attachments)) },
-		"an entry":   func() { stored.DecodeEntry(attachments) },
-		"a partial":  func() { stored.DecodePartial(entries) },
+		"an entry":   func() { protocol.DecodeEntry(attachments) },
+		"a partial":  func() { protocol.DecodePartial(entries) },
 		"a setting":  func() { _ = strictjson.Decode([]byte(attachments), new(session.Message)) },
 		"a body":     func() { _ = strictjson.DecodeNamed([]byte(attachments), new(session.Message)) },
 		"two bodies": func() { _ = strictjson.DecodeNamed([]byte(attachments+attachments), new(session.Message)) },

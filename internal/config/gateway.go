@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/listenaddr"
 	"turnstile/pkg/session"
 )
 
@@ -114,7 +113,7 @@ func (p *problems) judgeGateway(g Gateway) {
 	atLeast(p, "TURNSTILE_GATEWAY_STREAMS", g.Streams, 0)
 	atLeast(p, "TURNSTILE_GATEWAY_DRAIN_TIMEOUT", g.Drain, 0)
 	p.judgeDeliver(g.Deliver, g.DestinationsFile)
-	loopback, err := listenaddr.Loopback(g.Addr)
+	loopback, err := Loopback(g.Addr)
 	switch {
 	case err != nil:
 		p.add("TURNSTILE_GATEWAY_ADDR", "cannot be used: %v", err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/listenaddr"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
@@ -235,7 +234,7 @@ func (p *problems) judgeHTTP(w Worker) {
 	if w.HTTPAddr == "" {
 		return
 	}
-	loopback, err := listenaddr.Loopback(w.HTTPAddr)
+	loopback, err := Loopback(w.HTTPAddr)
 	switch {
 	case err != nil:
 		p.add("TURNSTILE_HTTP_ADDR", "cannot be used: %v", err)

@@ -1,6 +1,8 @@
-// Package devredis starts a Redis for `worker --dev` without any set-up: a real redis-server
-// where one is installed, else the embedded one. It stores nothing on disk and ends with the
-// worker, however the worker dies. It is not for production.
+// Package devredis starts a Redis without any set-up. It is not for production.
+//
+// Start is for `worker --dev`: a real redis-server where one is installed, else the embedded one.
+// It stores nothing on disk and ends with the worker, however the worker dies. Launch starts a
+// redis-server with arguments of the caller's, for tests and benchmarks.
 package devredis
 
 import (
@@ -10,8 +12,6 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
-
-	"turnstile/internal/redisserver"
 )
 
 // Kind is the program that serves.
@@ -40,6 +40,10 @@ type Options struct {
 	// Kind requests one of the two. Defaults to a redis-server if one is on PATH and new enough,
 	// else the embedded one.
 	Kind Kind
+
+	// Fit checks a redis-server that was started: an error means that Turnstile cannot use it.
+	// Optional.
+	Fit func(ctx context.Context, url string) error
 }
 
 // Server is a running Redis.
@@ -69,32 +73,39 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			kind = KindServer
 		}
 	}
-	s, err := startKind(ctx, kind, o.Port)
-	if o.Kind == "" && errors.Is(err, redisserver.ErrUnfit) {
-		return startKind(ctx, KindEmbedded, o.Port)
+	s, err := o.start(ctx, kind)
+	if o.Kind == "" && errors.Is(err, ErrUnfit) {
+		return o.start(ctx, KindEmbedded)
 	}
 	return s, err
 }
 
-func startKind(ctx context.Context, kind Kind, first int) (*Server, error) {
+func (o Options) start(ctx context.Context, kind Kind) (*Server, error) {
 	start := startProcess
 	if kind == KindEmbedded {
 		start = startEmbedded
 	}
-	for port := first; port < first+portsTried && port <= 65535; port++ {
+	for port := o.Port; port < o.Port+portsTried && port <= 65535; port++ {
 		if !free(ctx, port) {
 			continue
 		}
 		b, err := start(ctx, port)
-		if errors.Is(err, redisserver.ErrPortTaken) {
+		if errors.Is(err, ErrPortTaken) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("start a Redis for development: %w", err)
 		}
-		return &Server{kind: kind, port: port, backend: b}, nil
+		s := &Server{kind: kind, port: port, backend: b}
+		if kind == KindServer && o.Fit != nil {
+			if err := o.Fit(ctx, s.URL()); err != nil {
+				s.Stop()
+				return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
+			}
+		}
+		return s, nil
 	}
-	return nil, fmt.Errorf("start a Redis for development: %w from %d on", ErrNoPort, first)
+	return nil, fmt.Errorf("start a Redis for development: %w from %d on", ErrNoPort, o.Port)
 }
 
 // free reports whether nothing listens on the port. On some systems we could listen on loopback

@@ -1,4 +1,4 @@
-package devredis
+package devredis_test
 
 import (
 	"bufio"
@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/devredis"
 	"turnstile/internal/redisconn"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -40,19 +41,19 @@ func TestMain(m *testing.M) {
 
 func worker() {
 	signal.Ignore(syscall.SIGINT)
-	s, err := Start(context.Background(), Options{Kind: KindServer})
+	s, err := devredis.Start(context.Background(), devredis.Options{Kind: devredis.KindServer})
 	if err != nil {
 		fmt.Println("error", err)
 		return
 	}
-	p := s.backend.(*process)
-	fmt.Println(s.Port(), p.server.PID(), p.dir)
+	p, dir := s.Child()
+	fmt.Println(s.Port(), p.PID(), dir)
 	select {}
 }
 
-func start(t *testing.T, o Options) (*Server, *redis.Client) {
+func start(t *testing.T, o devredis.Options) (*devredis.Server, *redis.Client) {
 	t.Helper()
-	s, err := Start(t.Context(), o)
+	s, err := devredis.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,11 @@ func start(t *testing.T, o Options) (*Server, *redis.Client) {
 	return s, client.(*redis.Client)
 }
 
-func both(t *testing.T, test func(t *testing.T, kind Kind)) {
-	for _, kind := range []Kind{KindServer, KindEmbedded} {
+func both(t *testing.T, test func(t *testing.T, kind devredis.Kind)) {
+	for _, kind := range []devredis.Kind{devredis.KindServer, devredis.KindEmbedded} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			if kind == KindServer {
+			if kind == devredis.KindServer {
 				redistest.Real(t)
 			}
 			test(t, kind)
@@ -79,8 +80,8 @@ func both(t *testing.T, test func(t *testing.T, kind Kind)) {
 
 func TestServes(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, kind Kind) {
-		s, client := start(t, Options{Kind: kind})
+	both(t, func(t *testing.T, kind devredis.Kind) {
+		s, client := start(t, devredis.Options{Kind: kind})
 		if s.Kind() != kind {
 			t.Errorf("kind %s", s.Kind())
 		}
@@ -111,8 +112,8 @@ func TestServes(t *testing.T) {
 
 func TestKeysAge(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, kind Kind) {
-		_, client := start(t, Options{Kind: kind})
+	both(t, func(t *testing.T, kind devredis.Kind) {
+		_, client := start(t, devredis.Options{Kind: kind})
 		ctx := t.Context()
 		const ttl = 150 * time.Millisecond
 		before := time.Now()
@@ -134,7 +135,7 @@ func TestKeysAge(t *testing.T) {
 				t.Fatal("it does not expire")
 			}
 		}
-		if lived := time.Since(before); lived < ttl-2*tick {
+		if lived := time.Since(before); lived < ttl-2*devredis.Tick {
 			t.Errorf("it expired after %v, not after %v", lived, ttl)
 		}
 		left, err := client.PTTL(ctx, "long").Result()
@@ -146,14 +147,14 @@ func TestKeysAge(t *testing.T) {
 
 func TestTakesTheNextFreePort(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, kind Kind) {
-		taken, err := net.Listen("tcp", host+":0")
+	both(t, func(t *testing.T, kind devredis.Kind) {
+		taken, err := net.Listen("tcp", devredis.Host+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer taken.Close()
 		port := taken.Addr().(*net.TCPAddr).Port
-		s, client := start(t, Options{Kind: kind, Port: port})
+		s, client := start(t, devredis.Options{Kind: kind, Port: port})
 		if s.Port() <= port || s.URL() != "redis://127.0.0.1:"+strconv.Itoa(s.Port())+"/0" {
 			t.Errorf("port %d, URL %s; %d is taken", s.Port(), s.URL(), port)
 		}
@@ -166,7 +167,7 @@ func TestTakesTheNextFreePort(t *testing.T) {
 func TestPrefersTheRealServer(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	if s, _ := start(t, Options{}); s.Kind() != KindServer {
+	if s, _ := start(t, devredis.Options{}); s.Kind() != devredis.KindServer {
 		t.Errorf("started %s", s.Kind())
 	}
 }
@@ -177,17 +178,17 @@ func TestFallsBackToTheEmbeddedServer(t *testing.T) {
 	t.Setenv("PATH", dir)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	if s, _ := start(t, Options{}); s.Kind() != KindEmbedded {
+	if s, _ := start(t, devredis.Options{}); s.Kind() != devredis.KindEmbedded {
 		t.Errorf("without a redis-server: %s", s.Kind())
 	}
-	if _, err := Start(t.Context(), Options{Kind: KindServer}); !errors.Is(err, exec.ErrNotFound) {
+	if _, err := devredis.Start(t.Context(), devredis.Options{Kind: devredis.KindServer}); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("asked for a redis-server that is not there: %v", err)
 	}
 	// A redis-server that does not even start.
-	if err := os.WriteFile(filepath.Join(dir, string(KindServer)), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, string(devredis.KindServer)), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := start(t, Options{}); s.Kind() != KindEmbedded {
+	if s, _ := start(t, devredis.Options{}); s.Kind() != devredis.KindEmbedded {
 		t.Errorf("with a broken redis-server: %s", s.Kind())
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
@@ -197,7 +198,7 @@ func TestFallsBackToTheEmbeddedServer(t *testing.T) {
 
 func TestNoPortLeft(t *testing.T) {
 	t.Parallel()
-	if _, err := Start(t.Context(), Options{Kind: KindEmbedded, Port: 65536}); !errors.Is(err, ErrNoPort) {
+	if _, err := devredis.Start(t.Context(), devredis.Options{Kind: devredis.KindEmbedded, Port: 65536}); !errors.Is(err, devredis.ErrNoPort) {
 		t.Errorf("%v, want ErrNoPort", err)
 	}
 }
@@ -205,9 +206,10 @@ func TestNoPortLeft(t *testing.T) {
 func TestServerThatEndsByItself(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	s, _ := start(t, Options{Kind: KindServer})
+	s, _ := start(t, devredis.Options{Kind: devredis.KindServer})
 	// Not SHUTDOWN: the client would repeat it to the server that has the port next.
-	if err := s.backend.(*process).server.Signal(syscall.SIGTERM); err != nil {
+	child, _ := s.Child()
+	if err := child.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -221,8 +223,8 @@ func TestServerThatEndsByItself(t *testing.T) {
 func TestStopRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	s, _ := start(t, Options{Kind: KindServer})
-	dir := s.backend.(*process).dir
+	s, _ := start(t, devredis.Options{Kind: devredis.KindServer})
+	_, dir := s.Child()
 	if _, err := os.Stat(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +263,7 @@ func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := redisconn.Open("redis://" + address(port))
+	client, err := redisconn.Open("redis://" + devredis.Address(port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +290,7 @@ func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		_, err := os.Stat(dir)
-		alive := accepts(t.Context(), port)
+		alive := devredis.Accepts(t.Context(), port)
 		if os.IsNotExist(err) && !alive {
 			return
 		}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-
-	"turnstile/internal/redisserver"
 )
 
 // tick is how often the embedded server expires keys.
@@ -25,7 +23,7 @@ type embedded struct {
 func startEmbedded(_ context.Context, port int) (backend, error) {
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr(address(port)); err != nil {
-		return nil, redisserver.ErrPortTaken
+		return nil, ErrPortTaken
 	}
 	e := &embedded{server: server, quit: make(chan struct{}), stopped: make(chan struct{})}
 	go e.age()

@@ -2,14 +2,10 @@ package devredis
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
 	"time"
-
-	"turnstile/internal/redisconn"
-	"turnstile/internal/redisserver"
 )
 
 const (
@@ -17,10 +13,9 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// process is a redis-server of our own.
-type process struct {
-	dir     string
-	server  *redisserver.Server
+// child is a Process that a goroutine waits for.
+type child struct {
+	server  *Process
 	once    sync.Once
 	stopped chan struct{} // closed when it has ended
 }
@@ -32,41 +27,24 @@ func startProcess(ctx context.Context, port int) (backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append(redisserver.Args(dir, port), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
-	server, err := redisserver.Launch(ctx, dir, port, "", args)
+	args := append(Args(dir, port), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
+	server, err := Launch(ctx, dir, port, "", args)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	p := &process{dir: dir, server: server, stopped: make(chan struct{})}
+	p := &child{server: server, stopped: make(chan struct{})}
 	go func() {
 		defer close(p.stopped)
 		server.Wait()
 	}()
-	if err := fit(ctx, port); err != nil {
-		p.stop()
-		return nil, err
-	}
 	return p, nil
 }
 
-// fit checks that Turnstile can use the server.
-func fit(ctx context.Context, port int) error {
-	client, err := redisconn.Open("redis://"+address(port), redisconn.WithPoolSize(1))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if _, err := redisconn.Check(ctx, client); err != nil {
-		return fmt.Errorf("%w: %w", redisserver.ErrUnfit, err)
-	}
-	return nil
-}
-
 // Done implements backend.
-func (p *process) Done() <-chan struct{} { return p.stopped }
+func (p *child) Done() <-chan struct{} { return p.stopped }
 
-func (p *process) stop() {
+func (p *child) stop() {
 	p.once.Do(func() {
 		_ = p.server.Signal(syscall.SIGTERM)
 		select {
@@ -75,7 +53,7 @@ func (p *process) stop() {
 			_ = p.server.Signal(syscall.SIGKILL)
 		}
 		<-p.stopped
-		_ = os.RemoveAll(p.dir)
+		_ = os.RemoveAll(p.server.dir)
 	})
 	<-p.stopped
 }

@@ -7,14 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 )
 
 // sessionsPage is a page of the list of sessions.
 type sessionsPage struct {
-	Sessions []sessionview.Listed `json:"sessions"`
-	Next     string               `json:"next"` // the cursor of the next page; empty: there is none
+	Sessions []Listed `json:"sessions"`
+	Next     string   `json:"next"` // the cursor of the next page; empty: there is none
 }
 
 // getSessions lists sessions. A token that does not see all of them gets its own by key, those of one
@@ -34,9 +33,9 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	page := sessionsPage{Sessions: []sessionview.Listed{}, Next: list.Next}
+	page := sessionsPage{Sessions: []Listed{}, Next: list.Next}
 	for _, s := range list.Sessions {
-		page.Sessions = append(page.Sessions, sessionview.ListedOf(s))
+		page.Sessions = append(page.Sessions, ListedOf(s))
 	}
 	return Respond(w, http.StatusOK, page)
 }

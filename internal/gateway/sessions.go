@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"turnstile"
-	"turnstile/internal/sessionview"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -15,9 +14,9 @@ func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery(); err != nil {
 		return err
 	}
-	view, err := sessionview.Read(r.Work(), g.deps.Client.Session(r.Session), g.deps.Admin)
+	view, err := ReadSession(r.Work(), g.deps.Client.Session(r.Session), g.deps.Admin)
 	switch {
-	case errors.Is(err, sessionview.ErrUnknown):
+	case errors.Is(err, ErrUnknown):
 		return unknownSession(r.Session)
 	case err != nil:
 		return err
@@ -63,7 +62,7 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 		if err != nil {
 			return err
 		}
-		if !sessionview.Known(info) {
+		if !Known(info) {
 			return unknownSession(r.Session)
 		}
 		id = info.SessionID
@@ -94,7 +93,7 @@ func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	if !sessionview.Known(info) {
+	if !Known(info) {
 		return unknownSession(r.Session)
 	}
 	if err := g.deps.Admin.Erase(r.Work(), r.Session, options...); err != nil {

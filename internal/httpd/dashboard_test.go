@@ -32,7 +32,7 @@ func TestDashboardShowsSessions(t *testing.T) {
 	url := redistest.URL(t)
 	payload := `{"v":1,"text":"Grüße\nan <alle>"}`
 	enqueue(t, url, queue, payload)
-	s := start(t, config(t, url))
+	s := start(t, valid(t, url))
 
 	if r, _ := ask(t, s, "GET", "/"); r.StatusCode != http.StatusFound || r.Header.Get("Location") != "/asynqmon" {
 		t.Errorf("/ redirects with %s to %s", r.Status, r.Header.Get("Location"))
@@ -66,10 +66,10 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 	enqueue(t, url, queue, "{}")
 	pause := "/asynqmon/api/queues/" + queue + ":pause"
 
-	readonly := start(t, config(t, url))
+	readonly := start(t, valid(t, url))
 	want(t, readonly, 405, "POST", pause)
 	want(t, readonly, 405, "DELETE", "/asynqmon/api/queues/"+queue)
-	c := config(t, url)
+	c := valid(t, url)
 	c.Write = true
 	writable := start(t, c)
 	paused := redistest.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused")
@@ -106,7 +106,7 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 
 func TestDashboardToken(t *testing.T) {
 	t.Parallel()
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Addr, c.Token = "0.0.0.0:0", "right"
 	s := start(t, c)
 	const path = "/asynqmon/api/queues"
@@ -143,7 +143,7 @@ func TestDashboardToken(t *testing.T) {
 func TestDashboardIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for _, write := range []bool{false, true} {
-		c := config(t, redistest.URL(t))
+		c := valid(t, redistest.URL(t))
 		c.Programs, c.Write = true, write
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
 		s := start(t, c)
@@ -167,7 +167,7 @@ func TestDashboardIsClosedToPrograms(t *testing.T) {
 // The metrics are protected like the dashboard. Without metrics there is no page.
 func TestMetricsAreGuarded(t *testing.T) {
 	t.Parallel()
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	want(t, start(t, c), 404, "GET", "/metrics")
 	c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
 	open := start(t, c)
@@ -187,7 +187,7 @@ func TestMetricsAreGuarded(t *testing.T) {
 func TestWrongTokensAreLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Token, c.Logger = "right", slog.New(slog.NewTextHandler(&log, nil))
 	s, err := New(c)
 	if err != nil {

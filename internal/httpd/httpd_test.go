@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"turnstile/internal/listenaddr"
+	"turnstile/internal/config"
 	"turnstile/internal/redisconn"
 	"turnstile/test/redistest"
 )
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// config returns a valid configuration, with the Redis at url.
-func config(t *testing.T, url string) Config {
+// valid returns a valid configuration, with the Redis at url.
+func valid(t *testing.T, url string) Config {
 	t.Helper()
 	client, err := redisconn.Open(url, func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
 	if err != nil {
@@ -109,7 +109,7 @@ func readyCheck(ctx context.Context, addr string) error { return check(ctx, addr
 func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.StartServer(t)
-	c := config(t, redisServer.URL())
+	c := valid(t, redisServer.URL())
 	var draining atomic.Pointer[Drain]
 	var stuck atomic.Pointer[error]
 	c.Draining = func() (Drain, bool) {
@@ -186,7 +186,7 @@ func TestHealthAndReadiness(t *testing.T) {
 // Requests from other machines do not get errors, which name hosts and ports.
 func TestErrorsAreShownOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
-	c := config(t, "redis://127.0.0.1:1")
+	c := valid(t, "redis://127.0.0.1:1")
 	c.Addr, c.Token = "0.0.0.0:0", "token"
 	s := start(t, c)
 	if body := want(t, s, 503, "GET", "/readyz"); body != `{"status":"redis unreachable"}`+"\n" {
@@ -221,7 +221,7 @@ func TestHealthCheckFindsNoWorker(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	for _, addr := range []string{":8080", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:80"} {
 		c.Addr = addr
 		if _, err := New(c); !errors.Is(err, ErrNeedsToken) {
@@ -229,7 +229,7 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 	c.Addr, c.Token = "8080", "token"
-	if _, err := New(c); !errors.Is(err, listenaddr.ErrMalformed) {
+	if _, err := New(c); !errors.Is(err, config.ErrBadAddress) {
 		t.Errorf("%v, want ErrMalformed", err)
 	}
 }
@@ -237,12 +237,12 @@ func TestNewRefuses(t *testing.T) {
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := start(t, config(t, redistest.URL(t)))
+	s := start(t, valid(t, redistest.URL(t)))
 	if err := s.Start(ctx); !errors.Is(err, ErrStarted) {
 		t.Errorf("a second Start: %v", err)
 	}
 
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Addr = s.Addr()
 	taken, err := New(c)
 	if err != nil {
@@ -269,7 +269,7 @@ func TestLifecycle(t *testing.T) {
 func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Ping = func(ctx context.Context) error {
 		close(begun)
 		select {
@@ -300,7 +300,7 @@ func TestStopIsGraceful(t *testing.T) {
 func TestStopClosesConnections(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Ping = func(ctx context.Context) error {
 		close(begun)
 		<-ctx.Done()

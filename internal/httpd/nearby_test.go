@@ -67,7 +67,7 @@ func TestHealthCheckNearby(t *testing.T) {
 	}
 	go func() { _ = foreign.Serve(l) }()
 	defer foreign.Close()
-	c := config(t, redistest.URL(t))
+	c := valid(t, redistest.URL(t))
 	c.Addr = addrs[0]
 	start(t, c)
 	c.Addr = addrs[3]

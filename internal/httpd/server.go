@@ -32,7 +32,7 @@ import (
 	"github.com/hibiken/asynqmon"
 	"golang.org/x/time/rate"
 
-	"turnstile/internal/listenaddr"
+	"turnstile/internal/config"
 	"turnstile/internal/redisconn"
 )
 
@@ -104,7 +104,7 @@ type Server struct {
 
 // New checks the configuration. The error wraps ErrNeedsToken or is about a malformed address or URL.
 func New(c Config) (*Server, error) {
-	loopback, err := listenaddr.Loopback(c.Addr)
+	loopback, err := config.Loopback(c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP address %q: %w", c.Addr, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -15,9 +14,9 @@ func (c *Claim) partial(entries []session.Entry) (string, error) {
 	}
 	entries = c.consumer.bounded(entries)
 	c.mu.Lock()
-	p := stored.Partial{Fence: c.turn.Fence, Turn: c.turn.ID, Messages: ids(c.part), Entries: entries}
+	p := Partial{Fence: c.turn.Fence, Turn: c.turn.ID, Messages: ids(c.part), Entries: entries}
 	c.mu.Unlock()
-	return p.Encode()
+	return p.encode()
 }
 
 // Checkpoint stores the entries of the running turn so far. If the turn is interrupted, the next

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -27,7 +26,7 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 		if atMost(e) <= most {
 			continue
 		}
-		if text, err := stored.EncodeEntry(e); err == nil && len(text) <= most {
+		if text, err := marshal(e); err == nil && len(text) <= most {
 			continue
 		}
 		if &short[0] == &entries[0] { // copy once: the caller keeps its entries

@@ -11,7 +11,6 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -37,7 +36,7 @@ type History struct {
 
 	// Partial is what an earlier run of the same message had done when it was interrupted; nil if
 	// there was none.
-	Partial *stored.Partial
+	Partial *Partial
 
 	// State is the agent state, see StoreState. It is nil if there is none, or if it does not fit
 	// the transcript any more.
@@ -79,8 +78,8 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 	}
 	history := History{Omitted: turn.Omitted}
 	history.Entries, history.Older = t.cut()
-	history.State = stored.StateFor(p.state, turn.SessionID, turn.Entries, history.Entries)
-	if partial, ok := stored.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
+	history.State = stateFor(p.state, turn.SessionID, turn.Entries, history.Entries)
+	if partial, ok := DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
 		history.Partial = &partial
 	}
 	if err := c.readDropped(ctx, &history, turn.Dropped, p.sizes); err != nil {
@@ -176,7 +175,7 @@ func (t *tail) add(page scripts.TranscriptPageResult) {
 	t.left = page.Left
 	for i := range page.Entries {
 		line := page.Entries.Text(i)
-		t.entries = append(t.entries, stored.DecodeEntry(line))
+		t.entries = append(t.entries, DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)
 	}

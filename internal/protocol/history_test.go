@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"turnstile"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -38,15 +38,15 @@ func wrote(b *actors.Bench, lines ...string) *protocol.Claim {
 func storedEntry(t testing.TB, turn, text string, bytes int) string {
 	t.Helper()
 	e := session.Entry{Role: session.RoleTool, Turn: turn, Text: text + " ", Tool: &session.ToolUse{Name: "t"}}
-	line, err := stored.EncodeEntry(e)
+	line, err := json.Marshal(e)
 	expect.OK(t, err)
 	if len(line) > bytes {
 		t.Fatalf("an entry has %d bytes at least", len(line))
 	}
 	e.Text += strings.Repeat("x", bytes-len(line))
-	line, err = stored.EncodeEntry(e)
+	line, err = json.Marshal(e)
 	expect.OK(t, err)
-	return line
+	return string(line)
 }
 
 // names returns the entries' first words.

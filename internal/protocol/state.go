@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"turnstile/internal/protocol/scripts"
-	"turnstile/internal/stored"
 )
 
 // StoreState stores the agent state for the session's next turns and replaces the one before; nil
@@ -15,10 +14,10 @@ func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries in
 	turn, text := c.Turn(), ""
 	if data != nil {
 		var err error
-		s := stored.State{
+		s := agentState{
 			SessionID: turn.SessionID, Turn: turn.ID, Entries: turn.Entries, After: turn.Entries + int64(entries), Data: data,
 		}
-		if text, err = s.Encode(); err != nil {
+		if text, err = s.encode(); err != nil {
 			return err
 		}
 	}

@@ -3,11 +3,43 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
+	"turnstile/pkg/session"
 )
+
+// MaxTitle is the longest title, in characters.
+const MaxTitle = 200
+
+// CleanTitle makes a title of an agent's proposal: one line, trimmed, truncated to MaxTitle characters. The
+// result may be empty.
+func CleanTitle(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	n := 0
+	for i := range text {
+		if n == MaxTitle {
+			return strings.TrimRight(text[:i], " ")
+		}
+		n++
+	}
+	return text
+}
+
+// ValidateTitle checks a user's title: one line of at most MaxTitle characters; empty means none. The error
+// wraps session.ErrInvalid.
+func ValidateTitle(title string) error {
+	switch n := utf8.RuneCountInString(title); {
+	case n > MaxTitle:
+		return fmt.Errorf("%w title: it has %d characters, at most %d are allowed", session.ErrInvalid, n, MaxTitle)
+	case !utf8.ValidString(title) || strings.ContainsAny(title, "\r\n"):
+		return fmt.Errorf("%w title: write it as one line of UTF-8", session.ErrInvalid)
+	}
+	return nil
+}
 
 // SetTitle sets the user's title of the current transcript; "" removes it. lua/title.lua.
 func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {

@@ -2,9 +2,11 @@ package protocol_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
+	"turnstile/internal/protocol"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -60,6 +62,24 @@ func TestB71_TitleRace(t *testing.T) {
 		both.Wait()
 		if s := b.Info(); s.Title != mine || s.TitleBy != "user" {
 			t.Fatalf("the title is %q, by %s", s.Title, s.TitleBy)
+		}
+	}
+}
+
+func TestCleanTitle(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", protocol.MaxTitle)
+	for text, want := range map[string]string{
+		"The build":                "The build",
+		" The\n build\t":           "The build",
+		" \n":                      "",
+		long:                       long,
+		long + "x":                 long,
+		long[:len(long)-2] + " xy": long[:len(long)-2],
+	} {
+		got := protocol.CleanTitle(text)
+		if got != want || protocol.CleanTitle(got) != got {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -97,7 +96,7 @@ func TestEntryIsBounded(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(lines), 4)
 	for i, line := range lines {
-		e := stored.DecodeEntry(line)
+		e := protocol.DecodeEntry(line)
 		expect.Equal(t, "role", e.Role, entries[i].Role)
 		if len(line) > 4<<20 || i > 0 && !strings.Contains(line, "bytes are left out") {
 			t.Errorf("%d: %d bytes: %.100s", i, len(line), line)

@@ -1,15 +1,10 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,13 +15,8 @@ import (
 	"turnstile/pkg/worker"
 )
 
-const (
-	// httpStop is how long requests in progress may take after all else has ended.
-	httpStop = 3 * time.Second
-
-	// PortsTried is how many ports StartHTTP tries.
-	PortsTried = 100
-)
+// httpStop is how long requests in progress may take after all else has ended.
+const httpStop = 3 * time.Second
 
 // HTTPConfig returns the HTTP server's configuration.
 func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) httpd.Config {
@@ -58,37 +48,6 @@ func MakeToken(s *config.Worker) string {
 	}
 	s.HTTPToken = rand.Text()
 	return s.HTTPToken
-}
-
-// StartHTTP serves on c.Addr. If that port is taken and next is set, it tries the ports after it.
-func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, error) {
-	for tries := 1; ; tries++ {
-		server, err := httpd.New(c)
-		if err != nil {
-			return nil, err
-		}
-		if err = server.Start(ctx); err == nil {
-			c.Logger.Info("serving HTTP", "addr", server.Addr())
-			return server, nil
-		}
-		_ = server.Stop(ctx) // it never served
-		taken := errors.Is(err, syscall.EADDRINUSE)
-		switch {
-		case taken && next && tries < PortsTried:
-			c.Addr = following(c.Addr)
-		case taken:
-			return nil, fmt.Errorf("%w: set %s to another port", err, cmp.Or(c.Setting, "TURNSTILE_HTTP_ADDR"))
-		default:
-			return nil, fmt.Errorf("%w: see %s", err, cmp.Or(c.Setting, "TURNSTILE_HTTP_ADDR"))
-		}
-	}
-}
-
-// following returns the address with the next port.
-func following(addr string) string {
-	host, port, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(port) // both were checked with the settings
-	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }
 
 // StopHTTP lets requests in progress finish, for up to httpStop or until hurry ends. api may be nil.

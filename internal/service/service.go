@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
@@ -73,7 +75,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 			return nil, fmt.Errorf("TURNSTILE_GATEWAY_DESTINATIONS_FILE: %w", err)
 		}
 	}
-	rdb, _, err := connect(ctx, c.Settings.RedisURL, c.Logger, redisconn.WithPoolSize(PoolSize(c.Settings)), redisconn.WithClientName("turnstile-worker"))
+	rdb, _, err := daemon.Open(ctx, c.Settings.RedisURL, c.Logger, redisconn.WithPoolSize(PoolSize(c.Settings)), redisconn.WithClientName("turnstile-worker"))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 			api = c.API(rdb, routes)
 			h.API = api
 		}
-		if s.HTTP, err = StartHTTP(ctx, h, c.AnyPort); err != nil {
+		if s.HTTP, err = daemon.StartHTTP(ctx, h, c.AnyPort); err != nil {
 			return nil, err
 		}
 		s.stops = append(s.stops, func(hurry context.Context) {
@@ -105,10 +107,10 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		})
 	}
 	if err := s.Worker.Start(ctx); err != nil {
-		return nil, RedisError{err}
+		return nil, daemon.RedisError{Err: err}
 	}
 	if c.Settings.Deliver {
-		stop, err := StartDeliverer(ctx, rdb, destinations, m, c.Logger)
+		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, m, c.Logger)
 		if err != nil {
 			_ = s.Worker.Stop(ctx)
 			return nil, err
@@ -133,3 +135,14 @@ func (s *Service) Stop(hurry context.Context) {
 // PoolSize returns a connection for each turn and some to spare, within what one Redis serves
 // well.
 func PoolSize(s config.Worker) int { return min(max(16, s.Concurrency+8), 128) }
+
+// follow reads a file again whenever it changes, until the function that it returns is called.
+func follow(file *outbox.File, log *slog.Logger) (stop func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() { file.Follow(ctx, log) })
+	return func(context.Context) {
+		cancel()
+		over.Wait()
+	}
+}

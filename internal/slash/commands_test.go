@@ -13,7 +13,6 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/titles"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -99,7 +98,7 @@ func TestCommandTitle(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		b.Replies("/title", "no title")
-		long := strings.Repeat("ä", titles.Max)
+		long := strings.Repeat("ä", protocol.MaxTitle)
 		b.Replies("/title "+long, long)
 		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, long+" user")
 		before := b.Dump()

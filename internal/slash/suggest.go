@@ -3,8 +3,6 @@ package slash
 import (
 	"fmt"
 	"strings"
-
-	"turnstile/internal/typo"
 )
 
 // agentCommands are commands of agents that look like a misspelt command of ours.
@@ -44,7 +42,7 @@ func Suggest(text string) (reply string, ok bool) {
 func meant(word string) (Command, bool) {
 	var begun []Command
 	for _, c := range commands() {
-		if mistyped(word, c.Name) {
+		if isCommand(word, c.Name) {
 			return c, true
 		}
 		if len(word) >= shortest && strings.HasPrefix(c.Name, word) {
@@ -57,7 +55,7 @@ func meant(word string) (Command, bool) {
 	return begun[0], true
 }
 
-// mistyped reports whether a word is a command with at most one typing error.
-func mistyped(word, command string) bool {
-	return word == command || typo.Swapped(word, command) || len(command) >= surest && typo.Likely(word, command)
+// isCommand reports whether a word is a command with at most one typing error.
+func isCommand(word, command string) bool {
+	return word == command || swapped(word, command) || len(command) >= surest && Mistyped(word, command)
 }

@@ -35,7 +35,7 @@ func TestCommandsAreFarApart(t *testing.T) {
 	t.Parallel()
 	for _, a := range commands() {
 		for _, b := range commands() {
-			if a.Name != b.Name && mistyped(a.Name, b.Name) {
+			if a.Name != b.Name && isCommand(a.Name, b.Name) {
 				t.Errorf("%s and %s", a.Name, b.Name)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"os"
 
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/service"
 	"turnstile/pkg/agent"
@@ -57,7 +58,7 @@ func Run(ctx context.Context, a agent.Agent) error {
 	if err != nil {
 		return err
 	}
-	log := service.NewLogger(os.Stderr, settings)
+	log := daemon.NewLogger(os.Stderr, settings.LogLevel, settings.LogFormat)
 	end, release := service.WatchSignals(ctx, service.Restart)
 	defer release()
 	s, err := service.Start(end, service.Config{Settings: settings, Agent: a, Logger: log})

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -39,21 +39,21 @@ func watch(f *redistest.Faults, match redistest.Match) <-chan redis.Cmder {
 }
 
 // partial returns the session's stored partial.
-func (r *rig) partial() (p stored.Partial, ok bool) {
+func (r *rig) partial() (p protocol.Partial, ok bool) {
 	r.Helper()
 	text, err := r.rdb.Get(r.ctx, r.k.Partial()).Result()
 	if errors.Is(err, redis.Nil) {
 		return p, false
 	}
 	expect.OK(r, err)
-	if p, ok = stored.DecodePartial(text); !ok {
+	if p, ok = protocol.DecodePartial(text); !ok {
 		r.Fatalf("the partial cannot be read: %s", text)
 	}
 	return p, true
 }
 
 // awaitPartial waits until the stored partial contains a text.
-func (r *rig) awaitPartial(text string) (p stored.Partial) {
+func (r *rig) awaitPartial(text string) (p protocol.Partial) {
 	r.Helper()
 	expect.Soon(r, "a checkpoint with "+text, func() bool {
 		return strings.Contains(r.rdb.Get(r.ctx, r.k.Partial()).Val(), text)

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
-	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -91,6 +91,10 @@ func TestB71_TitleOfTheAgent(t *testing.T) {
 	a.Emit(title(" The\nbuild "))
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
+	shown := slices.DeleteFunc(r.events(r.key), func(e session.Event) bool { return e.Type != "title" })
+	if len(shown) != 1 || shown[0].Text != "The build" {
+		t.Errorf("the events of titles are %+v", shown)
+	}
 	expect.Equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "The build by agent")
 	r.say("m2", "hello")
 	a = s.next(t, "m2")
@@ -169,7 +173,7 @@ func (r *rig) wholeTurns() {
 	})
 	var turns, roles []string
 	for _, l := range lines.Val() {
-		e := stored.DecodeEntry(l)
+		e := protocol.DecodeEntry(l)
 		turns, roles = append(turns, e.Turn), append(roles, string(e.Role))
 	}
 	for i := 0; i < len(turns); i += 3 {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"reflect"
@@ -9,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -44,8 +44,8 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 		for _, e := range all.all("", 1, false) {
-			again := stored.DecodeEntry(line(t, e))
-			if again.Role != e.Role || !reflect.DeepEqual(stored.DecodeEntry(line(t, again)), again) {
+			again := protocol.DecodeEntry(line(t, e))
+			if again.Role != e.Role || !reflect.DeepEqual(protocol.DecodeEntry(line(t, again)), again) {
 				t.Errorf("%.200q is read as another entry", line(t, e))
 			}
 		}
@@ -69,10 +69,10 @@ func readAs(t *testing.T, text string, into any) {
 // line is a value as it is stored.
 func line(t *testing.T, v any) string {
 	t.Helper()
-	text, err := stored.Encode(v)
+	text, err := json.Marshal(v)
 	expect.OK(t, err)
-	if strings.Contains(text, "\n") || !utf8.ValidString(text) {
+	if bytes.ContainsRune(text, '\n') || !utf8.Valid(text) {
 		t.Errorf("%.200q is no line of UTF-8", text)
 	}
-	return text
+	return string(text)
 }

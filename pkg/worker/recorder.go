@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -72,7 +71,11 @@ func (r *recorder) record(e agent.Event) {
 	e = storable(e)
 	switch e.Type {
 	case session.EventTitle:
-		r.title = titles.Clean(e.Text)
+		e.Text = protocol.CleanTitle(e.Text)
+		if e.Text == "" {
+			return
+		}
+		r.title = e.Text
 	case session.EventUsage:
 		if e.Usage == nil {
 			return

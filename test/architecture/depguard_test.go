@@ -63,8 +63,8 @@ var everyBroken = []broken{
 	{
 		rule: "foundations",
 		files: []string{
-			"internal/lease/x.go", "internal/redisconn/x.go", "internal/redisserver/x.go", "internal/script/x.go",
-			"internal/stored/x.go", "pkg/lockguard/x.go", "pkg/resume/x.go", "pkg/session/x.go",
+			"internal/lease/x.go", "internal/redisconn/x.go", "internal/script/x.go",
+			"pkg/lockguard/x.go", "pkg/resume/x.go", "pkg/session/x.go",
 		},
 		imports: []string{
 			"turnstile/internal/protocol", "turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
@@ -122,7 +122,7 @@ var everyBroken = []broken{
 		files: []string{"pkg/agent/x.go", "pkg/agent/exec/x.go", "internal/process/command/x.go", "internal/workspace/x.go"},
 		imports: []string{
 			"turnstile/internal/protocol", "turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
-			"turnstile/internal/slash", "turnstile/internal/stored", "turnstile/internal/rediskey",
+			"turnstile/internal/slash", "turnstile/internal/protocol", "turnstile/internal/rediskey",
 			"turnstile/internal/redisconn", "turnstile/internal/script", "turnstile/pkg/lockguard", "turnstile/pkg/resume",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq",
 		},

@@ -23,22 +23,17 @@ type room struct {
 var rooms = []room{
 	// Packages without knowledge of Turnstile.
 	{"internal/boundedjson", ""},
-	{"internal/listenaddr", ""},
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
 	{"internal/process/paced", ""},
-	{"internal/typo", ""},
 	{"internal/version", ""},
 	// The leaves that users see.
 	{"pkg/session", "internal/boundedjson"},
 	{"internal/strictjson", "internal/boundedjson internal/printable pkg/session"},
-	{"internal/titles", "pkg/session"},
 	// Redis: its keys and what is stored, its scripts, connections, leases.
 	{"internal/rediskey", ""},
-	{"internal/redisserver", ""},
 	{"internal/redisconn", ""},
 	{"internal/lease", ""},
-	{"internal/stored", "internal/boundedjson pkg/session"},
 	{"internal/script", "internal/redisconn"},
 	// The lock and the marks.
 	{"pkg/lockguard", "internal/lease internal/redisconn internal/rediskey internal/script"},
@@ -47,7 +42,7 @@ var rooms = []room{
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
-	{"pkg/agent/...", "internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
+	{"pkg/agent/...", "internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
 	{"internal/protocol/lua/generate", "internal/protocol/lua"},
@@ -55,7 +50,7 @@ var rooms = []room{
 	{"internal/protocol", "internal/boundedjson internal/lease internal/protocol/scripts internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
-	{"internal/slash", "internal/protocol internal/typo pkg/resume pkg/session"},
+	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
 	{"internal/outbox", "internal/lease internal/printable internal/protocol internal/rediskey internal/strictjson internal/version pkg/session"},
 	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},

@@ -20,7 +20,6 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
-	"turnstile/internal/listenaddr"
 	"turnstile/pkg/session"
 )
 
@@ -299,7 +298,7 @@ func TestComposeWorkerScales(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if loopback, err := listenaddr.Loopback(w.HTTPAddr); err != nil || !loopback {
+	if loopback, err := config.Loopback(w.HTTPAddr); err != nil || !loopback {
 		t.Errorf("its HTTP address %s is not loopback, %v", w.HTTPAddr, err)
 	}
 }
@@ -385,7 +384,7 @@ func TestComposeDashboard(t *testing.T) {
 	if len(part) != 3 {
 		t.Fatalf("port %s has no address, so it would be published on all", s.Ports[0])
 	}
-	if loopback, err := listenaddr.Loopback(net.JoinHostPort(part[0], part[1])); err != nil || !loopback {
+	if loopback, err := config.Loopback(net.JoinHostPort(part[0], part[1])); err != nil || !loopback {
 		t.Errorf("it is published on %s, %v", s.Ports[0], err)
 	}
 	host, port, err := net.SplitHostPort(w.HTTPAddr)

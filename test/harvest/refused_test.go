@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/redisserver"
+	"turnstile/internal/devredis"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 )
@@ -26,7 +26,7 @@ func serve(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	server, err := redisserver.Launch(t.Context(), dir, addr.Port, "", redisserver.Args(dir, addr.Port))
+	server, err := devredis.Launch(t.Context(), dir, addr.Port, "", devredis.Args(dir, addr.Port))
 	if err != nil {
 		t.Fatal(err)
 	}

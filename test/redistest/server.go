@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/redisserver"
+	"turnstile/internal/devredis"
 )
 
 const (
@@ -30,7 +30,7 @@ type Server struct {
 	port     int
 	password string
 	args     []string
-	process  *redisserver.Server
+	process  *devredis.Process
 
 	once   sync.Once
 	client *redis.Client
@@ -74,7 +74,7 @@ func startAnew(args []string, prepare func(dir string) error) (*Server, error) {
 		if err = s.launch(); err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, redisserver.ErrPortTaken) {
+		if !errors.Is(err, devredis.ErrPortTaken) {
 			break
 		}
 	}
@@ -83,7 +83,7 @@ func startAnew(args []string, prepare func(dir string) error) (*Server, error) {
 }
 
 func (s *Server) launch() (err error) {
-	args := redisserver.Args(s.dir, s.port)
+	args := devredis.Args(s.dir, s.port)
 	if len(s.args) > 0 && s.args[0] == sentinelConfig {
 		args = slices.Concat([]string{filepath.Join(s.dir, sentinelConfig), "--sentinel"}, s.args[1:], args)
 	} else {
@@ -91,7 +91,7 @@ func (s *Server) launch() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	s.process, err = redisserver.Launch(ctx, s.dir, s.port, s.password, args)
+	s.process, err = devredis.Launch(ctx, s.dir, s.port, s.password, args)
 	return err
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/reference"
@@ -261,7 +261,7 @@ func (b *actual) partialOf(text string) string {
 	if text == "" {
 		return ""
 	}
-	p, ok := stored.DecodePartial(text)
+	p, ok := protocol.DecodePartial(text)
 	if !ok {
 		return "unreadable"
 	}
@@ -277,7 +277,7 @@ func (b *actual) partialOf(text string) string {
 }
 
 func kept(text string) string {
-	var s stored.State
+	var s struct{ Data json.RawMessage }
 	if text == "" || json.Unmarshal([]byte(text), &s) != nil {
 		return text
 	}
@@ -293,7 +293,7 @@ func (b *actual) entry(e session.Entry) reference.Entry {
 func (b *actual) entries(lines []string) []reference.Entry {
 	var list []reference.Entry
 	for _, line := range lines {
-		list = append(list, b.entry(stored.DecodeEntry(line)))
+		list = append(list, b.entry(protocol.DecodeEntry(line)))
 	}
 	return list
 }

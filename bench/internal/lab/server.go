@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/redisserver"
+	"turnstile/internal/devredis"
 )
 
 // poolSize is how many connections a client may have: more than the 50 slots of the comparisons
@@ -34,7 +34,7 @@ const (
 type Server struct {
 	addr   string
 	dir    string
-	server *redisserver.Server
+	server *devredis.Process
 }
 
 // startTimeout is how long a redis-server may take until it serves.
@@ -51,7 +51,7 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	args := append(redisserver.Args(dir, addr.Port),
+	args := append(devredis.Args(dir, addr.Port),
 		"--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning",
 		"--stream-node-max-bytes", "448", "--hash-max-listpack-value", "1024", "--hash-max-listpack-entries", "64")
 	if p != None {
@@ -59,7 +59,7 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	s, err := redisserver.Launch(ctx, dir, addr.Port, "", args)
+	s, err := devredis.Launch(ctx, dir, addr.Port, "", args)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("start redis-server: %w", err)

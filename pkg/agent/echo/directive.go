@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -97,8 +96,8 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		}
 		p.tick = d
 	case "title":
-		title := titles.Clean(strings.ReplaceAll(value, "_", " "))
-		if title == "" {
+		title := strings.ReplaceAll(value, "_", " ")
+		if strings.TrimSpace(title) == "" {
 			return bad("a title, with _ for its blanks")
 		}
 		p.turn.Emit(agent.Event{Type: session.EventTitle, Text: title})

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -265,11 +264,11 @@ func TestSteers(t *testing.T) {
 
 func TestTitle(t *testing.T) {
 	t.Parallel()
-	reply, events, err := play1(t.Context(), 1, "title=The_build "+"title="+strings.Repeat("x", 300)+" hi")
-	if err != nil || reply != "echo: hi" || len(events) != 3 {
+	reply, events, err := play1(t.Context(), 1, "title=The_build hi")
+	if err != nil || reply != "echo: hi" || len(events) != 2 {
 		t.Fatalf("reply %q, events %+v, error %v", reply, events, err)
 	}
-	if events[0].Type != session.EventTitle || events[0].Text != "The build" || len(events[1].Text) != titles.Max {
+	if events[0].Type != session.EventTitle || events[0].Text != "The build" {
 		t.Errorf("%+v", events)
 	}
 }

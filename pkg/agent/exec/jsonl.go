@@ -10,7 +10,6 @@ import (
 
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/process/command"
-	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -128,7 +127,7 @@ func (e *eventLines) line(data []byte) error {
 			return errors.New("a usage needs the field usage")
 		}
 		e.emit(agent.Event{Type: l.Type, Usage: l.Usage})
-	case session.EventNotice:
+	case session.EventNotice, session.EventTitle:
 		if l.Text != "" {
 			e.emit(agent.Event{Type: l.Type, Text: l.Text})
 		}
@@ -136,10 +135,6 @@ func (e *eventLines) line(data []byte) error {
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, Data: l.Data})
 	case session.EventState:
 		e.emit(agent.Event{Type: l.Type, Data: noNull(l.Data)})
-	case session.EventTitle:
-		if title := titles.Clean(l.Text); title != "" {
-			e.emit(agent.Event{Type: l.Type, Text: title})
-		}
 	case lineReady:
 		if l.Steers {
 			e.steers.announced()

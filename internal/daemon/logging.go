@@ -1,4 +1,4 @@
-package service
+package daemon
 
 import (
 	"io"
@@ -12,12 +12,12 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// NewLogger makes the log that the settings describe. The Redis client library and the guardians'
+// NewLogger makes a log with a lowest level and a format. The Redis client library and the guardians'
 // keeper log to it as well. Its output is safe to show on a terminal.
-func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
-	o := &slog.HandlerOptions{Level: s.LogLevel}
+func NewLogger(w io.Writer, level slog.Level, format config.LogFormat) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
-	if s.LogFormat == config.LogJSON {
+	if format == config.LogJSON {
 		o.ReplaceAttr = durationsInSeconds
 		handler = slog.NewJSONHandler(printable.NewJSONWriter(w), o)
 	}

@@ -1,11 +1,9 @@
-package listenaddr_test
+package config
 
 import (
 	"net/netip"
 	"strings"
 	"testing"
-
-	"turnstile/internal/listenaddr"
 )
 
 // Only an address of this machine alone counts as one: a gateway without tokens may listen there.
@@ -14,7 +12,7 @@ func FuzzLoopback(f *testing.F) {
 		f.Add(addr)
 	}
 	f.Fuzz(func(t *testing.T, addr string) {
-		loopback, err := listenaddr.Loopback(addr)
+		loopback, err := Loopback(addr)
 		if err != nil || !loopback {
 			return
 		}

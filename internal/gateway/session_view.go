@@ -1,6 +1,4 @@
-// Package sessionview has the JSON of a session, as `worker show --json` prints it and the gateway
-// serves it.
-package sessionview
+package gateway
 
 import (
 	"cmp"
@@ -18,8 +16,9 @@ import (
 // was forgotten.
 var ErrUnknown = errors.New("is unknown: it never had a message, or it was forgotten")
 
-// View is a session, without its transcript.
-type View struct {
+// SessionView is a session without its transcript, as `worker show --json` prints it and the gateway
+// serves it.
+type SessionView struct {
 	Session   string      `json:"session"`
 	SessionID string      `json:"session_id"`
 	Phase     string      `json:"phase"`
@@ -49,8 +48,8 @@ type View struct {
 	Question *Question `json:"question"`
 
 	// Of the running turn.
-	TurnMessages []Message `json:"turn_messages"`
-	Reply        string    `json:"reply"` // so far: the text since the last tool
+	TurnMessages []TurnMessage `json:"turn_messages"`
+	Reply        string        `json:"reply"` // so far: the text since the last tool
 
 	Dead []Dead `json:"dead"` // the last ones, the last one first
 
@@ -66,8 +65,8 @@ type Outbox struct {
 	Undelivered int `json:"undelivered"` // given up
 }
 
-// Message is a message of the running turn.
-type Message struct {
+// TurnMessage is a message of the running turn.
+type TurnMessage struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
 }
@@ -112,26 +111,26 @@ type Resume struct {
 	MarkedAt *time.Time `json:"marked_at"` // null: no mark
 }
 
-// Read reads a session part by part, so one part may be newer than another. The error wraps
+// ReadSession reads a session part by part, so one part may be newer than another. The error wraps
 // ErrUnknown, or session.ErrInvalid if the key is wrong.
-func Read(ctx context.Context, chat *turnstile.Session, client *admin.Client) (View, error) {
+func ReadSession(ctx context.Context, chat *turnstile.Session, client *admin.Client) (SessionView, error) {
 	key := chat.Key()
 	info, err := chat.Info(ctx)
 	if err != nil {
-		return View{}, err
+		return SessionView{}, err
 	}
 	if !Known(info) {
-		return View{}, fmt.Errorf("session %s %w", key, ErrUnknown)
+		return SessionView{}, fmt.Errorf("session %s %w", key, ErrUnknown)
 	}
 	followups, err := client.Followups(ctx, key)
 	if err != nil {
-		return View{}, err
+		return SessionView{}, err
 	}
 	states, err := client.States(ctx, []session.Info{info})
 	if err != nil {
-		return View{}, err
+		return SessionView{}, err
 	}
-	v := View{
+	v := SessionView{
 		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: states[0].State, Paused: states[0].Paused,
 		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(info.Resume),
@@ -150,7 +149,7 @@ func Read(ctx context.Context, chat *turnstile.Session, client *admin.Client) (V
 }
 
 // readFurther reads what the session owes, the running turn, and the reasons of the last dead letters.
-func (v *View) readFurther(ctx context.Context, client *admin.Client, info session.Info) error {
+func (v *SessionView) readFurther(ctx context.Context, client *admin.Client, info session.Info) error {
 	owing, err := client.Owing(ctx, info.Session)
 	if err != nil {
 		return err
@@ -160,9 +159,9 @@ func (v *View) readFurther(ctx context.Context, client *admin.Client, info sessi
 	if err != nil {
 		return err
 	}
-	v.TurnMessages, v.Reply, v.Events = []Message{}, turn.Reply, turn.Events
+	v.TurnMessages, v.Reply, v.Events = []TurnMessage{}, turn.Reply, turn.Events
 	for _, m := range turn.Messages {
-		v.TurnMessages = append(v.TurnMessages, Message{m.ID, m.Text})
+		v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, m.Text})
 	}
 	v.Dead = []Dead{}
 	if info.Archived == 0 {

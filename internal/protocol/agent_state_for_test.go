@@ -1,4 +1,4 @@
-package stored
+package protocol
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 func TestStateForMatchesTheTranscript(t *testing.T) {
 	t.Parallel()
-	text, err := State{SessionID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.Encode()
+	text, err := agentState{SessionID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.encode()
 	if err != nil || text != `{"v":1,"session_id":"a","turn":"t4","entries":4,"after":7,"data":{"id":"<x>"}}` {
 		t.Fatal(text, err)
 	}
@@ -38,7 +38,7 @@ func TestStateForMatchesTheTranscript(t *testing.T) {
 		{`{"v":2,"session_id":"a","data":1}`, "a", 0, nil, false},
 		{`{"v":1,"session_id":"a","data":null}`, "a", 0, nil, false}, // the agent deleted its state
 	} {
-		if got := StateFor(c.text, c.sessionID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
+		if got := stateFor(c.text, c.sessionID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package redisserver_test
+package devredis_test
 
 import (
 	"errors"
@@ -8,18 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"turnstile/internal/redisserver"
+	"turnstile/internal/devredis"
 	"turnstile/test/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func launch(t *testing.T, port int) (*redisserver.Server, error) {
+func launch(t *testing.T, port int) (*devredis.Process, error) {
 	t.Helper()
 	dir := t.TempDir()
-	return redisserver.Launch(t.Context(), dir, port, "", append(redisserver.Args(dir, port), "--save", ""))
+	return devredis.Launch(t.Context(), dir, port, "", append(devredis.Args(dir, port), "--save", ""))
 }
 
 func TestPortIsTaken(t *testing.T) {
@@ -36,7 +32,7 @@ func TestPortIsTaken(t *testing.T) {
 	} {
 		_, text, _ := net.SplitHostPort(addr)
 		port, _ := strconv.Atoi(text)
-		if _, err := launch(t, port); !errors.Is(err, redisserver.ErrPortTaken) {
+		if _, err := launch(t, port); !errors.Is(err, devredis.ErrPortTaken) {
 			t.Errorf("by %s: %v", what, err)
 		}
 	}
@@ -45,10 +41,10 @@ func TestPortIsTaken(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	for how, end := range map[string]func(*redisserver.Server){
-		"Stop": func(s *redisserver.Server) { s.Stop(10 * time.Second) },
-		"Kill": (*redisserver.Server).Kill,
-		"itself": func(s *redisserver.Server) {
+	for how, end := range map[string]func(*devredis.Process){
+		"Stop": func(s *devredis.Process) { s.Stop(10 * time.Second) },
+		"Kill": (*devredis.Process).Kill,
+		"itself": func(s *devredis.Process) {
 			if p, err := os.FindProcess(s.PID()); err != nil || p.Kill() != nil {
 				t.Error("it does not run")
 			}
@@ -69,7 +65,7 @@ func TestEnds(t *testing.T) {
 }
 
 // somewhere launches a server on a free port.
-func somewhere(t *testing.T) *redisserver.Server {
+func somewhere(t *testing.T) *devredis.Process {
 	t.Helper()
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +78,7 @@ func somewhere(t *testing.T) *redisserver.Server {
 		if err == nil {
 			return s
 		}
-		if !errors.Is(err, redisserver.ErrPortTaken) {
+		if !errors.Is(err, devredis.ErrPortTaken) {
 			t.Fatal(err)
 		}
 	}

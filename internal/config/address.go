@@ -1,5 +1,4 @@
-// Package listenaddr checks addresses to listen on.
-package listenaddr
+package config
 
 import (
 	"errors"
@@ -8,8 +7,8 @@ import (
 	"strconv"
 )
 
-// ErrMalformed is returned for an address that is not HOST:PORT.
-var ErrMalformed = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
+// ErrBadAddress is returned for an address that is not HOST:PORT.
+var ErrBadAddress = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
 
 // Loopback reports whether only this machine can reach a listener on addr, written HOST:PORT. An
 // empty host means all addresses. Host names other than localhost count as reachable from
@@ -17,10 +16,10 @@ var ErrMalformed = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
 func Loopback(addr string) (bool, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return false, ErrMalformed
+		return false, ErrBadAddress
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return false, ErrMalformed
+		return false, ErrBadAddress
 	}
 	if host == "localhost" {
 		return true, nil

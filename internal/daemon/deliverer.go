@@ -1,9 +1,8 @@
-package service
+package daemon
 
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,15 +30,4 @@ func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox
 		defer cancel()
 		d.Stop(ctx)
 	}, nil
-}
-
-// follow reads a file again whenever it changes, until the function that it returns is called.
-func follow(file *outbox.File, log *slog.Logger) (stop func(context.Context)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() { file.Follow(ctx, log) })
-	return func(context.Context) {
-		cancel()
-		over.Wait()
-	}
 }

@@ -1,6 +1,4 @@
-// Package redisserver runs a redis-server as a child of this process. The child dies with this
-// process, however this process dies, and ignores Ctrl-C on its terminal.
-package redisserver
+package devredis
 
 import (
 	"context"
@@ -19,8 +17,6 @@ import (
 )
 
 const (
-	host         = "127.0.0.1"
-	program      = "redis-server"
 	logName      = "redis.log"
 	logLines     = 5 // of the log's end, in an error
 	pollInterval = 2 * time.Millisecond
@@ -37,10 +33,11 @@ var ErrUnfit = errors.New("unfit redis-server")
 const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
 for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
 
-// Server is a redis-server with its watchdog. It starts no goroutine: its owner either calls Wait
+// Process is a redis-server with its watchdog. It dies with this process, however this process dies, and
+// ignores Ctrl-C on its terminal. It starts no goroutine: its owner either calls Wait
 // in one or calls Ended regularly. Its methods are not safe for concurrent use, except Signal
 // beside Wait.
-type Server struct {
+type Process struct {
 	server   *exec.Cmd
 	watchdog *exec.Cmd
 	pipe     *os.File // its closing wakes the watchdog
@@ -61,10 +58,10 @@ func Args(dir string, port int) []string {
 // Launch starts a redis-server with args, which include Args, and returns when it serves at port;
 // ctx bounds only that. The owner removes dir after the server has ended. If this process dies
 // first, the watchdog removes it.
-func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Server, error) {
-	s := &Server{dir: dir}
+func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Process, error) {
+	s := &Process{dir: dir}
 	// It ends by Signal, or with this process.
-	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), program, args...))
+	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), string(KindServer), args...))
 	s.server.Dir = dir
 	if err := s.server.Start(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
@@ -95,7 +92,7 @@ func ownGroup(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-func (s *Server) watch(ctx context.Context) error {
+func (s *Process) watch(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -113,7 +110,7 @@ func (s *Server) watch(ctx context.Context) error {
 
 // serves returns when our server accepts commands at port. Another process may have taken the
 // port in the same instant; that is ErrPortTaken.
-func (s *Server) serves(ctx context.Context, port int, password string) error {
+func (s *Process) serves(ctx context.Context, port int, password string) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
 	defer client.Close()
@@ -150,21 +147,21 @@ func listens(ctx context.Context, addr string) bool {
 }
 
 // log returns the end of the server's log, on one line.
-func (s *Server) log() string {
+func (s *Process) log() string {
 	text, _ := os.ReadFile(filepath.Join(s.dir, logName))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-logLines):], "; ")
 }
 
 // PID returns the server's process id.
-func (s *Server) PID() int { return s.pid }
+func (s *Process) PID() int { return s.pid }
 
 // Signal sends the server a signal; it fails when the server has ended.
-func (s *Server) Signal(sig syscall.Signal) error { return s.server.Process.Signal(sig) }
+func (s *Process) Signal(sig syscall.Signal) error { return s.server.Process.Signal(sig) }
 
 // Wait returns when the server has ended. It ends the watchdog too, which would otherwise kill a
 // later process with the same id.
-func (s *Server) Wait() {
+func (s *Process) Wait() {
 	if !s.ended {
 		_ = s.server.Wait()
 		s.ended = true
@@ -173,7 +170,7 @@ func (s *Server) Wait() {
 }
 
 // Ended reports whether the server has ended, without waiting.
-func (s *Server) Ended() bool {
+func (s *Process) Ended() bool {
 	for !s.ended {
 		var status syscall.WaitStatus
 		got, err := syscall.Wait4(s.pid, &status, syscall.WNOHANG, nil)
@@ -192,7 +189,7 @@ func (s *Server) Ended() bool {
 
 // Stop sends SIGTERM, kills the server if it has not ended after timeout, and returns when it has
 // ended.
-func (s *Server) Stop(timeout time.Duration) {
+func (s *Process) Stop(timeout time.Duration) {
 	if !s.Ended() && s.Signal(syscall.SIGTERM) == nil {
 		for end := time.Now().Add(timeout); !s.Ended() && time.Now().Before(end); {
 			time.Sleep(pollInterval)
@@ -202,14 +199,14 @@ func (s *Server) Stop(timeout time.Duration) {
 }
 
 // Kill kills the server and returns when it has ended.
-func (s *Server) Kill() {
+func (s *Process) Kill() {
 	if !s.Ended() {
 		_ = s.Signal(syscall.SIGKILL)
 	}
 	s.Wait()
 }
 
-func (s *Server) unwatch() {
+func (s *Process) unwatch() {
 	if s.watchdog == nil {
 		return
 	}

@@ -1,14 +1,13 @@
-// Package typo recognises a name that a person has mistyped.
-package typo
+package slash
 
-// Likely reports whether word is name with one typing error: a letter too many, too few or wrong,
+// Mistyped reports whether word is name with one typing error: a letter too many, too few or wrong,
 // or two neighbouring letters exchanged.
-func Likely(word, name string) bool {
-	return Swapped(word, name) || oneLetter([]rune(word), []rune(name))
+func Mistyped(word, name string) bool {
+	return swapped(word, name) || oneLetter([]rune(word), []rune(name))
 }
 
-// Swapped reports whether word is name with two neighbouring letters exchanged.
-func Swapped(word, name string) bool {
+// swapped reports whether word is name with two neighbouring letters exchanged.
+func swapped(word, name string) bool {
 	if len(word) != len(name) {
 		return false
 	}

@@ -1,4 +1,6 @@
-package service
+// Package daemon has the parts that a worker and a gateway share as processes: log, connection to
+// Redis, HTTP, deliveries, memory limit.
+package daemon
 
 import (
 	"context"
@@ -28,15 +30,15 @@ const (
 
 // Connect waits for Redis to come up, checks that it is fit for use, and returns a client.
 func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (redis.UniversalClient, error) {
-	rdb, warnings, err := connect(ctx, url, log, o...)
+	rdb, warnings, err := Open(ctx, url, log, o...)
 	for _, w := range warnings {
 		log.Warn(w) //nolint:sloglint // a sentence for the operator
 	}
 	return rdb, err
 }
 
-// connect is Connect that returns the warnings.
-func connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (_ redis.UniversalClient, warnings []string, _ error) {
+// Open is Connect that returns the warnings of the check.
+func Open(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (_ redis.UniversalClient, warnings []string, _ error) {
 	rdb, err := redisconn.Open(url, o...)
 	if err != nil {
 		return nil, nil, err

@@ -1,25 +1,24 @@
-package stored_test
+package protocol
 
 import (
 	"reflect"
 	"strings"
 	"testing"
 
-	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
 func TestPartialRoundTrip(t *testing.T) {
 	t.Parallel()
-	p := stored.Partial{Fence: 1795227266293, Turn: "7c4a8d09-1795227266293", Messages: []string{"m1", "m2"}, Entries: []session.Entry{
+	p := Partial{Fence: 1795227266293, Turn: "7c4a8d09-1795227266293", Messages: []string{"m1", "m2"}, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "a < b", Message: "m1"},
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "search", CallID: "1"}, Interrupted: true},
 	}}
-	text, err := p.Encode()
+	text, err := p.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ok := stored.DecodePartial(text)
+	got, ok := DecodePartial(text)
 	if !ok || !reflect.DeepEqual(got, p) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
@@ -35,7 +34,7 @@ func TestDecodePartialRejectsMalformedOnes(t *testing.T) {
 		"", "x", "[]", `{"v":1}`, `{"v":2,"messages":["m"],"entries":["{}"]}`, `{"v":1,"messages":[],"entries":["{}"]}`,
 		`{"v":1,"messages":["m"],"entries":[]}`, `{"v":1,"messages":["m"],"entries":[{}]}`,
 	} {
-		if p, ok := stored.DecodePartial(text); ok {
+		if p, ok := DecodePartial(text); ok {
 			t.Errorf("%q is read as %+v", text, p)
 		}
 	}

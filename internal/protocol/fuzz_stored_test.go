@@ -1,4 +1,4 @@
-package stored
+package protocol
 
 import (
 	"encoding/json"
@@ -24,14 +24,14 @@ func FuzzEntry(f *testing.F) {
 		if !json.Valid([]byte(text)) && (e.Role != session.RoleSystem || len(e.Text) > 1000) {
 			t.Errorf("%q is %+v", text, e)
 		}
-		again, err := EncodeEntry(e)
+		again, err := marshal(e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(again, "\n") {
 			t.Errorf("%q has several lines", again)
 		}
-		if last, err := EncodeEntry(DecodeEntry(again)); err != nil || last != again {
+		if last, err := marshal(DecodeEntry(again)); err != nil || last != again {
 			t.Errorf("%q becomes %q, and then %q, %v", text, again, last, err)
 		}
 	})
@@ -54,12 +54,12 @@ func FuzzPartial(f *testing.F) {
 		if len(p.Messages) == 0 || len(p.Entries) == 0 {
 			t.Errorf("%q is read without a message or an entry: %+v", text, p)
 		}
-		again, err := p.Encode()
+		again, err := p.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
 		q, ok := DecodePartial(again)
-		if last, err := q.Encode(); !ok || err != nil || last != again {
+		if last, err := q.encode(); !ok || err != nil || last != again {
 			t.Errorf("%q becomes %q, and then %q, %v", text, again, last, err)
 		}
 	})
@@ -72,16 +72,16 @@ func FuzzState(f *testing.F) {
 	f.Add(`{"v":1,"session_id":"b","data":1}`, "a", int64(0), "")
 	f.Add(`{"v":1,"session_id":"a","data": [ ] }`, "a", int64(0), "")
 	f.Fuzz(func(t *testing.T, text, sessionID string, entries int64, turn string) {
-		data := StateFor(text, sessionID, entries, []session.Entry{{Turn: turn}})
+		data := stateFor(text, sessionID, entries, []session.Entry{{Turn: turn}})
 		if data == nil {
 			return
 		}
-		var s State
+		var s agentState
 		if err := json.Unmarshal([]byte(text), &s); err != nil || s.SessionID != sessionID || !json.Valid(data) || string(data) == "null" {
 			t.Errorf("%q gives %s to %q, %v", text, data, sessionID, err)
 		}
-		again, err := s.Encode()
-		if err != nil || StateFor(again, sessionID, entries, []session.Entry{{Turn: turn}}) == nil {
+		again, err := s.encode()
+		if err != nil || stateFor(again, sessionID, entries, []session.Entry{{Turn: turn}}) == nil {
 			t.Errorf("%q becomes %q, which gives nothing, %v", text, again, err)
 		}
 	})

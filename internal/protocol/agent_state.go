@@ -1,4 +1,4 @@
-package stored
+package protocol
 
 import (
 	"encoding/json"
@@ -6,13 +6,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stateVersion is the schema version of a State.
+// stateVersion is the schema version of an agentState.
 const stateVersion = 1
 
-// State is the data that an agent stores for its next turns. It is valid while the transcript is
+// agentState is the data that an agent stores for its next turns. It is valid while the transcript is
 // the one that the agent knows. The counts of entries and the last turn show whether it is.
-type State struct {
-	V         int    `json:"v"` // set by Encode
+type agentState struct {
+	V         int    `json:"v"` // set by encode
 	SessionID string `json:"session_id"`
 	Turn      string `json:"turn"` // the turn that stored it
 
@@ -24,17 +24,17 @@ type State struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Encode returns the state as it is stored.
-func (s State) Encode() (string, error) {
+// encode returns the state as it is stored.
+func (s agentState) encode() (string, error) {
 	s.V = stateVersion
-	return Encode(s)
+	return marshal(s)
 }
 
-// StateFor returns the data of a stored state for a turn of sessionID. history is the
+// stateFor returns the data of a stored state for a turn of sessionID. history is the
 // transcript before the turn, entries how many were written to it. It returns nil if there
 // is no state, it cannot be read, or the transcript has changed since.
-func StateFor(text, sessionID string, entries int64, history []session.Entry) json.RawMessage {
-	var s State
+func stateFor(text, sessionID string, entries int64, history []session.Entry) json.RawMessage {
+	var s agentState
 	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID || string(s.Data) == "null" {
 		return nil
 	}

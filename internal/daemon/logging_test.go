@@ -1,4 +1,4 @@
-package service
+package daemon
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 func TestDurationsInLogs(t *testing.T) { //nolint:paralleltest // NewLogger redirects the logs of other packages
 	write := func(format config.LogFormat) string {
 		var out bytes.Buffer
-		log := NewLogger(&out, config.Worker{LogFormat: format}).With("interval", 15*time.Second)
+		log := NewLogger(&out, slog.LevelInfo, format).With("interval", 15*time.Second)
 		log.Info("turn ended", "duration", 2013*time.Millisecond, "wait", 4*time.Millisecond,
 			slog.Group("retry", "in", 90*time.Second), "attempt", 1, "after", 2595*time.Millisecond-400*time.Nanosecond)
 		return out.String()

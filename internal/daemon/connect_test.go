@@ -1,11 +1,10 @@
-package service
+package daemon
 
 import (
 	"errors"
 	"net"
 	"testing"
 
-	"turnstile/internal/config"
 	"turnstile/internal/redisconn"
 	"turnstile/test/redistest"
 )
@@ -21,15 +20,6 @@ func TestMayPass(t *testing.T) {
 	} {
 		if mayPass(err) != want {
 			t.Errorf("%v: %v", err, !want)
-		}
-	}
-}
-
-func TestPoolSize(t *testing.T) {
-	t.Parallel()
-	for concurrency, want := range map[int]int{1: 16, 50: 58, 10000: 128} {
-		if got := PoolSize(config.Worker{Concurrency: concurrency}); got != want {
-			t.Errorf("%d turns: %d connections, want %d", concurrency, got, want)
 		}
 	}
 }

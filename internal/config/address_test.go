@@ -1,4 +1,4 @@
-package listenaddr
+package config
 
 import (
 	"errors"
@@ -25,8 +25,8 @@ func TestLoopback(t *testing.T) {
 		}
 	}
 	for _, addr := range []string{"", "8080", "127.0.0.1", "::1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:-1", "127.0.0.1:65536"} {
-		if _, err := Loopback(addr); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, want ErrMalformed", addr, err)
+		if _, err := Loopback(addr); !errors.Is(err, ErrBadAddress) {
+			t.Errorf("%q: %v, want ErrBadAddress", addr, err)
 		}
 	}
 }

@@ -1,11 +1,11 @@
-package stored
+package protocol
 
 import (
 	"turnstile/internal/boundedjson"
 	"turnstile/pkg/session"
 )
 
-// partialVersion is the schema version of a Partial. lua/claim.lua of internal/protocol checks
+// partialVersion is the schema version of a Partial. lua/claim.lua checks
 // it, too.
 const partialVersion = 1
 
@@ -28,16 +28,16 @@ type storedPartial struct {
 	Entries  []string `json:"entries"`
 }
 
-// Encode returns the partial as it is stored.
-func (p Partial) Encode() (string, error) {
+// encode returns the partial as it is stored.
+func (p Partial) encode() (string, error) {
 	s := storedPartial{V: partialVersion, Fence: p.Fence, Turn: p.Turn, Messages: p.Messages, Entries: make([]string, len(p.Entries))}
 	for i, e := range p.Entries {
 		var err error
-		if s.Entries[i], err = EncodeEntry(e); err != nil {
+		if s.Entries[i], err = marshal(e); err != nil {
 			return "", err
 		}
 	}
-	return Encode(s)
+	return marshal(s)
 }
 
 // DecodePartial reads a stored partial. ok is false if it cannot be read, has another

@@ -1,19 +1,19 @@
-package typo
+package slash
 
 import "testing"
 
-func TestLikely(t *testing.T) {
+func TestMistyped(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]bool{
 		"session": true, "sesion": true, "sessions": true, "sezsion": true, "ession": true, "esssion": true, "sessino": true, "esssio": false,
 		"sseion": false, "sessöon": true, "": false, "text": false, "sesions": false,
 	} {
-		if got := Likely(word, "session"); got != want {
+		if got := Mistyped(word, "session"); got != want {
 			t.Errorf("%q: %v", word, got)
 		}
 	}
 	for word, want := range map[string]bool{"nwe": true, "enw": true, "new": false, "now": false, "ne": false, "wen": false} {
-		if got := Swapped(word, "new"); got != want {
+		if got := swapped(word, "new"); got != want {
 			t.Errorf("%q: %v", word, got)
 		}
 	}
