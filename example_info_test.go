@@ -2,6 +2,7 @@ package turnstile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"turnstile"
@@ -85,4 +86,32 @@ func ExampleClient_HasWorker() {
 	defer stop()
 	fmt.Println(turnstile.NewClient(rdb).HasWorker(context.Background()))
 	// Output: false <nil>
+}
+
+// A handle costs nothing. A wrong key is the error of each call.
+func ExampleClient_Session() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	_, err := turnstile.NewClient(rdb).Session("web/42").Info(context.Background())
+	fmt.Println(errors.Is(err, session.ErrInvalid))
+	// Output: true
+}
+
+func ExampleSession_Key() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	fmt.Println(turnstile.NewClient(rdb).Session("web:42").Key())
+	// Output: web:42
+}
+
+// Cancel ends a message that waits, and no other.
+func ExampleSession_Cancel() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, chat := context.Background(), turnstile.NewClient(rdb).Session("web:42")
+	_, err := chat.Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
+	demo.Check(err)
+	outcome, err := chat.Cancel(ctx, "one")
+	fmt.Println(outcome.Status, err)
+	// Output: stopped <nil>
 }

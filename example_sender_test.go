@@ -12,13 +12,13 @@ import (
 
 // send is the code in README and docs/library.md.
 func send(ctx context.Context, rdb redis.UniversalClient) error {
-	client := turnstile.NewClient(rdb) // rdb is a go-redis v9 client
-	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
+	chat := turnstile.NewClient(rdb).Session("web:42") // rdb is a go-redis v9 client
+	sent, err := chat.Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
 	if err != nil {
-		return err // send it again with the same ID: it runs once
+		return err // refused (session.ErrRefused); else send it again with the same ID: it runs once
 	}
-	outcome, err := client.Session("web:42").Wait(ctx, receipt.ID)
-	fmt.Println(outcome.Status, outcome.Reply)
+	outcome, err := chat.Wait(ctx, sent.ID)
+	fmt.Println(outcome.Reply)
 	return err
 }
 
@@ -32,6 +32,6 @@ func Example_sender() {
 		}
 	}
 	// Output:
-	// done HELLO
-	// done HELLO
+	// HELLO
+	// HELLO
 }

@@ -80,11 +80,11 @@ func ExampleSession_Command() {
 	defer stop()
 	ctx, chat := context.Background(), turnstile.NewClient(rdb).Session("web:42")
 	fmt.Println(chat.Command(ctx, "/title The build", turnstile.CommandConfig{ID: "update-1002"}))
-	_, err := chat.Command(ctx, "/stpo")
+	_, err := chat.Command(ctx, "/histroy")
 	fmt.Println(errors.Is(err, session.ErrInvalid), err)
 	// Output:
 	// The conversation's title is now: The build <nil>
-	// true Unknown command /stpo: did you mean /stop? To send it as a message, write //stpo.
+	// true Unknown command /histroy: did you mean /history? To send it as a message, write //histroy.
 }
 
 func ExampleMessage_delay() {

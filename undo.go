@@ -12,7 +12,7 @@ import (
 
 const (
 	// undoMost is the most entries that one script removes: Redis frees 10,000 elements of a list
-	// in 0.1 ms. A turn has more only if TURNSTILE_TRANSCRIPT_CAP is far above its default.
+	// in 0.1 ms. A turn has more only if TURNSTILE_TRANSCRIPT_BYTES is far above its default.
 	undoMost = 10_000
 
 	// withdrawnMost is of how many messages of a turn Undo tells their destinations. A turn has at

@@ -170,12 +170,19 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 
 // followMessage shows a message's events after a place, and returns its outcome.
 func followMessage(ctx context.Context, chat *turnstile.Session, id, after string, see func(session.Event)) (session.Outcome, error) {
+	var last *session.Event // the end of a reply, which comes without an ID before its turn's end
 	for e, err := range chat.Events(ctx, turnstile.EventsOf(id), turnstile.EventsAfter(after)) {
 		switch {
 		case err != nil:
 			return session.Outcome{}, err
-		case e.Type != session.EventTurnEnded: // its outcome is shown
+		case e.Type == session.EventText && e.ID == "":
+			last = &e
+		case e.Type != session.EventTurnEnded:
 			see(e)
+		case last != nil: // the end's outcome is shown, and another process continues after it
+			last.ID = e.ID
+			see(*last)
+			last = nil
 		}
 	}
 	return chat.Wait(ctx, id)

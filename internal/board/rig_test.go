@@ -64,7 +64,7 @@ func newRig(t *testing.T, tokens ...token) *rig {
 func newRigTo(t *testing.T, destinations *outbox.File, tokens ...token) *rig {
 	t.Helper()
 	rdb := acl.Client(t, acl.Gateway)
-	client, operator, log := turnstile.NewClient(rdb), admin.NewClient(rdb), slog.New(slog.NewTextHandler(t.Output(), nil))
+	client, operator, log := turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: destinations.Default}), admin.NewClient(rdb), slog.New(slog.NewTextHandler(t.Output(), nil))
 	c, file := gateway.Config{}, ""
 	if len(tokens) > 0 {
 		var err error

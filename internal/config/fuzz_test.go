@@ -23,7 +23,7 @@ func FuzzEnvironment(f *testing.F) {
 	names = append(slices.Compact(slices.Sorted(slices.Values(names))), "TURNSTILE_SENTINEL", "TURNSTILE_\n", "OPENAI_API_KEY")
 	at := func(name string) uint8 { return uint8(slices.Index(names, name)) }
 	for name, value := range map[string]string{
-		"TURNSTILE_CONCURRENCY": "99999999999999999999", "TURNSTILE_DRAIN_TIMEOUT": "9223372036854775807ns", "TURNSTILE_TURN_SHARE": "10,60s", "TURNSTILE_AGENT": "echo",
+		"TURNSTILE_CONCURRENCY": "99999999999999999999", "TURNSTILE_DRAIN_TIMEOUT": "9223372036854775807ns", "TURNSTILE_AGENT": "echo",
 		"TURNSTILE_SENTINEL": "x", "TURNSTILE_\n": "\u202e", "TURNSTILE_AGENT_ENV": "A,B_*,REDIS_URL", "TURNSTILE_AGENT_COMMAND": "a 'b",
 		"TURNSTILE_GATEWAY_ADDR": "0.0.0.0:8081", "TURNSTILE_TEMPERATURE": "nan",
 	} {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,11 +51,11 @@ func TestWorkerDefaults(t *testing.T) {
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		WarmAgents: 10, WarmTTL: time.Hour,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
-		FollowupDrop: session.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
-		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
-		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
+		FollowupDrop: session.DropNew, CollectWindow: time.Second,
+		CrashPolicy: CrashResume, StuckLimit: 3,
+		SweepInterval: 15 * time.Second, RecoveryRate: 50,
 		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000, OutboxCap: 1000, DestinationCap: 1_000_000, TranscriptBytes: 64 << 20, IdempotencyTTL: day,
-		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, EventsBytes: 8388608, ArchiveTTL: 90 * day,
+		TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsBytes: 8388608, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -78,13 +77,13 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
-		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5", "TURNSTILE_TURN_SHARE": "7",
-		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s", "TURNSTILE_CHECKPOINT_INTERVAL": "4s",
-		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
-		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
+		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5",
+		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s",
+		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5",
+		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
 		"TURNSTILE_MESSAGE_TEXT_BYTES": "1024", "TURNSTILE_MESSAGE_META_BYTES": "1025", "TURNSTILE_MESSAGE_ATTACHMENTS": "1", "TURNSTILE_MESSAGE_BYTES": "1026",
 		"TURNSTILE_LINE_CAP": "6", "TURNSTILE_MESSAGES_CAP": "7", "TURNSTILE_OUTBOX_CAP": "8", "TURNSTILE_DESTINATION_CAP": "12", "TURNSTILE_IDEMPOTENCY_TTL": "2h", "TURNSTILE_TRANSCRIPT_BYTES": "1048576",
-		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
+		"TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
 		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_DELIVER": "true", "TURNSTILE_GATEWAY_DESTINATIONS_FILE": "/d",
 		"TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
 	}
@@ -97,12 +96,12 @@ func TestWorkerEverythingSet(t *testing.T) {
 		ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
 		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
-		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5, TurnShare: TurnShare{7, math.MaxInt64},
-		FollowupDrop: session.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
-		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
-		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
+		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5,
+		FollowupDrop: session.DropSummarize, CollectWindow: 3 * time.Second,
+		CrashPolicy: CrashSuspend, StuckLimit: 5,
+		MessageMaxAge: 15 * time.Hour, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
 		MessageTextBytes: 1024, MessageMetaBytes: 1025, MessageAttachments: 1, MessageBytes: 1026, LineCap: 6, MessagesCap: 7, OutboxCap: 8, DestinationCap: 12, TranscriptBytes: 1 << 20, IdempotencyTTL: 2 * time.Hour,
-		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, ListIdle: true, HTTPAddr: ":8080", HTTPToken: "secret",
+		EventsBytes: 65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, Deliver: true, DestinationsFile: "/d", LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})
@@ -220,11 +219,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_RECOVERY_RATE": "0"}, "above 0"},
 		{vars{"TURNSTILE_RECOVERY_RATE": "NaN"}, "is not a rate"},
 		{vars{"TURNSTILE_RECOVERY_RATE": "50/m"}, "is not a rate"},
-		{vars{"TURNSTILE_TURN_SHARE": "0"}, "is not a share"},
-		{vars{"TURNSTILE_TURN_SHARE": "10,20"}, "is not a share"},
-		{vars{"TURNSTILE_TURN_SHARE": "10,60s,1"}, "is not a share"},
 		{vars{"TURNSTILE_MESSAGE_MAX_AGE": "-1s"}, "use 0 or more"},
-		{vars{"TURNSTILE_TRANSCRIPT_CAP": "0"}, "at least 1"},
 		{vars{"TURNSTILE_TRANSCRIPT_TTL": "1m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
 		{vars{"TURNSTILE_SESSION_TTL": "10m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
 		{vars{"TURNSTILE_MESSAGE_TEXT_BYTES": "1023"}, "at least 1024"},
@@ -239,7 +234,6 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_IDEMPOTENCY_TTL": "-1h"}, "1m0s"},
 		{vars{"TURNSTILE_IDEMPOTENCY_TTL": "400d"}, "8784h"},
 		{vars{"TURNSTILE_TRANSCRIPT_BYTES": "1048575"}, "at least 1048576"},
-		{vars{"TURNSTILE_EVENTS_CAP": "9"}, "at least 10"},
 		{vars{"TURNSTILE_EVENTS_BYTES": "65535"}, "at least 65536"},
 		{vars{"TURNSTILE_ARCHIVE_TTL": "0"}, "at least 1s"},
 		{vars{"TURNSTILE_HTTP_ADDR": "8080"}, "127.0.0.1:8080"},
@@ -308,19 +302,6 @@ func TestSender(t *testing.T) {
 	_, err = LoadSender([]string{"REDIS_URL=x", "TURNSTILE_RETENTION=x", "TURNSTILE_RETENTON=1h", "TURNSTILE_OUTBOX_CAP=0", "TURNSTILE_IDEMPOTENCY_TTL=1s"}, Options{})
 	if got := lines(t, err); len(got) != 5 {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestTurnShare(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]TurnShare{
-		"60s":     {math.MaxInt, time.Minute},
-		"60s, 10": {10, time.Minute},
-	} {
-		var got TurnShare
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
 	}
 }
 

@@ -191,8 +191,6 @@ func (p *problems) judgeTimes(w Worker) {
 	}
 	atLeast(p, "TURNSTILE_RETRY_BACKOFF", w.RetryBackoff, time.Millisecond)
 	p.judgeRetention(w.Retention)
-	atLeast(p, "TURNSTILE_CHECKPOINT_INTERVAL", w.CheckpointInterval, 100*time.Millisecond)
-	atLeast(p, "TURNSTILE_RESUME_FRESHNESS", w.ResumeFreshness, 0)
 	atLeast(p, "TURNSTILE_SWEEP_INTERVAL", w.SweepInterval, 100*time.Millisecond)
 	atLeast(p, "TURNSTILE_MESSAGE_MAX_AGE", w.MessageMaxAge, 0)
 	p.judgeOutlivesTurn("TURNSTILE_TRANSCRIPT_TTL", w.TranscriptTTL, w.AgentTimeout)
@@ -218,9 +216,7 @@ func (p *problems) judgeLimits(w Worker) {
 	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {
 		p.add("TURNSTILE_LINE_CAP", "is too small: it must be at least TURNSTILE_FOLLOWUP_CAP (%d)", w.FollowupCap)
 	}
-	atLeast(p, "TURNSTILE_TRANSCRIPT_CAP", w.TranscriptCap, 1)
 	atLeast(p, "TURNSTILE_TRANSCRIPT_BYTES", w.TranscriptBytes, 1<<20)
-	atLeast(p, "TURNSTILE_EVENTS_CAP", w.EventsCap, 10)
 	atLeast(p, "TURNSTILE_EVENTS_BYTES", w.EventsBytes, 65536)
 	if p.ok("TURNSTILE_RECOVERY_RATE") && w.RecoveryRate <= 0 {
 		p.add("TURNSTILE_RECOVERY_RATE", "is too small: use a rate above 0, such as 50/s")

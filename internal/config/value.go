@@ -186,40 +186,6 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TurnShare is how many messages a session runs, and for how long, before it makes room for
-// others. A part that was left out has its type's largest value.
-type TurnShare struct {
-	Messages int
-	Time     time.Duration
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler. It accepts "10", "60s" and "10,60s".
-func (s *TurnShare) UnmarshalText(text []byte) error {
-	*s = TurnShare{}
-	malformed := errors.New("is not a share: write it as 10 (messages), 60s or 10,60s, each above 0")
-	parts := strings.Split(string(text), ",")
-	if len(parts) > 2 {
-		return malformed
-	}
-	for _, part := range parts {
-		part = strings.TrimSpace(part)
-		if n, err := strconv.Atoi(part); err == nil && n > 0 && s.Messages == 0 {
-			s.Messages = n
-		} else if d, err := parseDuration(part); err == nil && d > 0 && s.Time == 0 {
-			s.Time = d
-		} else {
-			return malformed
-		}
-	}
-	if s.Messages == 0 {
-		s.Messages = math.MaxInt
-	}
-	if s.Time == 0 {
-		s.Time = math.MaxInt64
-	}
-	return nil
-}
-
 // parseDuration is session.ParseDuration with an error whose text continues a sentence that
 // begins with the value.
 func parseDuration(text string) (time.Duration, error) {

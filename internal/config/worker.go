@@ -71,24 +71,18 @@ type Worker struct {
 
 	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
 
-	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted. The end of a tool is stored at once."`
-	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
-	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message becomes a dead letter."`
-	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"The oldest interruption that the agent gets a note about. 0: any."`
+	CrashPolicy CrashPolicy `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
+	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message becomes a dead letter."`
 
 	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`
-	TurnShare     TurnShare     `env:"TURNSTILE_TURN_SHARE" envDefault:"10,60s" unit:"messages,duration" help:"After how many messages or how much time a session makes room for others that wait. One of the two may be left out."`
 	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer become dead letters, as expired, and do not run. 0: no limit."`
 
-	TranscriptCap   int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"The most entries of a transcript. The oldest are deleted first."`
 	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"The most memory of Redis for a transcript. The oldest entries are deleted first. One entry may have a sixteenth of it, and always as much as a message may have."`
 	TranscriptTTL   time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
 	SessionTTL      time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
-	EventsCap       int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"The number of events of a session that are kept for followers, approximately."`
 	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"The most bytes of a session's events. The oldest are deleted first."`
 	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long dead letters are kept."`
-	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every known session. If not, it lists sessions with messages that run, wait or are delayed, or with dead letters; the others leave its list within a minute. Set it alike on all workers."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. Any address but loopback needs TURNSTILE_HTTP_TOKEN."`
 	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: they ask for none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`

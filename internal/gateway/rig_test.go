@@ -77,6 +77,9 @@ func rigWith(t *testing.T, rdb redis.UniversalClient, with func(*gateway.Deps), 
 		}),
 	}
 	with(&d)
+	if d.Destinations != nil {
+		d.Client = turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: d.Destinations.Default})
+	}
 	g := gateway.New(c, d)
 	url := served(t, g)
 	t.Cleanup(func() { _ = g.Stop(context.Background()) })

@@ -21,9 +21,8 @@ var listedFor = []func(rediskey.Session) string{
 }
 
 // Unregister removes idle sessions from asynqmon's list: those that have only results and are not
-// paused. asynqmon reads the listed queues one after the other, so a long list makes it slow. With
-// Config.ListIdle only forgotten sessions are removed. One worker does this at a time; the calls of
-// the others return 0.
+// paused. asynqmon reads the listed queues one after the other, so a long list makes it slow. One
+// worker does this at a time; the calls of the others return 0.
 //
 // A message may arrive while its session is removed. Unregister checks again after the removal, and
 // lists such a session again. If the worker dies before that, or the sender is slow, a later call
@@ -63,11 +62,6 @@ func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 		return 0, err
 	}
 	idle := protocol.Without(sessions, listed)
-	if m.cfg.ListIdle {
-		if idle, err = m.Absent(ctx, rediskey.Sessions, idle); err != nil {
-			return 0, err
-		}
-	}
 	if len(idle) == 0 {
 		return 0, nil
 	}

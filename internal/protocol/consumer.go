@@ -101,11 +101,6 @@ type Config struct {
 	// called.
 	SkippedQueue func(queue string)
 
-	// ListIdle keeps idle sessions on asynqmon's list until they are forgotten. Without it,
-	// sessions that have nothing but results leave the list, see maintenance.Unregister. Set it
-	// alike on all workers.
-	ListIdle bool
-
 	// RecoveryRate is how many sessions recovery wakes in a second, all workers together: those
 	// whose owner died, those that became due while no worker ran, and lost wake-ups. Defaults to
 	// 50.

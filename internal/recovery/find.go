@@ -115,12 +115,9 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	if err != nil {
 		return 0, err
 	}
-	busy, least := sessions[:0:0], foundMessages
-	if r.cfg.ListIdle {
-		least = foundResults
-	}
+	busy := sessions[:0:0]
 	for _, s := range sessions {
-		if most[s] >= least {
+		if most[s] >= foundMessages {
 			busy = append(busy, s)
 		}
 	}

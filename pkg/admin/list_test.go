@@ -201,7 +201,7 @@ func TestListLooksAtFew(t *testing.T) {
 		return send()
 	}))
 	client := admin.NewClient(counting)
-	perSession := 10 // commands that read one session and its state
+	perSession := 11 // commands that read one session and its state
 	page := func(q admin.ListQuery, most int) admin.List {
 		t.Helper()
 		commands = 0

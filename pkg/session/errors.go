@@ -39,7 +39,7 @@ var (
 	ErrNoTurn = refusal("the conversation has no turn", ErrRefused)
 )
 
-// ErrExpired: the message or command was accepted before under its ID, and its result is not stored any
+// ErrExpired says that the message or command was accepted before under its ID, and its result is not stored any
 // more. It was carried out, or may have been, so this is no refusal. It is not carried out again.
 var ErrExpired = errors.New("the message was accepted before, and its result is no longer kept")
 

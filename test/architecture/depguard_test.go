@@ -57,7 +57,7 @@ var everyBroken = []broken{
 		files:   []string{"pkg/worker/x.go", "internal/process/command/x.go", "pkg/lockguard/x.go", "pkg/agent/x.go"},
 		imports: []string{"turnstile", "turnstile/pkg/admin"},
 		free: []string{
-			"internal/board/x.go", "internal/gateway/x.go", "internal/metrics/x.go", "internal/service/x.go", "internal/sessionview/x.go", "internal/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
+			"internal/board/x.go", "internal/gateway/x.go", "internal/metrics/x.go", "internal/receipt/x.go", "internal/service/x.go", "internal/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
 		},
 	},
 	{
@@ -122,7 +122,7 @@ var everyBroken = []broken{
 		files: []string{"pkg/agent/x.go", "pkg/agent/exec/x.go", "internal/process/command/x.go", "internal/workspace/x.go"},
 		imports: []string{
 			"turnstile/internal/protocol", "turnstile/pkg/worker", "turnstile/internal/maintenance", "turnstile/internal/recovery",
-			"turnstile/internal/slash", "turnstile/internal/protocol", "turnstile/internal/rediskey",
+			"turnstile/internal/slash", "turnstile/internal/rediskey",
 			"turnstile/internal/redisconn", "turnstile/internal/script", "turnstile/pkg/lockguard", "turnstile/pkg/resume",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq",
 		},

@@ -152,7 +152,7 @@ func Print(all []Record) string {
 		}
 		text := r.Text
 		if r.At = 0; r.Kind != Note {
-			line, _ := json.Marshal(r) // only texts and numbers
+			line, _ := json.Marshal(r) //nolint:errchkjson // only texts and numbers
 			text = string(line)
 		}
 		fmt.Fprintf(&b, "%12.6f  %s\n", time.Duration(since).Seconds(), text)

@@ -84,7 +84,7 @@ func (r *Receiver) Read(req *http.Request, wrongClocks bool) (rec history.Record
 func (r *Receiver) Handle(rec *history.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec.Done = rec.N > r.last[rec.Session] && !(rec.Again && r.done[rec.ID]); rec.Done {
+	if rec.Done = rec.N > r.last[rec.Session] && (!rec.Again || !r.done[rec.ID]); rec.Done {
 		r.last[rec.Session], r.done[rec.ID] = rec.N, true
 		rec.At = time.Now().UnixNano()
 	}

@@ -72,7 +72,7 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	if r.hook != nil {
 		rdb.AddHook(r.hook)
 	}
-	client, operator := turnstile.NewClient(rdb), admin.NewClient(rdb)
+	client, operator := turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: r.destinations.Default}), admin.NewClient(rdb)
 	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
 	api := openai.New(client, operator, protocol.NewBodies(rdb))
 	if r.eraseAfter > 0 {
