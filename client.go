@@ -55,8 +55,7 @@ type ClientConfig struct {
 	DefaultReplyTo func(sessionKey string) string
 }
 
-// NewClient returns a client. It shares rdb, which the caller closes after the last call. At most one
-// config may be given.
+// NewClient returns a client. It shares rdb, which the caller closes after the last call. Two configs panic.
 func NewClient(rdb redis.UniversalClient, config ...ClientConfig) *Client {
 	cfg := only(config)
 	cfg.Limits = cfg.Limits.WithDefaults()

@@ -1,8 +1,8 @@
 // Package turnstile runs AI agents one turn at a time per chat session, across any number of worker
 // processes, and loses no message.
 //
-// A [Client] sends: Submit stores a message, Wait and Follow return how it ended. Stop, Undo,
-// Decide and the others do what the slash commands of a chat do. Package turnstile/pkg/worker runs an
+// [Client.Session] returns a handle on a session. Send stores a message, Wait returns how it ended,
+// Events follows it. Stop, Undo, Decide and the others do what the slash commands of a chat do. Package turnstile/pkg/worker runs an
 // agent's turns, and turnstile/pkg/program makes a program of that, with all that cmd/worker has.
 // Package turnstile/pkg/admin lists sessions, reruns dead letters and erases conversations.
 //
@@ -11,7 +11,7 @@
 //   - Exclusive: a session has one owner and runs one turn at a time.
 //   - In order: a session's messages run in the order in which they were stored. Retries, crashes
 //     and drains put a message back at the head of the line.
-//   - Nothing lost: a message whose Submit returned no error waits, runs, is a dead letter, or is
+//   - Nothing lost: a message whose Send returned no error waits, runs, is a dead letter, or is
 //     in the transcript.
 //   - At-least-once execution, exactly-once transcript: after a crash an agent may run again for
 //     the same message, but the transcript has its entries once. One script appends a turn's
@@ -25,9 +25,9 @@
 //
 // # What a wait costs
 //
-// A Wait or Follow blocks on a connection of the redis client's pool and gets an event at once. The
+// A Wait or a loop over Events blocks on a connection of the redis client's pool and gets an event at once. The
 // waits of one Client use at most half of the pool (PoolSize; on a Cluster, of each node's).
 // Further waits share one poller, which reads each stream every 20 ms, but no more than 5,000
-// streams a second. So any number of waits can share a Client with Submit. Make one Client for each
+// streams a second. So any number of waits can share a Client with Send. Make one Client for each
 // redis client.
 package turnstile

@@ -72,17 +72,28 @@ func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.E
 	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
-	var place protocol.EventID
-	if o.after != "" {
-		var err error
-		if place, err = protocol.ParseEventID(o.after); err != nil {
-			return err
-		}
+	place, err := s.placeOf(ctx, o.after)
+	if err != nil {
+		return err
 	}
 	if o.message != "" {
 		return s.visitMessage(ctx, o.message, place, see)
 	}
 	return s.visitAll(ctx, place, see)
+}
+
+// placeOf returns the place that EventsAfter names: an event's, or that of a time in ms, as
+// Receipt.EventsAfter is.
+func (s *Session) placeOf(ctx context.Context, after string) (place protocol.EventID, err error) {
+	if ms, notTime := strconv.ParseUint(after, 10, 63); notTime == nil {
+		if after, err = s.c.admin.LastEventIDAt(ctx, s.key, int64(ms)); err != nil { //nolint:gosec // 63 bits
+			return place, err
+		}
+	}
+	if after == "" {
+		return place, nil
+	}
+	return protocol.ParseEventID(after)
 }
 
 // visitAll visits the events of all turns behind a place.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"turnstile"
 
@@ -136,6 +137,23 @@ func TestEventsHaveTheWholeReply(t *testing.T) {
 		if want := "re: m"; i < len(ids)-1 && !strings.HasSuffix(text, want) || i == len(ids)-1 && text != "m" {
 			t.Errorf("behind event %d the texts are %q", i, text)
 		}
+	}
+}
+
+// A receipt has a place before the message's events.
+func TestEventsAfterAReceipt(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	for range 2 { // there is no event before the first one's
+		sent, err := b.Chat().Send(b.Ctx, turnstile.Message{Text: "a"})
+		expect.OK(t, err)
+		b.Drain()
+		for e, err := range b.Chat().Events(b.Ctx, turnstile.EventsAfter(sent.EventsAfter)) {
+			expect.OK(t, err)
+			expect.List(t, "the first event's messages", e.Messages, sent.ID)
+			break
+		}
+		b.Pass(20 * time.Millisecond)
 	}
 }
 

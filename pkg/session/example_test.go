@@ -181,3 +181,11 @@ func ExampleOutcome_Why() {
 	// for operators: exit status 1: no such model
 	// of an event: exit status 1: no such model
 }
+
+func ExampleOutcome_Err() {
+	fmt.Println(session.Outcome{ID: "one", Status: session.StatusDone, Reply: "hello"}.Err())
+	fmt.Println(session.Outcome{ID: "two", Status: session.StatusFailed, Error: "the agent failed"}.Err())
+	// Output:
+	// <nil>
+	// message two: failed: the agent failed
+}

@@ -1,6 +1,9 @@
 package session
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Status says how a message ended.
 type Status string
@@ -49,6 +52,17 @@ const (
 	CodeInternal       = "internal"        // the turn panicked, or could not be stored
 	CodeArchived       = "archived"        // an operator, or another program, archived it
 )
+
+// Err returns nil if the status is StatusDone, else an error with the status and Error.
+func (o Outcome) Err() error {
+	switch {
+	case o.Status == StatusDone:
+		return nil
+	case o.Error == "":
+		return fmt.Errorf("message %s: %s", o.ID, o.Status)
+	}
+	return fmt.Errorf("message %s: %s: %s", o.ID, o.Status, o.Error)
+}
 
 // Why is the reason for operators: Detail if there is one, else Error.
 func (o Outcome) Why() string { return cmp.Or(o.Detail, o.Error) }
