@@ -21,16 +21,29 @@ const eventsRecheck = 30 * time.Second
 // EventsOption says which events Events visits.
 type EventsOption func(*eventsOptions)
 
-type eventsOptions struct{ after, message string }
+type eventsOptions struct {
+	after, message string
+	since          time.Time
+	stored         bool
+}
 
-// EventsAfter continues after the event with this ID (session.Event.ID), or after the place
-// Receipt.EventsAfter. "" is the beginning of what is kept.
+// EventsAfter continues after the event with this ID (session.Event.ID). "" is the beginning of what is
+// kept.
 func EventsAfter(id string) EventsOption { return func(o *eventsOptions) { o.after = id } }
+
+// EventsSince begins with the first event after a time, by Redis' clock in ms: Receipt.EventsSince, for
+// example. The zero time is the beginning of what is kept.
+func EventsSince(t time.Time) EventsOption { return func(o *eventsOptions) { o.since = t } }
 
 // EventsOf visits the events of one message's turns only, and ends after the last
 // session.EventTurnEnded. If that is not kept any more, it is made from the message's outcome, without
 // an ID. If the message is not stored, the last error wraps session.ErrNotFound.
 func EventsOf(messageID string) EventsOption { return func(o *eventsOptions) { o.message = messageID } }
+
+// EventsStored visits the events of a session as they are stored: the last piece of a reply may be in its
+// turn's end only. Every event but a session.EventGap or EventReset has an ID. It does not change
+// EventsOf.
+func EventsStored() EventsOption { return func(o *eventsOptions) { o.stored = true } }
 
 // Events visits the events that are kept and then those to come, each once and in order, until ctx
 // ends: then the last error is its cause. It continues after lost connections. A new transcript
@@ -72,32 +85,32 @@ func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.E
 	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
-	place, err := s.placeOf(ctx, o.after)
+	place, err := s.placeOf(ctx, o)
 	if err != nil {
 		return err
 	}
 	if o.message != "" {
 		return s.visitMessage(ctx, o.message, place, see)
 	}
-	return s.visitAll(ctx, place, see)
+	return s.visitAll(ctx, place, o.stored, see)
 }
 
-// placeOf returns the place that EventsAfter names: an event's, or that of a time in ms, as
-// Receipt.EventsAfter is.
-func (s *Session) placeOf(ctx context.Context, after string) (place protocol.EventID, err error) {
-	if ms, notTime := strconv.ParseUint(after, 10, 63); notTime == nil {
-		if after, err = s.c.admin.LastEventIDAt(ctx, s.key, int64(ms)); err != nil { //nolint:gosec // 63 bits
-			return place, err
-		}
+// placeOf returns the place of EventsAfter, or else that of EventsSince: the last event of that time.
+func (s *Session) placeOf(ctx context.Context, o eventsOptions) (place protocol.EventID, err error) {
+	if o.after == "" && !o.since.IsZero() {
+		err = persist(ctx, func() (ended bool, err error) {
+			o.after, err = s.c.admin.LastEventIDAt(ctx, s.key, o.since.UnixMilli())
+			return err == nil, err
+		})
 	}
-	if after == "" {
-		return place, nil
+	if o.after == "" || err != nil {
+		return place, err
 	}
-	return protocol.ParseEventID(after)
+	return protocol.ParseEventID(o.after)
 }
 
-// visitAll visits the events of all turns behind a place.
-func (s *Session) visitAll(ctx context.Context, place protocol.EventID, see func(session.Event)) error {
+// visitAll visits the events of all turns after a place.
+func (s *Session) visitAll(ctx context.Context, place protocol.EventID, stored bool, see func(session.Event)) error {
 	stream := rediskey.For(s.key).Events()
 	replies := replies{s: s}
 	return persist(ctx, func() (ended bool, err error) {
@@ -109,7 +122,9 @@ func (s *Session) visitAll(ctx context.Context, place protocol.EventID, see func
 			if ctx.Err() != nil {
 				return true, context.Cause(ctx)
 			}
-			replies.complete(ctx, e, see)
+			if !stored {
+				replies.complete(ctx, e, see)
+			}
 			see(e)
 		}
 		if place = behind; more {

@@ -115,3 +115,38 @@ func ExampleSession_Events() {
 	// GOOD MORNING
 	// GOOD NIGHT
 }
+
+// A program that keeps a copy of the stream reads the events as they are stored.
+func ExampleEventsStored() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	for e, err := range client.Session("web:42").Events(ctx, turnstile.EventsStored()) {
+		demo.Check(err)
+		fmt.Println(e.Type, e.ID != "")
+		if e.Type == session.EventTurnEnded {
+			break
+		}
+	}
+	// Output:
+	// turn_started true
+	// turn_ended true
+}
+
+// A page that sends a message shows what follows it, of all messages.
+func ExampleEventsSince() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, chat := context.Background(), turnstile.NewClient(rdb).Session("web:42")
+	sent, err := chat.Send(ctx, turnstile.Message{Text: "hello"})
+	demo.Check(err)
+	for e, err := range chat.Events(ctx, turnstile.EventsSince(sent.EventsSince)) {
+		demo.Check(err)
+		if e.Type == session.EventTurnEnded {
+			fmt.Println(e.Reply)
+			break
+		}
+	}
+	// Output: HELLO
+}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -113,9 +112,9 @@ type Receipt struct {
 	// At is when a delayed message joins the queue, by Redis' clock.
 	At time.Time
 
-	// EventsAfter is a place in the session's events shortly before the message was stored, for the
-	// option EventsAfter. It is empty for a duplicate, whose events may be older.
-	EventsAfter string
+	// EventsSince is a time by Redis' clock shortly before the message was stored: its events come
+	// later. Zero for a duplicate, whose events may be older.
+	EventsSince time.Time
 }
 
 // NewMessageID returns a random message ID. Send makes one for a message without an ID. A sender
@@ -185,7 +184,7 @@ var refusals = map[string]error{
 	"conflict": session.ErrConflict, "expired": session.ErrExpired, "not_last": session.ErrNotLast,
 }
 
-// eventsBefore is how long before a message was stored Receipt.EventsAfter is, in ms: a script may
+// eventsBefore is how long before a message was stored Receipt.EventsSince is, in ms: a script may
 // see an earlier clock than its events.
 const eventsBefore = 10
 
@@ -207,7 +206,7 @@ func (s *Session) receipt(id string, a protocol.Accepted) (Receipt, error) {
 		r.State = session.MessageState(a.State)
 	}
 	if !a.Duplicate {
-		r.EventsAfter = strconv.FormatInt(a.Before-eventsBefore, 10)
+		r.EventsSince = time.UnixMilli(a.Before - eventsBefore)
 	}
 	return r, nil
 }

@@ -173,7 +173,7 @@ func TestAFileWithReplies(t *testing.T) {
 `
 	for _, flag := range []string{"--wait", "--follow"} {
 		r := enqueue(t, bg(t), url, file, "--file", "-", flag).want(t, exitEnded)
-		for _, part := range []string{"a 1: echo: two\n", "a 1: lines\n", "c: Idle: nothing runs, nothing waits.\n"} {
+		for _, part := range []string{"a 1: echo: two\na 1: lines\n", "c: Idle: nothing runs, nothing waits.\n"} {
 			if !strings.Contains(r.out, part) {
 				t.Errorf("%s: stdout %q lacks %q", flag, r.out, part)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 
+	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
@@ -149,7 +150,14 @@ func (a *results) attend(m awaited) {
 	var err error
 	if o.follow {
 		reply := newReply(o, a.out, m)
-		end, err = followMessage(ctx, a.client.Session(m.session), m.message.ID, "", reply.see)
+		end, err = receipt.Follow(ctx, a.client.Session(m.session), m.message.ID, "", func(e session.Event) error {
+			if e.Type == session.EventTurnEnded {
+				reply.flush() // its last line, before the outcome is read
+				return nil
+			}
+			reply.see(e)
+			return nil
+		})
 		reply.flush()
 		if err == nil {
 			reply.remark(reply.story.End(end))

@@ -154,7 +154,7 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 		}
 	})()
 	if s.o.follow {
-		end, err = followMessage(ctx, client.Session(s.o.session), s.m.ID, s.o.after, s.see)
+		end, err = receipt.Follow(ctx, client.Session(s.o.session), s.m.ID, s.o.after, receipt.Shown(s.see))
 		switch {
 		case s.o.json:
 		case err == nil:
@@ -166,26 +166,6 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 		end, err = client.Session(s.o.session).Wait(ctx, s.m.ID)
 	}
 	return end, waitError(ctx, err)
-}
-
-// followMessage shows a message's events after a place, and returns its outcome.
-func followMessage(ctx context.Context, chat *turnstile.Session, id, after string, see func(session.Event)) (session.Outcome, error) {
-	var last *session.Event // the end of a reply, which comes without an ID before its turn's end
-	for e, err := range chat.Events(ctx, turnstile.EventsOf(id), turnstile.EventsAfter(after)) {
-		switch {
-		case err != nil:
-			return session.Outcome{}, err
-		case e.Type == session.EventText && e.ID == "":
-			last = &e
-		case e.Type != session.EventTurnEnded:
-			see(e)
-		case last != nil: // the end's outcome is shown, and another process continues after it
-			last.ID = e.ID
-			see(*last)
-			last = nil
-		}
-	}
-	return chat.Wait(ctx, id)
 }
 
 // waitError is why a wait failed: its context's cause if that has ended. The connection's deadline

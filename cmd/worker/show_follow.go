@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/printable"
+	"turnstile/internal/receipt"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -60,7 +61,10 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 // tell prints the events of a message's turns, earlier ones included, until it has ended.
 func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
 	if asJSON {
-		end, err := follow(ctx, client.Session(key), id, func(e session.Event) error {
+		end, err := receipt.Follow(ctx, client.Session(key), id, "", func(e session.Event) error {
+			if e.Type == session.EventTurnEnded {
+				return nil // its outcome is printed
+			}
 			return p.printJSON(struct {
 				Session string `json:"session"`
 				ID      string `json:"id"`
@@ -79,24 +83,11 @@ func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id st
 	screen := terminal.NewSplitScreen(p.raw.stdout, p.raw.stderr, p.environ)
 	call := "enqueue -s " + terminal.Quoted(key)
 	t := terminal.Teller{Story: terminal.Story{Message: printable.Line(id), Allow: call + " /approve", Deny: call + " /deny"}, Screen: screen}
-	end, err := follow(ctx, client.Session(key), id, func(e session.Event) error { t.See(e); return nil })
+	end, err := receipt.Follow(ctx, client.Session(key), id, "", receipt.Shown(t.See))
 	if err != nil {
 		t.Leave()
 		return end, err
 	}
 	t.End(end)
 	return end, nil
-}
-
-// follow shows a message's events but for its end, whose outcome it returns.
-func follow(ctx context.Context, chat *turnstile.Session, id string, see func(session.Event) error) (session.Outcome, error) {
-	for e, err := range chat.Events(ctx, turnstile.EventsOf(id)) {
-		if err == nil && e.Type != session.EventTurnEnded {
-			err = see(e)
-		}
-		if err != nil {
-			return session.Outcome{}, err
-		}
-	}
-	return chat.Wait(ctx, id)
 }

@@ -52,10 +52,7 @@ func (r *rig) stored(key string) (ids []string) {
 	s := r.as("all").stream(key, "")
 	for {
 		e := s.next()
-		if e.id != "" { // the end of a reply comes only to a session's own stream
-			ids = append(ids, e.id)
-		}
-		if e.Type == session.EventTurnEnded {
+		if ids = append(ids, e.id); e.Type == session.EventTurnEnded {
 			return ids
 		}
 	}

@@ -100,10 +100,7 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	}
 	e.beat()
 	defer e.stop()
-	for event, err := range s.gateway.deps.Client.Session(s.session).Events(ctx, turnstile.EventsAfter(after)) {
-		if event.Type == session.EventText && event.ID == "" {
-			continue // the turn's end has it, and a stream has what is stored
-		}
+	for event, err := range s.gateway.deps.Client.Session(s.session).Events(ctx, turnstile.EventsAfter(after), turnstile.EventsStored()) {
 		if err == nil {
 			err = e.event(event)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"turnstile"
@@ -32,8 +33,8 @@ type Receipt struct {
 	Status      Status               `json:"status"`
 	Position    int                  `json:"position,omitempty"`
 	At          time.Time            `json:"at,omitzero"`
-	EventsAfter string               `json:"events_after,omitempty"`
-	State       session.MessageState `json:"state,omitempty"` // of a duplicate
+	EventsAfter string               `json:"events_after,omitempty"` // turnstile.Receipt.EventsSince in ms
+	State       session.MessageState `json:"state,omitempty"`        // of a duplicate
 
 	// Reply is what a command tells the user. Invalid says that its arguments were wrong and that it
 	// changed nothing; then Reply explains them.
@@ -56,7 +57,10 @@ var reasons = []struct {
 
 // Of returns the receipt of a message that was sent.
 func Of(r turnstile.Receipt) Receipt {
-	all := Receipt{Session: r.Session, ID: r.ID, Status: Accepted, Position: r.Position, At: r.At, EventsAfter: r.EventsAfter}
+	all := Receipt{Session: r.Session, ID: r.ID, Status: Accepted, Position: r.Position, At: r.At}
+	if !r.EventsSince.IsZero() {
+		all.EventsAfter = strconv.FormatInt(r.EventsSince.UnixMilli(), 10)
+	}
 	switch {
 	case r.Duplicate:
 		all.Status, all.State = Duplicate, r.State

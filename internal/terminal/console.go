@@ -128,11 +128,14 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 func (c *Console) follow(ctx context.Context, id string) {
 	t := Teller{Story: Story{Message: id, Mine: true, Ephemeral: c.Ephemeral, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
 	chat := c.Client.Session(c.Session)
-	err := c.see(ctx, chat, id, &t)
-	var end session.Outcome
-	if err == nil {
-		end, err = chat.Wait(ctx, id)
-	}
+	end, err := receipt.Follow(ctx, chat, id, "", receipt.Shown(func(e session.Event) {
+		switch {
+		case e.Turn != "" && e.Turn == c.shown: // several messages may share a turn, which is shown once
+		case e.Type == session.EventQueued: // the receipt has shown it
+		default:
+			t.See(e)
+		}
+	}))
 	shown := end.Turn != "" && end.Turn == c.shown
 	if shown {
 		end.Usage = nil
@@ -154,22 +157,6 @@ func (c *Console) follow(ctx context.Context, id string) {
 	if c.waiting.Add(-1) == 0 {
 		c.Screen.Prompt()
 	}
-}
-
-// see shows the events of a message.
-func (c *Console) see(ctx context.Context, chat *turnstile.Session, id string, t *Teller) error {
-	for e, err := range chat.Events(ctx, turnstile.EventsOf(id)) {
-		switch {
-		case err != nil:
-			return err
-		case e.Turn != "" && e.Turn == c.shown: // several messages may share a turn, which is shown once
-		case e.Type == session.EventQueued: // the receipt has shown it
-		case e.Type == session.EventTurnEnded: // its outcome is shown
-		default:
-			t.See(e)
-		}
-	}
-	return nil
 }
 
 func (c *Console) note(text string)  { c.Screen.Tell(Line{text, Aside}) }

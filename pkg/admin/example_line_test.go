@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"turnstile"
@@ -64,9 +63,7 @@ func ExampleClient_LastEventIDAt() {
 	say(ctx, client, "hello")
 	receipt, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "bye"})
 	demo.Check(err)
-	ms, err := strconv.ParseInt(receipt.EventsAfter, 10, 64)
-	demo.Check(err)
-	place, err := admin.NewClient(rdb).LastEventIDAt(ctx, "web:42", ms)
+	place, err := admin.NewClient(rdb).LastEventIDAt(ctx, "web:42", receipt.EventsSince.UnixMilli())
 	demo.Check(err)
 	enough, end := context.WithCancel(ctx)
 	_ = actors.Events(enough, client.Session("web:42"), place, func(e session.Event) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 )
 
@@ -39,20 +40,12 @@ func Follow(ctx context.Context, chat *turnstile.Session, id string, see func(se
 
 // FollowFrom is Follow that begins after an event.
 func FollowFrom(ctx context.Context, chat *turnstile.Session, id, after string, see func(session.Event)) (session.Outcome, error) {
-	for e, err := range chat.Events(ctx, turnstile.EventsOf(id), turnstile.EventsAfter(after)) {
-		switch {
-		case err != nil:
-			return session.Outcome{}, err
-		case e.Type != session.EventTurnEnded:
-			see(e)
-		}
-	}
-	return chat.Wait(ctx, id)
+	return receipt.Follow(ctx, chat, id, after, receipt.Shown(see))
 }
 
-// Events calls see for a session's events until it returns an error.
+// Events calls see for a session's stored events until it returns an error.
 func Events(ctx context.Context, chat *turnstile.Session, after string, see func(session.Event) error) error {
-	for e, err := range chat.Events(ctx, turnstile.EventsAfter(after)) {
+	for e, err := range chat.Events(ctx, turnstile.EventsAfter(after), turnstile.EventsStored()) {
 		if err == nil {
 			err = see(e)
 		}

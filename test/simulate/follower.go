@@ -17,12 +17,9 @@ func (c *chat) follow(ctx context.Context) {
 	log.Add(history.Record{Kind: history.Stream, Session: c.key})
 	for ctx.Err() == nil {
 		var failed error
-		for e, err := range c.client.Session(c.key).Events(ctx, turnstile.EventsAfter(last)) {
+		for e, err := range c.client.Session(c.key).Events(ctx, turnstile.EventsAfter(last), turnstile.EventsStored()) {
 			if failed = err; err != nil {
 				break
-			}
-			if e.ID == "" && e.Type == "text" {
-				continue // of the turn's end, which comes next
 			}
 			text, err := json.Marshal(e)
 			if failed = err; err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"turnstile/internal/gateway"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 )
 
@@ -15,13 +16,10 @@ import (
 func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &chatStream{chat: c, send: send}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
 		s.chunk(object{"role": "assistant", "content": ""}, nil)
-		o, err := c.api.follow(ctx, c.place, func(e session.Event) {
-			if s.see(e); s.err != nil {
-				cancel(s.err)
-			}
+		o, err := receipt.Follow(ctx, c.api.client.Session(c.place.session), c.place.message, "", func(e session.Event) error {
+			s.see(e)
+			return s.err
 		})
 		switch {
 		case errors.Is(s.err, errRestarted):

@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
 )
 
@@ -23,16 +24,13 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
 		begun := p.begun(m.Message, m.AcceptedAt)
 		t := newTranslation(begun, newNumbers(m.AcceptedAt), from.turn, s.event)
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
 		ended := false
-		o, err := a.follow(ctx, p, func(e session.Event) {
+		o, err := receipt.Follow(ctx, a.client.Session(p.session), p.message, "", func(e session.Event) error {
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
-			if t.see(e); s.failed != nil {
-				cancel(s.failed)
-			}
+			t.see(e)
+			return s.failed
 		})
 		if err == nil && s.failed == nil {
 			work, done := r.More()
@@ -56,20 +54,6 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 		}
 		return s.failed
 	})
-}
-
-// follow shows a message's events, and returns its outcome. An end that the stream has lost is not shown.
-func (a *API) follow(ctx context.Context, p place, see func(session.Event)) (session.Outcome, error) {
-	chat := a.client.Session(p.session)
-	for e, err := range chat.Events(ctx, turnstile.EventsOf(p.message)) {
-		if err != nil {
-			return session.Outcome{}, err
-		}
-		if e.Type != session.EventTurnEnded || e.ID != "" {
-			see(e)
-		}
-	}
-	return chat.Wait(ctx, p.message)
 }
 
 // sender sends those events that the client does not have.

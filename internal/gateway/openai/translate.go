@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"cmp"
-
 	"turnstile/pkg/session"
 )
 
@@ -55,7 +53,7 @@ func (t *translation) tell(kind string, fields object) {
 
 // see translates a stored event.
 func (t *translation) see(e session.Event) {
-	t.latest = cmp.Or(e.ID, t.latest) // the end of a reply that was stored with the turn's end has none
+	t.latest = e.ID
 	if e.Turn != "" && e.Turn != t.turn {
 		t.begin(e.Turn)
 	}
