@@ -73,7 +73,7 @@ func NewClient(rdb redis.UniversalClient, config ...ClientConfig) *Client {
 	}
 	return &Client{
 		rdb: rdb, cfg: cfg, sender: protocol.NewSender(rdb), waits: newWaits(rdb),
-		admin: admin.NewClientWith(rdb, admin.ClientConfig{Limits: cfg.Limits, LineCap: cfg.LineCap}),
+		admin: admin.NewClient(rdb, admin.Config{Limits: cfg.Limits, LineCap: cfg.LineCap}),
 	}
 }
 

@@ -151,7 +151,7 @@ func TestDecisionByID(t *testing.T) {
 	expect.Equal(t, "id", first.ID(), h.Turn().ID+".1")
 	b.Finish(h)
 	wants(first.ID(), session.ErrNoQuestion.Error())
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	b.Pass(0)
 
 	b.Say("a")

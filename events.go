@@ -99,7 +99,7 @@ func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.E
 func (s *Session) placeOf(ctx context.Context, o eventsOptions) (place protocol.EventID, err error) {
 	if o.after == "" && !o.since.IsZero() {
 		err = persist(ctx, func() (ended bool, err error) {
-			o.after, err = s.c.admin.LastEventIDAt(ctx, s.key, o.since.UnixMilli())
+			o.after, err = protocol.LastEventIDAt(ctx, s.c.rdb, s.key, o.since.UnixMilli())
 			return err == nil, err
 		})
 	}

@@ -235,7 +235,7 @@ func TestEventsOfAnotherStream(t *testing.T) {
 		_, ids := eventsAfter(b, "", 2)
 		live := readEvents(b, b.Client, ids[0])
 		wantEvents(t, live, "turn_ended")
-		expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+		expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 		seen, _ := eventsAfter(b, ids[1], 1)
 		expect.List(t, "nothing there", seen, "reset")
 		b.Pass(0)

@@ -12,7 +12,7 @@ import (
 
 // delivered prints what is to be delivered for a session.
 func delivered(ctx context.Context, operator *admin.Client, sessionKey string) {
-	for d, err := range operator.Outbox(ctx, sessionKey) {
+	for d, err := range operator.Session(sessionKey).Deliveries(ctx) {
 		demo.Check(err)
 		fmt.Println(d.Destination, d.Type, d.Messages)
 	}
@@ -53,7 +53,7 @@ func ExampleSession_SetReplyTo() {
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
 	demo.Check(client.Session("web:42").SetReplyTo(ctx, "web-bot"))
 	say(ctx, client, "hello")
-	for d, err := range admin.NewClient(rdb).Outbox(ctx, "web:42") {
+	for d, err := range admin.NewClient(rdb).Session("web:42").Deliveries(ctx) {
 		demo.Check(err)
 		fmt.Println(d.Destination, d.Type)
 	}

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/slash"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -113,7 +114,9 @@ type carriedOut struct {
 type operations struct{ *Session }
 
 // Rerun is admin.Client's.
-func (o operations) Rerun(ctx context.Context) (int, error) { return o.c.admin.Rerun(ctx, o.key) }
+func (o operations) Rerun(ctx context.Context) (int, error) {
+	return o.c.admin.Session(o.key).Rerun(ctx, admin.All)
+}
 
 // Tail returns the last n entries of the transcript.
 func (o operations) Tail(ctx context.Context, n int) ([]session.Entry, error) {

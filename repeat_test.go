@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -38,7 +39,7 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	r.sessionID = b.Info().SessionID
-	r.ticket, err = r.admin.NewTicket(b.Ctx, "grant", time.Hour)
+	r.ticket, err = store.New(b.Redis).NewTicket(b.Ctx, "grant", time.Hour)
 	expect.OK(t, err)
 	b.Say("waits")
 	if asks {
@@ -98,40 +99,40 @@ var repeatedMethods = map[string]repeated{
 		return err
 	}},
 
-	"admin.DeleteDeadLetters": {call: func(b repeatBench) error {
-		_, err := b.admin.DeleteDeadLetters(b.Ctx, actors.Key, "stopped")
+	"admin.Session.DeleteDeadLetters": {call: func(b repeatBench) error {
+		_, err := b.admin.Session(actors.Key).DeleteDeadLetters(b.Ctx, "stopped")
 		return err
 	}},
-	"admin.Erase": {call: func(b repeatBench) error { return b.admin.Erase(b.Ctx, actors.Key) }},
-	"admin.Rerun": {call: func(b repeatBench) error { _, err := b.admin.Rerun(b.Ctx, actors.Key); return err }},
-	"admin.RerunMessages": {call: func(b repeatBench) error {
-		_, err := b.admin.RerunMessages(b.Ctx, actors.Key, "stopped")
+	"admin.Session.Erase": {call: func(b repeatBench) error { return b.admin.Session(actors.Key).Erase(b.Ctx) }},
+	"admin.Session.Rerun": {call: func(b repeatBench) error {
+		_, err := b.admin.Session(actors.Key).Rerun(b.Ctx, admin.All)
 		return err
 	}},
-	"admin.MakeTemporary": {call: func(b repeatBench) error { return b.admin.MakeTemporary(b.Ctx, "fresh") }},
-	"admin.NewTicket": {again: true, call: func(b repeatBench) error {
-		_, err := b.admin.NewTicket(b.Ctx, "grant", time.Hour)
+	"admin.Session.Rerun of some": {call: func(b repeatBench) error {
+		_, err := b.admin.Session(actors.Key).Rerun(b.Ctx, "stopped")
 		return err
 	}},
-	"admin.RedeemTicket": {call: func(b repeatBench) error {
-		_, _, err := b.admin.RedeemTicket(b.Ctx, b.ticket)
+	"store.MakeTemporary": {call: func(b repeatBench) error { return store.New(b.Redis).MakeTemporary(b.Ctx, "fresh") }},
+	"store.NewTicket": {again: true, call: func(b repeatBench) error {
+		_, err := store.New(b.Redis).NewTicket(b.Ctx, "grant", time.Hour)
 		return err
 	}},
-	"admin.SetDestination": {call: func(b repeatBench) error {
-		return b.admin.SetDestination(b.Ctx, "hook", session.DestinationState{Paused: true})
+	"store.RedeemTicket": {call: func(b repeatBench) error {
+		_, _, err := store.New(b.Redis).RedeemTicket(b.Ctx, b.ticket)
+		return err
 	}},
+	"admin.PauseDestination": {call: func(b repeatBench) error { return b.admin.PauseDestination(b.Ctx, "hook", "why") }},
 }
 
 // otherMethods only read, or are repeated elsewhere.
 var otherMethods = []string{
 	"As", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
-	"admin.AllEvents", "admin.Backlog", "admin.Browse", "admin.BusySessions", "admin.CountSessions", "admin.DeadLetters", "admin.Destinations",
-	"admin.Followups", "admin.LastDeadLetters", "admin.LastEventID", "admin.LastEventIDAt", "admin.Line", "admin.List",
-	"admin.NextMessage", "admin.Outbox", "admin.Owing", "admin.RunningTurn",
-	"admin.SessionsWithDeadLetters", "admin.SessionsWithDeliveries", "admin.States",
-	"admin.TokensToday", "admin.TurnMessages", "admin.Workers",
-	"admin.EraseTemporary",                   // pkg/admin TestRivalsBeforeEachCommand
-	"admin.DropUndelivered", "admin.Redrive", // test/reference
+	"admin.Backlog", "admin.Destinations", "admin.Page", "admin.Session", "admin.Sessions", "admin.Workers",
+	"store.AllEvents", "store.LastEventID", "store.LastEventIDAt", "store.TokensToday",
+	"admin.Session.DeadLetters", "admin.Session.Deliveries", "admin.Session.FollowUps", "admin.Session.Info", "admin.Session.Key",
+	"admin.Session.LastDeadLetters", "admin.Session.Queue", "admin.Session.Turn", "admin.Session.Undelivered",
+	"store.EraseTemporary", "admin.EnableDestination", // pkg/admin TestRivalsBeforeEachCommand
+	"admin.Session.DeleteUndelivered", "admin.Session.Redrive", // test/reference
 }
 
 // lastUse are the times at which a session was used, and is looked at again: those may change.
@@ -146,6 +147,7 @@ func TestMethodsRepeated(t *testing.T) {
 	var methods []string
 	for prefix, client := range map[string]reflect.Type{
 		"": reflect.TypeFor[*turnstile.Session](), "client.": reflect.TypeFor[*turnstile.Client](), "admin.": reflect.TypeFor[*admin.Client](),
+		"admin.Session.": reflect.TypeFor[*admin.Session](), "store.": reflect.TypeFor[*store.Store](),
 	} {
 		for m := range client.Methods() {
 			methods = append(methods, prefix+m.Name)

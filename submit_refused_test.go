@@ -37,7 +37,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "status", r.Status, receipt.Duplicate)
 	expect.List(t, "the line", b.Waiting(), "b", "c", "e")
 
-	list, err := b.Client.Followups(b.Ctx, actors.Key)
+	list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups", len(list), 3)
 	for b.Finish(h) {

@@ -61,9 +61,9 @@ var operations = map[string]operation{
 	}},
 	"undo":  {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Undo(ctx); return err }},
 	"retry": {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Retry(ctx); return err }},
-	"rerun": {"rerun", func(ctx context.Context, c clients) error { _, err := c.admin.Rerun(ctx, actors.Key); return err }},
+	"rerun": {"rerun", func(ctx context.Context, c clients) error { _, err := c.admin.Session(actors.Key).Rerun(ctx, admin.All); return err }},
 	"rerun of one": {"rerun", func(ctx context.Context, c clients) error {
-		_, err := c.admin.RerunMessages(ctx, actors.Key, "stopped")
+		_, err := c.admin.Session(actors.Key).Rerun(ctx, "stopped")
 		return err
 	}},
 	"stop": {"stop", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Stop(ctx); return err }},

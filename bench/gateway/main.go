@@ -23,6 +23,7 @@ import (
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/board"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/admin"
 )
 
@@ -79,7 +80,7 @@ func serve(j job, ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: j.Redis, PoolSize: gatewayConnections, ClientName: "gateway"})
 	defer rdb.Close()
 	client, operator := turnstile.NewClient(rdb), admin.NewClient(rdb)
-	g := gateway.New(gateway.Config{}, gateway.Deps{Client: client, Admin: operator})
+	g := gateway.New(gateway.Config{}, gateway.Deps{Client: client, Admin: operator, Store: store.New(rdb)})
 	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator}))
 	var listen net.ListenConfig
 	socket, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -12,6 +12,7 @@ import (
 	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/admin"
 )
 
@@ -76,7 +77,7 @@ func served(b *testing.B) (http.Handler, *turnstile.Client) {
 	b.Cleanup(func() { _ = rdb.Close() })
 	client := turnstile.NewClient(rdb)
 	return gateway.New(gateway.Config{}, gateway.Deps{
-		Client: client, Admin: admin.NewClient(rdb), Logger: slog.New(slog.DiscardHandler),
+		Client: client, Admin: admin.NewClient(rdb), Store: store.New(rdb), Logger: slog.New(slog.DiscardHandler),
 	}), client
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -229,7 +230,7 @@ func TestWaitSurvives(t *testing.T) {
 		wait("collected", id, id, "--mode", "collect")
 	}
 	// It is archived, and rerun during the wait.
-	if n, err := c.Rerun(bg(t), "rerun"); n != 1 || err != nil {
+	if n, err := c.Operate("rerun").Rerun(bg(t), admin.All); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	wait("rerun", "m1", "fail=final")

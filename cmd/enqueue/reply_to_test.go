@@ -59,7 +59,7 @@ func TestReplyTo(t *testing.T) {
 	turns(t, url, hour, echo)
 	enqueue(t, bg(t), url, "", "-s", "a", "--id", "last", "--wait", "hello").want(t, exitOK)
 	var stored []string
-	for d, err := range admin.NewClient(rdb).Outbox(bg(t), "a") {
+	for d, err := range admin.NewClient(rdb).Session("a").Deliveries(bg(t)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -327,7 +327,7 @@ func TestAllModes(t *testing.T) {
 		enqueue(t, bg(t), url, "", "-s", "a", "--id", "flag-"+string(mode), "--mode", string(mode), "x").want(t, code)
 		enqueue(t, bg(t), url, `{"session":"a","id":"line-`+string(mode)+`","text":"x","mode":"`+string(mode)+`"}`, "--file", "-").want(t, code)
 	}
-	waiting, err := actors.NewClient(rdb).Followups(bg(t), "a")
+	waiting, err := actors.NewClient(rdb).Operate("a").FollowUps(bg(t))
 	if err != nil {
 		t.Fatal(err)
 	}

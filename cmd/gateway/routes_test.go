@@ -54,7 +54,7 @@ func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 				t.Fatalf("%s: %s", call, response.Status)
 			}
 		}
-		for d, err := range operator.Outbox(t.Context(), session) {
+		for d, err := range operator.Session(session).Deliveries(t.Context()) {
 			expect.OK(t, err)
 			to += d.Destination
 		}

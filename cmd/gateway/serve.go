@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/daemon"
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
@@ -95,7 +96,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.File, rdb redis.UniversalClient, log *slog.Logger) (
 	*gateway.Gateway, *metrics.Gateway, *metrics.Metrics,
 ) {
-	operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
+	operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits(), LineCap: s.LineCap})
 	m := metrics.New(operator)
 	watched := m.Gateway()
 	client := turnstile.NewClient(rdb, turnstile.ClientConfig{
@@ -106,7 +107,7 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: s.Streams, Limits: s.Limits(),
 		AnyoneDecides: s.Approve == config.ApproveAnyone,
 	}, gateway.Deps{
-		Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
+		Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
 		Destinations: destinations,
 	})
 	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: s.AsynqmonURL, Logger: log}))

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"iter"
 
-	"turnstile"
-
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
@@ -18,24 +16,31 @@ import (
 type noun struct {
 	command      string // the one that lists them
 	one, several string
-	sessions     func(ctx context.Context, c *admin.Client) iter.Seq2[string, error] // those that have any
+	state        admin.State // of the sessions that have any
 }
 
 // chosen are the named sessions, or all that have such a thing.
 func chosen(ctx context.Context, client *admin.Client, of noun, sessions []string) iter.Seq2[string, error] {
-	if len(sessions) == 0 {
-		return of.sessions(ctx, client)
+	return func(yield func(string, error) bool) {
+		if len(sessions) > 0 {
+			yield(sessions[0], nil)
+			return
+		}
+		for s, err := range client.Sessions(ctx, admin.Query{State: of.state}) {
+			if !yield(s.Session, err) {
+				return
+			}
+		}
 	}
-	return func(yield func(string, error) bool) { yield(sessions[0], nil) }
 }
 
 // change is an operation on the things of a session.
 type change struct {
 	noun
-	short, long     string // its help
-	ids             bool   // whether message ids may choose some
-	field, done, of string // in JSON, in a sentence, and the kind of things
-	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error)
+	short, long     string                                                                                  // its help
+	ids             bool                                                                                    // whether message ids may choose some
+	field, done, of string                                                                                  // in JSON, in a sentence, and the kind of things
+	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error) // ids: some, or admin.All
 }
 
 // changeCommand is a command that changes the things of one session, or of all.
@@ -78,10 +83,13 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		}
 	}
 	var n int
-	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
-		client := admin.NewClient(rdb)
-		if n, err = ch.do(ctx, client, key, ids); n == 0 && err == nil {
-			err = checkKnown(ctx, turnstile.NewClient(rdb).Session(key))
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) (err error) {
+		some := ids
+		if len(ids) == 0 {
+			some = []string{admin.All}
+		}
+		if n, err = ch.do(ctx, client, key, some); n == 0 && err == nil {
+			err = checkKnown(ctx, client.Session(key))
 		}
 		return err
 	})
@@ -111,12 +119,12 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 // changeAll changes the things of all sessions. Before an error it has printed what was done.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
-		for key, err := range ch.sessions(ctx, client) {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+		for key, err := range chosen(ctx, client, ch.noun, nil) {
 			if err != nil {
 				return err
 			}
-			n, err := ch.do(ctx, client, key, nil)
+			n, err := ch.do(ctx, client, key, []string{admin.All})
 			total += n
 			switch {
 			case err != nil:

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
-
-	"turnstile"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -62,9 +59,7 @@ func (p *program) deadListCommand(name string) *cobra.Command {
 
 var deadLetters = noun{
 	command: "dead", one: "dead letter", several: "dead letters",
-	sessions: func(ctx context.Context, c *admin.Client) iter.Seq2[string, error] {
-		return c.SessionsWithDeadLetters(ctx)
-	},
+	state: admin.StateDeadLetters,
 }
 
 func (p *program) deadRerunCommand() *cobra.Command {
@@ -72,10 +67,7 @@ func (p *program) deadRerunCommand() *cobra.Command {
 		noun: deadLetters, short: "Put dead letters that failed or were stopped back in line", long: deadHelp, ids: true,
 		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
-			if len(ids) > 0 {
-				return c.RerunMessages(ctx, key, ids...)
-			}
-			return c.Rerun(ctx, key)
+			return c.Session(key).Rerun(ctx, ids...)
 		},
 	})
 }
@@ -85,7 +77,7 @@ func (p *program) deadDropCommand() *cobra.Command {
 		noun: deadLetters, short: "Delete dead letters", long: deadHelp, ids: true,
 		field: "dropped", done: "deleted", of: "dead letters",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
-			return c.DeleteDeadLetters(ctx, key, ids...)
+			return c.Session(key).DeleteDeadLetters(ctx, ids...)
 		},
 	})
 }
@@ -127,7 +119,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 			if err != nil {
 				return err
 			}
-			for d, err := range client.DeadLetters(ctx, key) {
+			for d, err := range client.Session(key).DeadLetters(ctx) {
 				if err == nil {
 					err = show(d)
 				}
@@ -137,7 +129,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 			}
 		}
 		if n == 0 && len(sessions) > 0 {
-			return checkKnown(ctx, turnstile.NewClient(rdb).Session(sessions[0]))
+			return checkKnown(ctx, client.Session(sessions[0]))
 		}
 		return nil
 	})

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"turnstile/pkg/admin"
@@ -30,19 +32,19 @@ type listedDestination struct {
 	Until       *time.Time `json:"until,omitempty"`
 }
 
-func listedState(name string, s session.DestinationState) listedDestination {
-	l := listedDestination{Destination: name, State: stateEnabled, Why: s.Why}
-	at := time.UnixMilli(s.At).UTC()
+func listedState(d admin.Destination) listedDestination {
+	l := listedDestination{Destination: d.Name, State: stateEnabled, Why: d.Why}
+	since, until := d.Since.UTC(), d.RetryAt.UTC()
 	switch {
-	case s.Disabled:
+	case d.Disabled:
 		l.State = stateDisabled
-		if s.At > 0 {
-			l.Since = &at
+		if !since.IsZero() {
+			l.Since = &since
 		}
-	case s.Paused:
+	case d.Paused:
 		l.State = statePaused
-		if s.At > 0 {
-			l.Until = &at
+		if !until.IsZero() {
+			l.Until = &until
 		}
 	}
 	return l
@@ -64,15 +66,15 @@ func (l listedDestination) text(now time.Time) string {
 }
 
 func (p *program) outboxPauseCommand() *cobra.Command {
-	return p.destinationCommand("pause", "Send nothing to a destination until it is enabled", session.DestinationState{Paused: true, Why: byOperator})
+	return p.destinationCommand("pause", "Send nothing to a destination until it is enabled", true)
 }
 
 func (p *program) outboxEnableCommand() *cobra.Command {
-	return p.destinationCommand("enable", "Send to a paused or disabled destination again", session.DestinationState{})
+	return p.destinationCommand("enable", "Send to a paused or disabled destination again", false)
 }
 
-// destinationCommand is a command that sets the state of a destination.
-func (p *program) destinationCommand(name, short string, s session.DestinationState) *cobra.Command {
+// destinationCommand is a command that pauses or enables a destination.
+func (p *program) destinationCommand(name, short string, pauses bool) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: name + " DESTINATION", Short: short, Long: outboxHelp,
@@ -83,7 +85,7 @@ func (p *program) destinationCommand(name, short string, s session.DestinationSt
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.setDestination(c.Context(), flagged(c), args[0], s, asJSON)
+			return p.setDestination(c.Context(), flagged(c), args[0], pauses, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -91,28 +93,33 @@ func (p *program) destinationCommand(name, short string, s session.DestinationSt
 	return c
 }
 
-// setDestination sets the state of a destination, for all deliverers.
-func (p *program) setDestination(ctx context.Context, flags map[string]string, name string, s session.DestinationState, asJSON bool) error {
+// setDestination pauses or enables a destination, for all deliverers.
+func (p *program) setDestination(ctx context.Context, flags map[string]string, name string, pauses, asJSON bool) error {
 	if err := session.ValidateDestination(name); err != nil {
 		return err
 	}
-	var before session.DestinationState
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
-		states, err := client.Destinations(ctx)
+	wasOff := false
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+		off, err := client.Destinations(ctx)
 		if err != nil {
 			return err
 		}
-		before = states[name]
-		return client.SetDestination(ctx, name, s)
+		wasOff = slices.ContainsFunc(off, func(d admin.Destination) bool { return d.Name == name })
+		if pauses {
+			return client.PauseDestination(ctx, name, byOperator)
+		}
+		return client.EnableDestination(ctx, name)
 	})
 	switch {
 	case err != nil:
 		return err
+	case asJSON && pauses:
+		return p.printJSON(listedState(admin.Destination{Name: name, Paused: true, Why: byOperator}))
 	case asJSON:
-		return p.printJSON(listedState(name, s))
-	case s.Paused:
+		return p.printJSON(listedState(admin.Destination{Name: name}))
+	case pauses:
 		return p.say("Destination %s is paused. Its deliveries wait until: worker outbox enable %[1]s", name)
-	case before == session.DestinationState{}:
+	case !wasOff:
 		return p.say("Destination %s was neither paused nor disabled.", name)
 	}
 	return p.say("Destination %s is enabled. Its deliveries go on within about two seconds.", name)

@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/service"
@@ -31,9 +32,9 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		senders := clientConfig(s)
 		senders.DefaultReplyTo = destinations.Default
 		client := turnstile.NewClient(rdb, senders)
-		operator := admin.NewClientWith(rdb, admin.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap})
+		operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits(), LineCap: s.LineCap})
 		g := gateway.New(c, gateway.Deps{
-			Client: client, Admin: operator, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
+			Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
 		})
 		g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon", Logger: log}))
 		openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)

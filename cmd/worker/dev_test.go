@@ -235,7 +235,7 @@ func TestDevSharesDestinations(t *testing.T) {
 			expect.Equal(t, body, response.StatusCode, want)
 		}
 		n := 0
-		for d, err := range operator.Outbox(t.Context(), key) {
+		for d, err := range operator.Session(key).Deliveries(t.Context()) {
 			expect.OK(t, err)
 			expect.Equal(t, "to", d.Destination, "bot")
 			n++

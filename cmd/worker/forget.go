@@ -109,7 +109,7 @@ func erase(ctx context.Context, rdb redis.UniversalClient, key string, undeliver
 	if undelivered {
 		options = append(options, admin.EraseUndelivered())
 	}
-	if err := admin.NewClient(rdb).Erase(ctx, key, options...); err != nil {
+	if err := admin.NewClient(rdb).Session(key).Erase(ctx, options...); err != nil {
 		return forgotten{}, err
 	}
 	return forgotten{known: gateway.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil

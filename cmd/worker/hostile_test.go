@@ -53,7 +53,7 @@ func hostileRecords(t *testing.T, url string) {
 	if err := inspector.ArchiveTask(info.Queue, info.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := protocol.SetDestination(t.Context(), rdb, "bot", session.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
+	if err := protocol.SetDestination(t.Context(), rdb, "bot", protocol.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{hostile.Text, "z"} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,6 +10,7 @@ import (
 
 	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 const lsHelp = `ls lists the known sessions, idle ones too, the one that was active longest ago first.
@@ -34,7 +36,10 @@ func (p *program) lsCommand() *cobra.Command {
 			pattern := ""
 			if len(args) > 0 {
 				pattern = args[0]
-				if err := admin.ValidateGlob(pattern); err != nil {
+				if pattern == "" {
+					return fmt.Errorf(`%w pattern "": leave it out for all sessions`, session.ErrInvalid)
+				}
+				if err := (admin.Query{Match: pattern}).Validate(); err != nil {
 					return err
 				}
 			}
@@ -54,9 +59,8 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	t := p.table()
 	n := 0
 	asked, idle := false, false // whether a worker is running is read once, if messages wait
-	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
-		client := admin.NewClient(rdb)
-		for s, err := range client.Browse(ctx, pattern) {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
+		for s, err := range client.Sessions(ctx, admin.Query{Match: pattern, OldestFirst: true}) {
 			if err != nil {
 				return err
 			}
@@ -93,7 +97,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 }
 
 // lastActive is the time since a session was used, by this machine's clock.
-func lastActive(s admin.SessionState) string {
+func lastActive(s admin.SessionInfo) string {
 	if s.LastActive.IsZero() {
 		return "-"
 	}

@@ -11,7 +11,6 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/service"
-	"turnstile/pkg/admin"
 	workerprogram "turnstile/pkg/program"
 	"turnstile/pkg/session"
 )
@@ -65,7 +64,6 @@ type program struct {
 
 // report prints why a command failed, one problem a line, and returns the exit code.
 func (p *program) report(err error, command string) int {
-	var undelivered *admin.UndeliveredError
 	switch {
 	case err == nil:
 		return exitOK
@@ -89,7 +87,7 @@ func (p *program) report(err error, command string) int {
 	case errors.Is(err, session.ErrBusy):
 		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
 		return exitRefused
-	case errors.As(err, &undelivered):
+	case errors.Is(err, session.ErrUndelivered):
 		p.complain("refused: " + err.Error() + "; wait until they are, or add --undelivered. Nothing was deleted")
 		return exitRefused
 	default:

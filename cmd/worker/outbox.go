@@ -1,16 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
 	"strings"
 	"time"
-
-	"turnstile"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -53,9 +49,7 @@ on stderr:
 
 var deliveries = noun{
 	command: "outbox", one: "delivery", several: "deliveries",
-	sessions: func(ctx context.Context, c *admin.Client) iter.Seq2[string, error] {
-		return c.SessionsWithDeliveries(ctx)
-	},
+	state: admin.StateUndelivered,
 }
 
 func (p *program) outboxCommand() *cobra.Command {
@@ -92,7 +86,7 @@ func (p *program) outboxRedriveCommand() *cobra.Command {
 		noun: deliveries, short: "Put deliveries that were given up back in line", long: outboxHelp,
 		field: "redriven", done: "put back in line", of: "deliveries that were given up",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
-			return c.Redrive(ctx, key, to)
+			return c.Session(key).Redrive(ctx, cmp.Or(to, admin.All))
 		},
 	}))
 }
@@ -103,7 +97,7 @@ func (p *program) outboxDropCommand() *cobra.Command {
 		noun: deliveries, short: "Delete deliveries that were given up", long: outboxHelp,
 		field: "dropped", done: "deleted", of: "deliveries that were given up",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
-			return c.DropUndelivered(ctx, key, to)
+			return c.Session(key).DeleteUndelivered(ctx, cmp.Or(to, admin.All))
 		},
 	}))
 }
@@ -137,7 +131,7 @@ type listedDelivery struct {
 }
 
 // deliveryOf is a delivery at the time now, by this machine's clock.
-func deliveryOf(d admin.Delivery, to session.DestinationState, now time.Time) listedDelivery {
+func deliveryOf(d admin.Delivery, to admin.Destination, now time.Time) listedDelivery {
 	l := listedDelivery{
 		Session: d.Session, Destination: d.Destination, ID: d.ID, Sequence: d.Sequence, Type: d.Type, Messages: append([]string{}, d.Messages...),
 		At: d.At.UTC(), AgeMS: max(now.Sub(d.At), 0).Milliseconds(), State: "waiting", Attempts: d.Attempts, Error: d.Error,
@@ -146,11 +140,11 @@ func deliveryOf(d admin.Delivery, to session.DestinationState, now time.Time) li
 		l.NextAt = &at
 	}
 	switch {
-	case d.Undelivered:
+	case d.GivenUp:
 		l.State = "undelivered"
 	case to.Disabled:
 		l.State = stateDisabled
-	case to.Paused && (to.At == 0 || now.Before(time.UnixMilli(to.At))):
+	case to.Paused && (to.RetryAt.IsZero() || now.Before(to.RetryAt)):
 		l.State = statePaused
 	case l.NextAt != nil && now.Before(*l.NextAt):
 		l.State = "retrying"
@@ -178,7 +172,7 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 			return err
 		}
 	}
-	var states map[string]session.DestinationState
+	states := map[string]admin.Destination{}
 	t := p.table()
 	n := 0
 	show := func(d admin.Delivery) error {
@@ -196,19 +190,22 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 		}
 		return t.err
 	}
-	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
-		client := admin.NewClient(rdb)
-		if states, err = client.Destinations(ctx); err != nil {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+		off, err := client.Destinations(ctx)
+		if err != nil {
 			return err
 		}
-		if err := p.listDestinations(states, asJSON); err != nil {
+		for _, d := range off {
+			states[d.Name] = d
+		}
+		if err := p.listDestinations(off, asJSON); err != nil {
 			return err
 		}
 		for key, err := range chosen(ctx, client, deliveries, sessions) {
 			if err != nil {
 				return err
 			}
-			for d, err := range client.Outbox(ctx, key) {
+			for d, err := range client.Session(key).Deliveries(ctx) {
 				if err == nil {
 					err = show(d)
 				}
@@ -218,7 +215,7 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 			}
 		}
 		if n == 0 && len(sessions) > 0 {
-			return checkKnown(ctx, turnstile.NewClient(rdb).Session(sessions[0]))
+			return checkKnown(ctx, client.Session(sessions[0]))
 		}
 		return nil
 	})
@@ -229,16 +226,16 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 }
 
 // listDestinations lists the destinations that are paused or disabled, by name.
-func (p *program) listDestinations(states map[string]session.DestinationState, asJSON bool) error {
-	if len(states) == 0 {
+func (p *program) listDestinations(off []admin.Destination, asJSON bool) error {
+	if len(off) == 0 {
 		return nil
 	}
 	t := p.table()
 	if !asJSON {
 		t.row("DESTINATION", "STATE", "REASON")
 	}
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		l := listedState(name, states[name])
+	for _, d := range off {
+		l := listedState(d)
 		if !asJSON {
 			t.row(l.Destination, l.text(time.Now()), orDash(firstLine(l.Why)))
 		} else if err := p.printJSON(l); err != nil {

@@ -128,7 +128,7 @@ func TestOutboxRedriveAndDrop(t *testing.T) {
 	}
 	for key, want := range map[string]string{"a": "m2 m3 m1 m4", "b": "m2 m3 m4", "c": "m2 m3 m1 m4"} {
 		var left []string
-		for d, err := range c.Outbox(limited(t), key) {
+		for d, err := range c.Operate(key).Deliveries(limited(t)) {
 			expect.OK(t, err)
 			left = append(left, d.Messages...)
 		}
@@ -149,7 +149,7 @@ func TestDestinations(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
-	c := admin.NewClient(newClient(t, url))
+	rdb := newClient(t, url)
 	for _, s := range []struct{ args, out string }{
 		{"enable bot", "Destination bot was neither paused nor disabled.\n"},
 		{"pause bot", "Destination bot is paused. Its deliveries wait until: worker outbox enable bot\n"},
@@ -163,17 +163,18 @@ func TestDestinations(t *testing.T) {
 	}
 	// A deliverer reads a pause without a time as one that only an operator ends.
 	call(t, environ, "outbox", "pause", "bot").want(t, exitOK)
-	states, err := c.Destinations(limited(t))
+	list, err := admin.NewClient(rdb).Destinations(limited(t))
 	expect.OK(t, err)
-	expect.Equal(t, "an operator's pause", states["bot"], session.DestinationState{Paused: true, Why: "paused by an operator"})
+	expect.Equal(t, "destinations", len(list), 1)
+	expect.Equal(t, "an operator's pause", list[0], admin.Destination{Name: "bot", Paused: true, Why: "paused by an operator"})
 
 	at := time.Now().Add(time.Hour)
-	for name, s := range map[string]session.DestinationState{
+	for name, s := range map[string]protocol.DestinationState{
 		"gone": {Disabled: true, Why: "410 Gone", At: at.Add(-2 * time.Hour).UnixMilli()},
 		"sick": {Paused: true, Why: "503 Service Unavailable", At: at.UnixMilli()},
 		"well": {Paused: true, Why: "connection refused", At: at.Add(-2 * time.Hour).UnixMilli()},
 	} {
-		expect.OK(t, c.SetDestination(limited(t), name, s))
+		expect.OK(t, protocol.SetDestination(limited(t), rdb, name, s))
 	}
 	got := rows(call(t, environ, "outbox").want(t, exitOK).out)
 	for name, want := range map[string]string{

@@ -36,28 +36,25 @@ type listed struct {
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle := false // no worker is running
-	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
-		client := admin.NewClient(rdb)
-		busy, err := client.BusySessions(ctx)
-		if err != nil {
-			return err
-		}
-		for some := range slices.Chunk(busy, statesAtOnce) {
-			states, err := client.States(ctx, some)
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
+		seen := map[string]bool{}
+		for s, err := range client.Sessions(ctx, admin.Query{State: admin.StateBusy}) {
 			if err != nil {
 				return err
 			}
-			for _, s := range states {
-				l := listedOf(s)
-				if s.Phase != session.PhaseIdle {
-					followups, err := client.Followups(ctx, s.Session)
-					if err != nil {
-						return err
-					}
-					l.Followups = len(followups)
-				}
-				list = append(list, l)
+			if seen[s.Session] { // it was used meanwhile
+				continue
 			}
+			seen[s.Session] = true
+			l := listedOf(s)
+			if s.Phase != session.PhaseIdle {
+				followups, err := client.Session(s.Session).FollowUps(ctx)
+				if err != nil {
+					return err
+				}
+				l.Followups = len(followups)
+			}
+			list = append(list, l)
 		}
 		idle = hasNoWorker(ctx, rdb)
 		return nil
@@ -79,14 +76,9 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 	return err
 }
 
-const (
-	// statesAtOnce is how many sessions' states one round trip reads.
-	statesAtOnce = 500
+const noWorker = "no worker is running: messages wait until one is started"
 
-	noWorker = "no worker is running: messages wait until one is started"
-)
-
-func listedOf(s admin.SessionState) listed {
+func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,

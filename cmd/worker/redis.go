@@ -18,8 +18,8 @@ import (
 const responseTimeout = 5 * time.Second
 
 // withAdmin calls f with a client of the sessions, for commands that only read.
-func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
-	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb)) })
+func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func(*admin.Client, redis.UniversalClient) error) error {
+	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb), rdb) })
 }
 
 // hasNoWorker reports whether no worker is running, as far as the Redis user may know.

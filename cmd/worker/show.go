@@ -28,7 +28,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 	}
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
 		client := admin.NewClient(rdb)
-		s, err := look(ctx, turnstile.NewClient(rdb).Session(key), client)
+		s, err := look(ctx, turnstile.NewClient(rdb).Session(key), client.Session(key))
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 }
 
 // look reads a session part by part, so one part may be newer than another.
-func look(ctx context.Context, chat *turnstile.Session, client *admin.Client) (shown, error) {
-	view, err := gateway.ReadSession(ctx, chat, client)
+func look(ctx context.Context, chat *turnstile.Session, operated *admin.Session) (shown, error) {
+	view, err := gateway.ReadSession(ctx, operated)
 	if err != nil {
 		return shown{}, err
 	}
@@ -61,10 +61,10 @@ func look(ctx context.Context, chat *turnstile.Session, client *admin.Client) (s
 func unknownError(key string) error { return fmt.Errorf("session %s %w", key, gateway.ErrUnknown) }
 
 // checkKnown returns an error if a session is unknown.
-func checkKnown(ctx context.Context, chat *turnstile.Session) error {
-	info, err := chat.Info(ctx)
-	if err == nil && !gateway.Known(info) {
-		return unknownError(chat.Key())
+func checkKnown(ctx context.Context, s *admin.Session) error {
+	info, err := s.Info(ctx)
+	if err == nil && !gateway.Known(info.Info) {
+		return unknownError(info.Session)
 	}
 	return err
 }

@@ -55,7 +55,13 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 	if len(s.Messages) > 0 {
 		return s.Messages[0], nil
 	}
-	return client.NextMessage(ctx, s.Session)
+	for m, err := range client.Session(s.Session).Queue(ctx) {
+		if err != nil || m.State == session.MessagePending || m.State == session.MessageCollected {
+			return m.ID, err
+		}
+		break
+	}
+	return "", nil
 }
 
 // tell prints the events of a message's turns, earlier ones included, until it has ended.

@@ -47,7 +47,7 @@ func (s shown) print(w io.Writer) error {
 		row("reply to", "%s", s.ReplyTo)
 	}
 	if o := s.Outbox; o != (gateway.Outbox{}) {
-		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Stored, "delivery", "deliveries"), o.Undelivered, s.Session)
+		row("outbox", "%s owed, %s to be made, %d given up: worker outbox %s", count(o.Owed, "outcome", "outcomes"), count(o.Waiting, "delivery", "deliveries"), o.GivenUp, s.Session)
 	}
 	row("resume", "%s", resumeText(s.Resume, s.Since))
 	if len(s.Followups) > 0 {

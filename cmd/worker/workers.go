@@ -5,6 +5,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/pkg/admin"
 )
 
@@ -22,7 +24,7 @@ type liveWorker struct {
 // workers lists the live workers.
 func (p *program) workers(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []liveWorker{}
-	err := p.withAdmin(ctx, flags, func(client *admin.Client) error {
+	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
 		infos, err := client.Workers(ctx)
 		for _, w := range infos {
 			l := liveWorker{Worker: w.Name, Host: w.Host, PID: w.PID, Slots: w.Slots, Turns: w.Turns, Draining: w.Draining}

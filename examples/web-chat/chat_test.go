@@ -16,6 +16,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -65,7 +66,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) serve(l net.Listener) {
 	r.Helper()
 	r.gateway = gateway.New(gateway.Config{Tokens: r.tokens, Origins: []string{r.page.URL}}, gateway.Deps{
-		Client: turnstile.NewClient(r.redis), Admin: admin.NewClient(r.redis), Logger: slog.New(slog.DiscardHandler),
+		Client: turnstile.NewClient(r.redis), Admin: admin.NewClient(r.redis), Store: store.New(r.redis), Logger: slog.New(slog.DiscardHandler),
 	})
 	r.server = httptest.NewUnstartedServer(r.gateway)
 	r.server.Listener.Close()

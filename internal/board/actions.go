@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -98,14 +99,10 @@ func (b *Board) decide(v *visit, d session.Decision) error {
 	if !strings.Contains(question, ".") {
 		return gateway.Fail(gateway.InvalidRequest, "question is no id of one.")
 	}
-	info, err := b.deps.Client.Session(v.session).Info(v.work)
-	if err != nil {
+	if err := b.gateway.MayDecide(v.work, v.token, v.session, ""); err != nil {
 		return err
 	}
-	if err := b.gateway.MayDecide(v.work, v.token, info, ""); err != nil {
-		return err
-	}
-	_, err = b.gateway.Chat(v.token, v.session, "").Decide(v.work, question, d)
+	_, err := b.gateway.Chat(v.token, v.session, "").Decide(v.work, question, d)
 	return err
 }
 
@@ -121,10 +118,7 @@ func (b *Board) undo(v *visit) (int, error) {
 
 // rerun reruns the dead letter that the form names, or all of them.
 func (b *Board) rerun(v *visit) (int, error) {
-	if id := v.PostForm.Get("letter"); id != "" {
-		return b.deps.Admin.RerunMessages(v.work, v.session, id)
-	}
-	return b.deps.Admin.Rerun(v.work, v.session)
+	return b.deps.Admin.Session(v.session).Rerun(v.work, cmp.Or(v.PostForm.Get("letter"), admin.All))
 }
 
 // forgetPage asks for a confirmation.
@@ -133,8 +127,11 @@ type forgetPage struct {
 	Session string
 	Link    string
 	Problem *gateway.Problem
-	Owing   *admin.UndeliveredError // what is not delivered yet, if that is the problem
+	Owing   *owing // what is not delivered yet, if that is the problem
 }
+
+// owing counts outcomes: of messages that have not ended, and those that are stored.
+type owing struct{ Owed, Undelivered int }
 
 func (b *Board) getForget(w http.ResponseWriter, v *visit) {
 	b.confirm(w, v, http.StatusOK, forgetPage{})
@@ -157,13 +154,19 @@ func (b *Board) postForget(w http.ResponseWriter, v *visit) {
 		if v.PostForm.Get("undelivered") == "drop" {
 			options = append(options, admin.EraseUndelivered())
 		}
-		err = b.deps.Admin.Erase(v.work, v.session, options...)
+		err = b.deps.Admin.Session(v.session).Erase(v.work, options...)
 	}
 	var p forgetPage
+	if errors.Is(err, session.ErrUndelivered) {
+		n, failed := b.deps.Admin.Session(v.session).Undelivered(v.work)
+		if failed == nil {
+			p.Owing = &owing{n.Owed, n.Waiting + n.GivenUp}
+		}
+	}
 	switch {
 	case err == nil:
 		http.Redirect(w, v.Request, "/board/", http.StatusSeeOther)
-	case errors.As(err, &p.Owing):
+	case p.Owing != nil:
 		b.confirm(w, v, http.StatusConflict, p)
 	default:
 		p.Problem = b.problem(v.Request, err)

@@ -347,8 +347,8 @@ func TestDestinationsOfWhatTheBoardSends(t *testing.T) {
 		r.has(r.post("/board/s/"+key+"/send", url.Values{"text": {"hello"}, "id": {"m1"}}), 200)
 		_, err := r.client.Session(key).Wait(t.Context(), "m1")
 		expect.OK(t, err)
-		owing, err := admin.NewClient(r.redis).Owing(t.Context(), key)
+		owing, err := admin.NewClient(r.redis).Session(key).Undelivered(t.Context())
 		expect.OK(t, err)
-		expect.Equal(t, "stored for "+key, owing.Stored, want)
+		expect.Equal(t, "stored for "+key, owing.Waiting, want)
 	}
 }

@@ -31,7 +31,7 @@ type stateTab struct {
 
 // row is a session in the list.
 type row struct {
-	admin.SessionState
+	admin.SessionInfo
 	Link string
 }
 
@@ -63,7 +63,7 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 		p.States = append(p.States, stateTab{name, listLink(state, p.Prefix, ""), state == p.State})
 	}
 	status := http.StatusOK
-	next, err := b.readRows(v, &p, admin.ListQuery{
+	next, err := b.readRows(v, &p, admin.Query{
 		State: admin.State(p.State), Prefix: p.Prefix, Cursor: asked.Get("cursor"), Limit: listRows,
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 
 // readRows reads the sessions that the visitor may see, and returns the cursor of the next page, which
 // names no other one. A page may have fewer than others, or none, because one call looks at a bounded number of sessions.
-func (b *Board) readRows(v *visit, p *listPage, q admin.ListQuery) (next string, err error) {
+func (b *Board) readRows(v *visit, p *listPage, q admin.Query) (next string, err error) {
 	for range listCalls {
 		page, err := v.token.Sessions(v.work, b.deps.Admin, q)
 		if err != nil {

@@ -12,8 +12,6 @@ import (
 type overview struct {
 	admin.Backlog
 	Workers, Draining int
-	Sessions          int64          // all of them
-	Attention         int64          // those that may need attention
 	Slots, Turns      int            // of all workers, a few seconds ago
 	Today             *session.Usage // nil: no agent has reported tokens today
 	Reasons           []reasonCount  // why the newest of them need it
@@ -45,14 +43,13 @@ func (b *Board) overview(v *visit) *overview {
 	}
 	backlog, noBacklog := b.deps.Admin.Backlog(v.work)
 	workers, noWorkers := b.deps.Admin.Workers(v.work)
-	today, noTokens := b.deps.Admin.TokensToday(v.work)
-	attend, noList := b.deps.Admin.List(v.work, admin.ListQuery{State: admin.StateAttention, Limit: reasonsOf})
-	sessions, attends, noCount := b.deps.Admin.CountSessions(v.work)
-	if err := errors.Join(noBacklog, noWorkers, noTokens, noList, noCount); err != nil {
+	today, noTokens := b.gateway.Store().TokensToday(v.work)
+	attend, noList := b.deps.Admin.Page(v.work, admin.Query{State: admin.StateAttention, Limit: reasonsOf})
+	if err := errors.Join(noBacklog, noWorkers, noTokens, noList); err != nil {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
-	o := overview{Backlog: backlog, Sessions: sessions, Attention: attends, Today: today, Differ: b.gateway.DestinationsDiffer()}
+	o := overview{Backlog: backlog, Today: today, Differ: b.gateway.DestinationsDiffer()}
 	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {
@@ -68,7 +65,7 @@ func (b *Board) overview(v *visit) *overview {
 }
 
 // reasons counts why sessions need attention. One may have several reasons.
-func reasons(list []admin.SessionState) []reasonCount {
+func reasons(list []admin.SessionInfo) []reasonCount {
 	counts := []reasonCount{
 		{"asking", 0, listLink(string(admin.StateAsking), "", "")},
 		{"paused", 0, listLink(string(admin.StatePaused), "", "")},

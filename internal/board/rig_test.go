@@ -23,6 +23,7 @@ import (
 	"turnstile"
 	"turnstile/internal/board"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/outbox"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
@@ -72,7 +73,7 @@ func newRigTo(t *testing.T, destinations *outbox.File, tokens ...token) *rig {
 		c.Tokens, err = gateway.LoadTokens(file)
 		expect.OK(t, err)
 	}
-	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Destinations: destinations, Logger: log})
+	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Store: store.New(rdb), Destinations: destinations, Logger: log})
 	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: "/asynqmon/", Logger: log}))
 	server := httptest.NewServer(g)
 	t.Cleanup(func() {

@@ -18,8 +18,8 @@ const (
 	// entriesShown is how many entries of the transcript a page has.
 	entriesShown = 60
 
-	// lineShown is how many waiting and how many delayed messages a page has.
-	lineShown = 20
+	// lineShown is how many waiting and delayed messages a page has.
+	lineShown = 40
 
 	// deliveriesShown is how many deliveries a page has.
 	deliveriesShown = 20
@@ -38,7 +38,7 @@ type sessionPage struct {
 	Older   string // the link to older entries, "" if there are none
 	Newest  string // the link to the newest entries, "" if these are the newest
 	Live    live
-	Line    []lineMessage
+	Line    []admin.QueuedMessage
 	Letters []admin.DeadLetter
 
 	Deliveries     []admin.Delivery
@@ -86,12 +86,13 @@ func (b *Board) show(w http.ResponseWriter, v *visit, status int, p *sessionPage
 // are behind p.After, and make the page's script read it again.
 func (b *Board) read(v *visit, p *sessionPage) error {
 	key, operator := v.session, b.deps.Admin
+	operated := operator.Session(key)
 	p.frame, p.Link, p.NextID = b.frame(v.token, key), sessionLink(key), turnstile.NewMessageID()
 	var err error
-	if p.After, err = operator.LastEventID(v.work, key); err != nil {
+	if p.After, err = b.gateway.Store().LastEventID(v.work, key); err != nil {
 		return err
 	}
-	p.SessionView, err = gateway.ReadSession(v.work, b.deps.Client.Session(key), operator)
+	p.SessionView, err = gateway.ReadSession(v.work, operator.Session(key))
 	switch {
 	case errors.Is(err, gateway.ErrUnknown):
 		p.SessionView.Session = key
@@ -111,14 +112,14 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 		return err
 	}
 	if p.Archived > 0 {
-		if p.Letters, err = operator.LastDeadLetters(v.work, key, deadShown); err != nil {
+		if p.Letters, err = operated.LastDeadLetters(v.work, deadShown); err != nil {
 			return err
 		}
 	}
 	if !v.token.May(gateway.Operate) {
 		p.hideDetails()
 	}
-	for d, err := range operator.Outbox(v.work, key) {
+	for d, err := range operated.Deliveries(v.work) {
 		if err != nil {
 			return err
 		}
@@ -172,31 +173,19 @@ func (b *Board) readEntries(v *visit, p *sessionPage) error {
 	return nil
 }
 
-// lineMessage is a message behind the running turn.
-type lineMessage struct {
-	admin.LineMessage
-	Mode  session.Mode
-	State session.FollowupState // "" if it did not arrive while a turn ran
-}
-
-// readLine reads the messages that wait, and those that the running turn's agent was handed.
-func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]lineMessage, error) {
-	waiting, err := b.deps.Admin.Line(ctx, view.Session, lineShown)
-	if err != nil {
-		return nil, err
-	}
-	arrived := map[string]gateway.Followup{}
-	var list []lineMessage
-	for _, f := range view.Followups {
-		arrived[f.ID] = f
-		shown := slices.Contains(view.Messages, f.ID) // with the running turn
-		if f.State == session.FollowupSteered && !shown && len(list) < lineShown {
-			list = append(list, lineMessage{LineMessage: admin.LineMessage{ID: f.ID, Text: f.Text}, Mode: f.Mode, State: f.State})
+// readLine reads the messages that wait, after those that the running turn's agent was handed.
+func (b *Board) readLine(ctx context.Context, view gateway.SessionView) (list []admin.QueuedMessage, err error) {
+	for m, err := range b.deps.Admin.Session(view.Session).Queue(ctx) {
+		switch {
+		case err != nil:
+			return nil, err
+		case m.State != session.MessageSteered:
+			list = append(list, m)
+		case !slices.Contains(view.Messages, m.ID): // it is not shown with the running turn
+			list = slices.Insert(list, 0, m)
 		}
-	}
-	for _, m := range waiting {
-		if f := arrived[m.ID]; f.State != session.FollowupSteered {
-			list = append(list, lineMessage{LineMessage: m, Mode: f.Mode, State: f.State})
+		if len(list) == lineShown {
+			break
 		}
 	}
 	return list, nil
@@ -212,11 +201,7 @@ func (b *Board) buttons(v *visit, p *sessionPage) (buttons, error) {
 	if p.Question == nil {
 		return may, nil
 	}
-	info, err := b.deps.Client.Session(v.session).Info(v.work)
-	if err != nil {
-		return may, err
-	}
-	switch err := b.gateway.MayDecide(v.work, v.token, info, ""); gateway.ProblemOf(err).Code {
+	switch err := b.gateway.MayDecide(v.work, v.token, v.session, ""); gateway.ProblemOf(err).Code {
 	case gateway.Forbidden, gateway.NoQuestion:
 	default:
 		may.Decide = err == nil

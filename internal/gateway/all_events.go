@@ -29,6 +29,6 @@ func (g *Gateway) getAllEvents(w http.ResponseWriter, r *Request) error {
 		}
 		e.beat()
 		defer e.stop()
-		s.over(ctx, e, g.deps.Admin.AllEvents(ctx, from, s.token.Sees, e.ofAny))
+		s.over(ctx, e, g.deps.Store.AllEvents(ctx, from, s.token.Sees, e.ofAny))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"turnstile"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -107,7 +108,7 @@ func (g *Gateway) postResume(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
-	n, err := g.deps.Admin.Rerun(r.Work(), r.Session)
+	n, err := g.deps.Admin.Session(r.Session).Rerun(r.Work(), admin.All)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	dead, more, err := collect(r, limit, g.deps.Admin.SessionsWithDeadLetters, g.deps.Admin.DeadLetters)
+	dead, more, err := collect(g, r, limit, admin.StateDeadLetters, (*admin.Session).DeadLetters)
 	if err != nil {
 		return err
 	}
@@ -47,27 +47,28 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, list)
 }
 
-// collect returns what the session of the query has, or all sessions that the token sees, up to the
-// limit. more reports that there is more.
+// collect returns what the session of the query has, or all sessions in a state that the token sees, up
+// to the limit. more reports that there is more.
 func collect[T any](
-	r *Request, limit int, sessions func(context.Context) iter.Seq2[string, error], of func(context.Context, string) iter.Seq2[T, error],
+	g *Gateway, r *Request, limit int, state admin.State, of func(*admin.Session, context.Context) iter.Seq2[T, error],
 ) (all []T, more bool, err error) {
+	sessions := g.deps.Admin.Sessions(r.Work(), admin.Query{State: state})
 	if key := r.URL.Query().Get("session"); key != "" {
 		if err := r.sees(key); err != nil {
 			return nil, false, err
 		}
-		sessions = func(context.Context) iter.Seq2[string, error] {
-			return func(yield func(string, error) bool) { yield(key, nil) }
+		sessions = func(yield func(admin.SessionInfo, error) bool) {
+			yield(admin.SessionInfo{Info: session.Info{Session: key}}, nil)
 		}
 	}
-	for key, err := range sessions(r.Work()) {
+	for s, err := range sessions {
 		if err != nil {
 			return nil, false, err
 		}
-		if !r.Token.Sees(key) {
+		if !r.Token.Sees(s.Session) {
 			continue
 		}
-		for one, err := range of(r.Work(), key) {
+		for one, err := range of(g.deps.Admin.Session(s.Session), r.Work()) {
 			if err != nil {
 				return nil, false, err
 			}
@@ -113,13 +114,10 @@ func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	var n int
-	var err error
-	if body.Messages != nil {
-		n, err = g.deps.Admin.RerunMessages(r.Work(), body.Session, body.Messages...)
-	} else {
-		n, err = g.deps.Admin.Rerun(r.Work(), body.Session)
+	if body.Messages == nil {
+		body.Messages = []string{admin.All}
 	}
+	n, err := g.deps.Admin.Session(body.Session).Rerun(r.Work(), body.Messages...)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/test/actors"
@@ -56,7 +57,7 @@ func (j job) run() error {
 	rdb.AddHook(death)
 	var g *gateway.Gateway
 	g = gateway.New(gateway.Config{Tokens: tokens}, gateway.Deps{
-		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Store: store.New(rdb), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Ping:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, g.OpenStreams()) }),
 	})

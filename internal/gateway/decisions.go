@@ -39,11 +39,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if _, number, ok := strings.Cut(body.Question, "."); !ok || number == "" {
 		return Fail(InvalidRequest, "question is %.100q; it is the id of one, TURN.NUMBER.", body.Question)
 	}
-	info, err := g.deps.Client.Session(r.Session).Info(r.Work())
-	if err != nil {
-		return err
-	}
-	if err := g.MayDecide(r.Work(), r.Token, info, body.As); err != nil {
+	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As); err != nil {
 		return err
 	}
 	q, err := g.Chat(r.Token, r.Session, body.As).Decide(r.Work(), body.Question, d)
@@ -65,7 +61,7 @@ func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
 // MayDecide fails unless the token may control and speaks for itself, or may send or control and
 // speaks for a sender of the running turn. as is the user below the token's name for whom it speaks: the
 // user asks then, and what the token may do itself does not count. "" is the token itself.
-func (g *Gateway) MayDecide(ctx context.Context, t Token, info session.Info, as string) error {
+func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey, as string) error {
 	who, err := sender(t, as)
 	switch {
 	case err != nil:
@@ -75,17 +71,17 @@ func (g *Gateway) MayDecide(ctx context.Context, t Token, info session.Info, as 
 	case !t.May(Send) && !t.May(Control):
 		return Fail(Forbidden, "The token %s may neither send nor control.", t.Name)
 	}
-	messages, err := g.deps.Admin.TurnMessages(ctx, info)
+	turn, err := g.deps.Admin.Session(sessionKey).Turn(ctx)
 	if err != nil {
 		return err
 	}
-	for _, m := range messages {
+	for _, m := range turn.Messages {
 		if m.Meta[senderMeta] == who {
 			return nil
 		}
 	}
-	if len(messages) == 0 {
-		return Fail(NoQuestion, "No turn runs in the session %s.", info.Session)
+	if len(turn.Messages) == 0 {
+		return Fail(NoQuestion, "No turn runs in the session %s.", sessionKey)
 	}
 	return Fail(Forbidden, "%s sent none of the running turn's messages; see TURNSTILE_GATEWAY_APPROVE.", who)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"turnstile/internal/outbox"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -15,7 +16,26 @@ type destination struct {
 	Host     string   `json:"host,omitempty"`
 	Sessions []string `json:"sessions"`
 	From     []string `json:"from,omitempty"`
-	session.DestinationState
+	destinationState
+}
+
+// destinationState says why nothing is sent to a destination.
+type destinationState struct {
+	Paused   bool   `json:"paused,omitempty"`
+	Disabled bool   `json:"disabled,omitempty"`
+	Why      string `json:"why,omitempty"`
+	At       int64  `json:"at,omitempty"` // ms: when it is tried again, or since when it is disabled
+}
+
+func destinationStateOf(d admin.Destination) destinationState {
+	s := destinationState{Paused: d.Paused, Disabled: d.Disabled, Why: d.Why}
+	switch {
+	case !d.Since.IsZero():
+		s.At = d.Since.UnixMilli()
+	case !d.RetryAt.IsZero():
+		s.At = d.RetryAt.UnixMilli()
+	}
+	return s
 }
 
 // operatesAll fails unless the token sees every session: destinations belong to all of them.
@@ -34,14 +54,18 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	if err := r.operatesAll(); err != nil {
 		return err
 	}
-	states, err := g.deps.Admin.Destinations(r.Work())
+	off, err := g.deps.Admin.Destinations(r.Work())
 	if err != nil {
 		return err
+	}
+	states := map[string]destinationState{}
+	for _, d := range off {
+		states[d.Name] = destinationStateOf(d)
 	}
 	list := []destination{}
 	all, _ := g.outcomeRoutes()
 	for _, to := range all {
-		d := destination{Name: to.Name, Sessions: append([]string{}, to.Sessions...), From: to.From, DestinationState: states[to.Name]}
+		d := destination{Name: to.Name, Sessions: append([]string{}, to.Sessions...), From: to.From, destinationState: states[to.Name]}
 		if own := g.deps.Destinations.Current().Named(to.Name); own != nil {
 			d.Host = own.Host()
 		}
@@ -49,7 +73,7 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 		delete(states, to.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
-		list = append(list, destination{Name: name, Sessions: []string{}, DestinationState: states[name]})
+		list = append(list, destination{Name: name, Sessions: []string{}, destinationState: states[name]})
 	}
 	return Respond(w, http.StatusOK, struct {
 		Destinations []destination `json:"destinations"`
@@ -63,25 +87,30 @@ func (g *Gateway) DestinationsDiffer() bool {
 }
 
 func (g *Gateway) postEnable(w http.ResponseWriter, r *Request) error {
-	return g.setDestination(w, r, session.DestinationState{})
+	return g.setDestination(w, r, destinationState{})
 }
 
 func (g *Gateway) postPause(w http.ResponseWriter, r *Request) error {
-	return g.setDestination(w, r, session.DestinationState{Paused: true, Why: "paused by " + r.Token.Name})
+	return g.setDestination(w, r, destinationState{Paused: true, Why: "paused by " + r.Token.Name})
 }
 
-// setDestination sets a destination's state for all deliverers.
-func (g *Gateway) setDestination(w http.ResponseWriter, r *Request, s session.DestinationState) error {
+// setDestination pauses or enables a destination for all deliverers.
+func (g *Gateway) setDestination(w http.ResponseWriter, r *Request, s destinationState) error {
 	name, err := g.destinationOf(w, r)
 	if err != nil {
 		return err
 	}
-	if err := g.deps.Admin.SetDestination(r.Work(), name, s); err != nil {
+	if s.Paused {
+		err = g.deps.Admin.PauseDestination(r.Work(), name, s.Why)
+	} else {
+		err = g.deps.Admin.EnableDestination(r.Work(), name)
+	}
+	if err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, struct {
 		Name string `json:"name"`
-		session.DestinationState
+		destinationState
 	}{name, s})
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/pkg/admin"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/session"
 )
 
@@ -63,7 +63,7 @@ func (w *eventWriter) event(e session.Event) error {
 }
 
 // ofAny sends one event of a stream of all sessions. Its id is the time to go on from.
-func (w *eventWriter) ofAny(e admin.AnyEvent) error {
+func (w *eventWriter) ofAny(e store.AnyEvent) error {
 	if !w.stream.token.May(Operate) {
 		e.Detail = ""
 	}

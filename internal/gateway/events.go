@@ -69,10 +69,10 @@ var timePattern = regexp.MustCompile(`^[0-9]{1,15}$`)
 func (g *Gateway) placeOf(r *Request, after string) (id string, moved bool, err error) {
 	switch {
 	case after == "now":
-		id, err = g.deps.Admin.LastEventID(r.Work(), r.Session)
+		id, err = g.deps.Store.LastEventID(r.Work(), r.Session)
 	case timePattern.MatchString(after):
 		ms, _ := strconv.ParseInt(after, 10, 64) // 15 digits are one
-		id, err = g.deps.Admin.LastEventIDAt(r.Work(), r.Session, ms)
+		id, err = g.deps.Store.LastEventIDAt(r.Work(), r.Session, ms)
 	default:
 		return after, false, nil
 	}

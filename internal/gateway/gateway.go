@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/outbox"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -46,6 +47,7 @@ type Config struct {
 type Deps struct {
 	Client *turnstile.Client
 	Admin  *admin.Client
+	Store  *store.Store
 
 	// Ping checks that Redis can be reached, before a stream is opened. Optional.
 	Ping func(context.Context) error
@@ -62,6 +64,9 @@ type Deps struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// Store is what the gateway keeps in Redis, for what is mounted on it.
+func (g *Gateway) Store() *store.Store { return g.deps.Store }
 
 // Observer learns what a gateway does. Its methods must not block.
 type Observer interface {

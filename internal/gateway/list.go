@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 // sessionsPage is a page of the list of sessions.
@@ -16,18 +18,25 @@ type sessionsPage struct {
 	Next     string   `json:"next"` // the cursor of the next page; empty: there is none
 }
 
+// listed are the states of the list, besides "" for all.
+var listed = []string{"attention", "starting", "running", "asking", "paused", "waiting", "delayed", "suspended", "idle"}
+
 // getSessions lists sessions. A token that does not see all of them gets its own by key, those of one
 // prefix after the other.
 func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery("state", "prefix", "limit", "cursor"); err != nil {
 		return err
 	}
-	limit, err := r.Number("limit", 1, admin.ListMost, pageDefault)
+	limit, err := r.Number("limit", 1, pageMost, pageDefault)
 	if err != nil {
 		return err
 	}
 	query := r.URL.Query()
-	list, err := r.Token.Sessions(r.Work(), g.deps.Admin, admin.ListQuery{
+	if state := query.Get("state"); state != "" && !slices.Contains(listed, state) {
+		last := len(listed) - 1
+		return fmt.Errorf("%w state %.100q: it is one of %s and %s", session.ErrInvalid, state, strings.Join(listed[:last], ", "), listed[last])
+	}
+	list, err := r.Token.Sessions(r.Work(), g.deps.Admin, admin.Query{
 		State: admin.State(query.Get("state")), Prefix: query.Get("prefix"), Cursor: query.Get("cursor"), Limit: limit,
 	})
 	if err != nil {
@@ -42,7 +51,7 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 
 // Sessions returns a page of the sessions that the token sees. Neither it nor its Next names another
 // one. q.Limit is needed.
-func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.ListQuery) (page admin.List, err error) {
+func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.Query) (page admin.Page, err error) {
 	prefixes, nth, limit := []string{q.Prefix}, 0, q.Limit
 	if !t.SeesAll() {
 		q.Only, prefixes = t.Sees, t.prefixes(q.Prefix)
@@ -52,7 +61,7 @@ func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.ListQ
 	}
 	for ; nth < len(prefixes) && len(page.Sessions) < limit; nth++ {
 		q.Prefix, q.Limit = prefixes[nth], limit-len(page.Sessions)
-		list, err := client.List(ctx, q)
+		list, err := client.Page(ctx, q)
 		if err != nil {
 			return page, err
 		}
@@ -69,7 +78,7 @@ func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.ListQ
 }
 
 // joinCursor is the cursor of a list behind a place in one of its prefixes.
-func joinCursor(q admin.ListQuery, nth int, place string) string {
+func joinCursor(q admin.Query, nth int, place string) string {
 	if q.Only == nil {
 		return place
 	}

@@ -25,7 +25,7 @@ type Listed struct {
 }
 
 // ListedOf returns a session for a list.
-func ListedOf(s admin.SessionState) Listed {
+func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
 		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,

@@ -12,7 +12,6 @@ import (
 	"turnstile"
 	"turnstile/internal/receipt"
 	"turnstile/internal/slash"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -39,7 +38,7 @@ type Message struct {
 	State   session.MessageState `json:"state"`
 	Outcome *session.Outcome     `json:"outcome,omitempty"` // null until the message has ended
 
-	Deliveries []admin.Delivery `json:"deliveries,omitempty"` // of the message, that are not delivered
+	Deliveries []Delivery `json:"deliveries,omitempty"` // of the message, that are not delivered
 }
 
 // senderMeta is the entry of a message's meta that has its sender.
@@ -162,7 +161,7 @@ func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Conte
 		if err != nil {
 			return "", err
 		}
-		return info.Turn, g.MayDecide(ctx, t, info, as)
+		return info.Turn, g.MayDecide(ctx, t, sessionKey, as)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"turnstile/internal/gateway"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/test/expect"
 )
 
@@ -35,7 +34,7 @@ func TestOutbox(t *testing.T) {
 	root.call("GET", "/v1/sessions/web:1/messages/m", nil).want(200, &m)
 	expect.Equal(t, "deliveries", fmt.Sprint(len(m.Deliveries), m.Deliveries[0].Destination, m.Deliveries[0].Type), "1botmessage.done")
 	var list struct {
-		Deliveries []admin.Delivery
+		Deliveries []gateway.Delivery
 		More       bool
 	}
 	sizes := func(token, query string) string {
@@ -59,7 +58,7 @@ func TestOutbox(t *testing.T) {
 	expect.OK(t, r.redis.ZRem(t.Context(), k.Outbox(), record.Member).Err())
 	expect.OK(t, r.redis.ZAdd(t.Context(), k.Undelivered(), record).Err())
 	sizes("tenant", "")
-	expect.Equal(t, "given up", list.Deliveries[1].Undelivered, true)
+	expect.Equal(t, "given up", list.Deliveries[1].GivenUp, true)
 	var got struct{ Redriven int }
 	redrive := func(token string, body object) answer { return r.as(token).call("POST", "/v1/outbox/redrive", body) }
 	redrive("tenant", object{"session": "web:1", "destination": "other"}).want(200, &got)

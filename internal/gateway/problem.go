@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -81,12 +80,6 @@ func problemOf(err error) *Problem {
 		if errors.Is(err, c.err) {
 			return because(err, Fail(c.code, "%s", err))
 		}
-	}
-	var undelivered *admin.UndeliveredError
-	if errors.As(err, &undelivered) {
-		p = Fail(Undelivered, "%s. Wait for their delivery, or delete them with ?undelivered=drop.", undelivered)
-		p.Owed, p.Stored = undelivered.Owed, undelivered.Undelivered
-		return because(err, p)
 	}
 	switch {
 	case redisconn.MayPass(err), errors.Is(err, redisconn.ErrUnsure), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -37,7 +37,7 @@ func repeatRig(t *testing.T, waits bool) *rig {
 	rdb := acl.Client(t, acl.Gateway)
 	client := turnstile.NewClient(rdb)
 	openai.New(client, admin.NewClient(rdb), protocol.NewBodies(rdb)).Mount(r.gateway)
-	expect.OK(t, admin.NewClient(rdb).SetDestination(t.Context(), "held", session.DestinationState{Paused: true}))
+	expect.OK(t, admin.NewClient(rdb).PauseDestination(t.Context(), "held", ""))
 	submit := func(id string, opts ...actors.Option) {
 		t.Helper()
 		_, err := client.Session("mine:s").Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: "hello", Meta: map[string]string{"openai": "{}"}}, opts...))
@@ -68,9 +68,9 @@ func (r *rig) atRest() (dump string) {
 	r.Helper()
 	operator := admin.NewClient(r.redis)
 	expect.Soon(r, "all sessions are idle", func() bool {
-		list, err := operator.List(r.Context(), admin.ListQuery{})
+		list, err := operator.Page(r.Context(), admin.Query{})
 		expect.OK(r, err)
-		return !slices.ContainsFunc(list.Sessions, func(s admin.SessionState) bool {
+		return !slices.ContainsFunc(list.Sessions, func(s admin.SessionInfo) bool {
 			return s.Phase != session.PhaseIdle || s.Pending > 0 && !s.Paused
 		})
 	})

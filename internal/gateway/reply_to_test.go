@@ -40,7 +40,7 @@ func withDestinations(t *testing.T, entries []string, change ...func(*gateway.Co
 // deliveries are what a session stores, as DESTINATION/MESSAGE.
 func (r *rig) deliveries(sessionKey string) (list []string) {
 	r.Helper()
-	for d, err := range admin.NewClient(r.redis).Outbox(r.Context(), sessionKey) {
+	for d, err := range admin.NewClient(r.redis).Session(sessionKey).Deliveries(r.Context()) {
 		expect.OK(r, err)
 		list = append(list, d.Destination+"/"+strings.Join(d.Messages, ","))
 	}

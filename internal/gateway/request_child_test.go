@@ -12,6 +12,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 )
@@ -38,7 +39,7 @@ func (j requestJob) run() error {
 	}}
 	rdb.AddHook(s)
 	g := gateway.New(gateway.Config{}, gateway.Deps{
-		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Logger: slog.New(slog.DiscardHandler),
+		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Store: store.New(rdb), Logger: slog.New(slog.DiscardHandler),
 	})
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

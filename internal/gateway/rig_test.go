@@ -17,6 +17,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
@@ -69,7 +70,7 @@ func rigWith(t *testing.T, rdb redis.UniversalClient, with func(*gateway.Deps), 
 		f(&c)
 	}
 	d := gateway.Deps{
-		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Logger: slog.New(slog.DiscardHandler),
+		Client: turnstile.NewClient(rdb), Admin: admin.NewClient(rdb), Store: store.New(rdb), Logger: slog.New(slog.DiscardHandler),
 		Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"turnstile"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -60,9 +59,9 @@ type SessionView struct {
 
 // Outbox counts the outcomes that destinations do not have.
 type Outbox struct {
-	Owed        int `json:"owed"` // of messages that have not ended
-	Stored      int `json:"stored"`
-	Undelivered int `json:"undelivered"` // given up
+	Owed    int `json:"owed"` // of messages that have not ended
+	Waiting int `json:"stored"`
+	GivenUp int `json:"undelivered"`
 }
 
 // TurnMessage is a message of the running turn.
@@ -95,10 +94,10 @@ type Question struct {
 
 // Followup is a message that arrived while a turn was running.
 type Followup struct {
-	ID    string                `json:"id"`
-	Text  string                `json:"text"`
-	Mode  session.Mode          `json:"mode"`
-	State session.FollowupState `json:"state"`
+	ID    string       `json:"id"`
+	Text  string       `json:"text"`
+	Mode  session.Mode `json:"mode"`
+	State string       `json:"state"` // queued, collected or steered
 }
 
 // Resume is what the next turn resumes.
@@ -113,28 +112,23 @@ type Resume struct {
 
 // ReadSession reads a session part by part, so one part may be newer than another. The error wraps
 // ErrUnknown, or session.ErrInvalid if the key is wrong.
-func ReadSession(ctx context.Context, chat *turnstile.Session, client *admin.Client) (SessionView, error) {
-	key := chat.Key()
-	info, err := chat.Info(ctx)
+func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
+	info, err := s.Info(ctx)
 	if err != nil {
 		return SessionView{}, err
 	}
-	if !Known(info) {
-		return SessionView{}, fmt.Errorf("session %s %w", key, ErrUnknown)
+	if !Known(info.Info) {
+		return SessionView{}, fmt.Errorf("session %s %w", info.Session, ErrUnknown)
 	}
-	followups, err := client.Followups(ctx, key)
-	if err != nil {
-		return SessionView{}, err
-	}
-	states, err := client.States(ctx, []session.Info{info})
+	followups, err := s.FollowUps(ctx)
 	if err != nil {
 		return SessionView{}, err
 	}
 	v := SessionView{
-		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: states[0].State, Paused: states[0].Paused,
+		Session: info.Session, SessionID: info.SessionID, Phase: info.Phase, State: info.State, Paused: info.Paused,
 		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(info.Resume),
-		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info),
+		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info),
 		Scheduled: info.Scheduled, Archived: info.Archived, Running: info.Since,
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
 		ReplyTo: info.ReplyTo,
@@ -143,31 +137,39 @@ func ReadSession(ctx context.Context, chat *turnstile.Session, client *admin.Cli
 		v.Question = &Question{q.Number, q.Name, q.Text}
 	}
 	for _, f := range followups {
-		v.Followups = append(v.Followups, Followup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})
+		state := string(f.State)
+		if f.State == session.MessagePending {
+			state = "queued"
+		}
+		v.Followups = append(v.Followups, Followup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), state})
 	}
-	return v, v.readFurther(ctx, client, info)
+	return v, v.readFurther(ctx, s)
 }
 
 // readFurther reads what the session owes, the running turn, and the reasons of the last dead letters.
-func (v *SessionView) readFurther(ctx context.Context, client *admin.Client, info session.Info) error {
-	owing, err := client.Owing(ctx, info.Session)
+func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
+	undelivered, err := s.Undelivered(ctx)
 	if err != nil {
 		return err
 	}
-	v.Outbox = Outbox(owing)
-	turn, err := client.RunningTurn(ctx, info)
+	v.Outbox = Outbox(undelivered)
+	turn, err := s.Turn(ctx)
 	if err != nil {
 		return err
 	}
-	v.TurnMessages, v.Reply, v.Events = []TurnMessage{}, turn.Reply, turn.Events
-	for _, m := range turn.Messages {
-		v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, m.Text})
+	v.TurnMessages = []TurnMessage{}
+	if turn.ID != "" && turn.ID == v.Turn { // otherwise it has ended meanwhile
+		v.Messages, v.Reply, v.Events = []string{}, turn.Reply, turn.Events
+		for _, m := range turn.Messages { // one may have been steered in meanwhile
+			v.Messages = append(v.Messages, m.ID)
+			v.TurnMessages = append(v.TurnMessages, TurnMessage{m.ID, m.Text})
+		}
 	}
 	v.Dead = []Dead{}
-	if info.Archived == 0 {
+	if v.Archived == 0 {
 		return nil
 	}
-	dead, err := client.LastDeadLetters(ctx, info.Session, deadShown)
+	dead, err := s.LastDeadLetters(ctx, deadShown)
 	for _, d := range dead {
 		v.Dead = append(v.Dead, Dead{d.ID, d.Outcome.Status, d.Outcome.Error, d.Outcome.Code, d.Outcome.Detail, d.At.UTC(), d.Age})
 	}

@@ -14,7 +14,7 @@ func (g *Gateway) getSession(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery(); err != nil {
 		return err
 	}
-	view, err := ReadSession(r.Work(), g.deps.Client.Session(r.Session), g.deps.Admin)
+	view, err := ReadSession(r.Work(), g.deps.Admin.Session(r.Session))
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return unknownSession(r.Session)
@@ -96,10 +96,27 @@ func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
 	if !Known(info) {
 		return unknownSession(r.Session)
 	}
-	if err := g.deps.Admin.Erase(r.Work(), r.Session, options...); err != nil {
+	operated := g.deps.Admin.Session(r.Session)
+	switch err := operated.Erase(r.Work(), options...); {
+	case errors.Is(err, session.ErrUndelivered):
+		return undelivered(r, operated, err)
+	case err != nil:
 		return err
 	}
 	allowWrite(w)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// undelivered returns the problem of a session whose outcomes are not delivered.
+func undelivered(r *Request, s *admin.Session, cause error) error {
+	n, err := s.Undelivered(r.Work())
+	if err != nil {
+		return err
+	}
+	stored := n.Waiting + n.GivenUp
+	p := Fail(Undelivered, "%d outcomes are owed to destinations, %d are not delivered. "+
+		"Wait for their delivery, or delete them with ?undelivered=drop.", n.Owed, stored)
+	p.Owed, p.Stored = n.Owed, stored
+	return because(cause, p)
 }

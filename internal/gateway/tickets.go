@@ -37,7 +37,7 @@ func (g *Gateway) postTicket(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	ticket, err := g.deps.Admin.NewTicket(r.Work(), string(data), ticketLife)
+	ticket, err := g.deps.Store.NewTicket(r.Work(), string(data), ticketLife)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (g *Gateway) postTicket(w http.ResponseWriter, r *Request) error {
 
 // redeem returns the token that a ticket stands for, as it is now.
 func (g *Gateway) redeem(r *Request) (Token, error) {
-	data, ok, err := g.deps.Admin.RedeemTicket(r.Work(), r.URL.Query().Get("ticket"))
+	data, ok, err := g.deps.Store.RedeemTicket(r.Work(), r.URL.Query().Get("ticket"))
 	if err != nil {
 		return Token{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -135,7 +136,7 @@ func TestUnlistedIsFound(t *testing.T) {
 	t.Run("it is erased", func(t *testing.T) {
 		t.Parallel()
 		b := unlisted(t)
-		expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+		expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 		expect.Equal(t, "its name is kept", b.IsIn(unlistedIndex, actors.Key), false)
 		expect.Equal(t, "keys", len(b.Redis.Keys(b.Ctx, "*{"+actors.Queue+"}*").Val()), 0)
 		expect.Equal(t, "listed", b.Listed(actors.Key), false)
@@ -149,12 +150,11 @@ func TestUnlistedIsFound(t *testing.T) {
 		b := unlisted(t)
 		plain(b, "c")
 		fail(b)
-		var found []string
-		for s, err := range b.Client.SessionsWithDeadLetters(b.Ctx) {
-			expect.OK(t, err)
-			found = append(found, s)
+		found, err := actors.Collect(b.Client.Sessions(b.Ctx, admin.Query{State: admin.StateDeadLetters}))
+		expect.OK(t, err)
+		if len(found) != 1 || found[0].Session != actors.Key {
+			t.Errorf("with dead letters: %v", found)
 		}
-		expect.List(t, "with dead letters", found, actors.Key)
 	})
 	t.Run("it is among the busy ones", func(t *testing.T) {
 		t.Parallel()
@@ -163,7 +163,7 @@ func TestUnlistedIsFound(t *testing.T) {
 		plain(b, "c")
 		b.Sweep()
 		expect.OK(t, b.Redis.SRem(b.Ctx, rediskey.AllQueues, actors.Queue).Err())
-		busy, err := b.Client.BusySessions(b.Ctx)
+		busy, err := actors.Collect(b.Client.Sessions(b.Ctx, admin.Query{State: admin.StateBusy}))
 		expect.OK(t, err)
 		if len(busy) != 1 || busy[0].Session != actors.Key {
 			t.Errorf("busy: %v", busy)

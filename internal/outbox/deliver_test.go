@@ -10,7 +10,6 @@ import (
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -176,7 +175,7 @@ func TestGone(t *testing.T) {
 	v.deliverer()
 	r.answer(r.key(1), "bot", "one")
 	expect.Equal(t, "the attempt", v.next().message, "one")
-	state := func() session.DestinationState {
+	state := func() protocol.DestinationState {
 		states, _, err := protocol.Destinations(r.ctx, r.rdb)
 		expect.OK(t, err)
 		return states["bot"]
@@ -187,7 +186,7 @@ func TestGone(t *testing.T) {
 	r.answer(r.key(2), "bot", "two")
 	r.Pass(50 * time.Millisecond)
 	v.nothing("a disabled destination")
-	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", session.DestinationState{}))
+	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{}))
 	r.Pass(1100 * time.Millisecond) // the deliverer's knowledge is as old
 	r.due(r.key(1))
 	r.due(r.key(2))

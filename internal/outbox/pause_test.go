@@ -9,7 +9,6 @@ import (
 
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -66,7 +65,7 @@ func TestBreakerPauses(t *testing.T) {
 			for n := range 3 {
 				r.answer(r.key(n), "bot", "m")
 			}
-			state := func() session.DestinationState {
+			state := func() protocol.DestinationState {
 				states, _, err := protocol.Destinations(r.ctx, r.rdb)
 				expect.OK(t, err)
 				return states["bot"]
@@ -113,7 +112,7 @@ func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	v := r.receiver(nil)
-	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", session.DestinationState{Paused: true, Why: "test"}))
+	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{Paused: true, Why: "test"}))
 	r.answer(r.key(1), "bot", "old")
 	r.Pass(30 * time.Millisecond)
 	all := r.destinations(map[string]string{"bot": v.url})

@@ -11,8 +11,7 @@ import (
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -24,13 +23,13 @@ func TestOperatorsWordStays(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
 	const commands = 30 // of three visits, until the breaker opens
-	pause, disable := session.DestinationState{Paused: true, Why: "operator"}, session.DestinationState{Disabled: true, Why: "operator"}
+	pause, disable := protocol.DestinationState{Paused: true, Why: "operator"}, protocol.DestinationState{Disabled: true, Why: "operator"}
 	for name, c := range map[string]struct {
 		status int
-		state  session.DestinationState
+		state  protocol.DestinationState
 	}{
-		"pause": {500, pause}, "disable": {500, disable}, "enable": {500, session.DestinationState{}},
-		"pause-410": {410, pause}, "disable-410": {410, disable}, "enable-410": {410, session.DestinationState{}},
+		"pause": {500, pause}, "disable": {500, disable}, "enable": {500, protocol.DestinationState{}},
+		"pause-410": {410, pause}, "disable-410": {410, disable}, "enable-410": {410, protocol.DestinationState{}},
 	} {
 		var came atomic.Int64
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +46,7 @@ func TestOperatorsWordStays(t *testing.T) {
 	}
 }
 
-func operatorBefore(t *testing.T, n int64, status int, state session.DestinationState) (came bool) {
+func operatorBefore(t *testing.T, n int64, status int, state protocol.DestinationState) (came bool) {
 	t.Helper()
 	rdb := redistest.New(t)
 	r := rigOn(t, rdb)
@@ -72,13 +71,13 @@ func operatorBefore(t *testing.T, n int64, status int, state session.Destination
 	rdb.AddHook(&f)
 	counts.Store(true)
 	v.deliverer(func(o *outbox.Options) { o.BreakerPause, o.Poll = time.Hour, 50*time.Millisecond })
-	states := func() map[string]session.DestinationState {
+	states := func() map[string]protocol.DestinationState {
 		all, _, err := protocol.Destinations(r.ctx, operator)
 		expect.OK(t, err)
 		return all
 	}
-	set := func(s session.DestinationState) {
-		expect.OK(t, admin.NewClient(operator).SetDestination(r.ctx, "bot", s))
+	set := func(s protocol.DestinationState) {
+		expect.OK(t, actors.SetDestination(r.ctx, operator, "bot", s))
 	}
 	select {
 	case <-gate.Arrived():
@@ -93,11 +92,11 @@ func operatorBefore(t *testing.T, n int64, status int, state session.Destination
 	}
 	expect.Soon(t, "a pause", func() bool { return len(states()) == 1 })
 	expect.Soon(t, "all to wait", waiting)
-	if came && state != (session.DestinationState{}) {
+	if came && state != (protocol.DestinationState{}) {
 		expect.Equal(t, "the state", states()["bot"], state)
 	}
 	works.Store(true)
-	set(session.DestinationState{})
+	set(protocol.DestinationState{})
 	for n := range breakerSessions {
 		expect.Soon(t, "a delivery", func() bool {
 			return operator.ZCard(r.ctx, rediskey.For(r.key(n)).Outbox()).Val() == 0

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
 )
 
 // statesAge is how old a deliverer's knowledge of the destinations' states may be.
@@ -67,9 +66,9 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 	}
 }
 
-// ends converts the stored states to those of states.known. here and there are this machine's clock and
-// Redis' at the same moment.
-func ends(stored map[string]session.DestinationState, there, here time.Time) map[string]time.Time {
+// ends returns what states.known has of the stored states. This machine's clock was here when Redis' was
+// there.
+func ends(stored map[string]protocol.DestinationState, there, here time.Time) map[string]time.Time {
 	until := make(map[string]time.Time, len(stored))
 	for name, state := range stored {
 		until[name] = time.Time{}

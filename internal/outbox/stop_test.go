@@ -11,7 +11,6 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -173,7 +172,7 @@ func TestEnable(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(r *rig, fails *atomic.Bool) func() bool{
 		"paused": func(r *rig, _ *atomic.Bool) func() bool {
-			expect.OK(r, protocol.SetDestination(r.ctx, r.rdb, "bot", session.DestinationState{Paused: true, Why: "test"}))
+			expect.OK(r, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{Paused: true, Why: "test"}))
 			return func() bool { return true }
 		},
 		"by its breaker": func(r *rig, fails *atomic.Bool) func() bool {
@@ -211,7 +210,7 @@ func TestEnable(t *testing.T) {
 				return time.Until(due) > 30*time.Second
 			})
 			fails.Store(false)
-			expect.OK(t, admin.NewClient(r.rdb).SetDestination(r.ctx, "bot", session.DestinationState{}))
+			expect.OK(t, admin.NewClient(r.rdb).EnableDestination(r.ctx, "bot"))
 			expect.Soon(t, "all to be delivered", func() bool {
 				n := int64(0)
 				for i := range 5 {
@@ -257,7 +256,7 @@ func TestEnableBeforeTheNextRead(t *testing.T) {
 		return states["bot"].Paused
 	})
 	close(working)
-	expect.OK(t, admin.NewClient(r.rdb).SetDestination(r.ctx, "bot", session.DestinationState{}))
+	expect.OK(t, admin.NewClient(r.rdb).EnableDestination(r.ctx, "bot"))
 	for n := range sessions {
 		expect.Soon(t, "a delivery", func() bool { return r.stored(r.key(n)) == 0 })
 	}

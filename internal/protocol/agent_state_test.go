@@ -117,8 +117,8 @@ func TestKeepOfALostTurn(t *testing.T) {
 		t.Errorf("%v, want ErrLost", err)
 	}
 	expect.Equal(t, "state", kept(b, h), `2`)
-	expect.OK(t, b.Client.Erase(b.Ctx, "another"))
+	expect.OK(t, b.Client.Operate("another").Erase(b.Ctx))
 	b.Finish(h)
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.Equal(t, "after erase", b.Redis.Exists(b.Ctx, b.Keys.State()).Val(), 0)
 }

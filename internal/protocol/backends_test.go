@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -117,14 +118,14 @@ func core(t *testing.T, start func(*testing.T) string) {
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", b.Outcome("g").Status, session.StatusStopped)
 	b.NothingLeft("stopped")
-	again, err := b.Client.Rerun(b.Ctx, actors.Key)
+	again, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, 3)
 	expect.List(t, "run again", b.Drain(), "e", "f", "g")
 	b.Say("h")
 	_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
-	gone, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key)
+	gone, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped for good", gone, 1)
 
@@ -171,7 +172,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	for _, r := range b.Worker.Renew(b.Ctx, claims) {
 		expect.OK(t, r.Err)
 	}
-	busy, err := b.Client.BusySessions(b.Ctx)
+	busy, err := actors.Collect(b.Client.Sessions(b.Ctx, admin.Query{State: admin.StateBusy}))
 	expect.OK(t, err)
 	expect.Equal(t, "busy", len(busy), 40)
 	var waits sync.WaitGroup

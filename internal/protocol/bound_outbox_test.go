@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -93,7 +92,7 @@ func outboxWide() []wide {
 		}},
 		{"pause/many destinations", lines, func(b *actors.Bench, _ *filler, n int) func() error {
 			for i := range n {
-				expect.OK(b, protocol.SetDestination(b.Ctx, b.Redis, fmt.Sprint("hook", i), session.DestinationState{Paused: true, At: 1}))
+				expect.OK(b, protocol.SetDestination(b.Ctx, b.Redis, fmt.Sprint("hook", i), protocol.DestinationState{Paused: true, At: 1}))
 			}
 			return func() error {
 				_, err := protocol.Finding{Destination: "hook0", Pause: time.Minute, Why: "503"}.Store(b.Ctx, b.Redis)

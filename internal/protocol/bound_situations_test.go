@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -210,11 +211,11 @@ func wideSituations() []wide {
 
 		{"rerun/many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.ended(deadTask, n, 0)
-			return func() error { _, err := b.Client.Rerun(b.Ctx, actors.Key); return err }
+			return func() error { _, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All); return err }
 		}},
 		{"rerun/large texts", texts, func(b *actors.Bench, f *filler, n int) func() error {
 			f.ended("D", n, 0)
-			return func() error { _, err := b.Client.Rerun(b.Ctx, actors.Key); return err }
+			return func() error { _, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All); return err }
 		}},
 		{"discard/many", lines, discarding(deadTask)},
 		{"discard/large texts", texts, discarding("D")},

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -52,7 +53,7 @@ func collecting(kind string) func(*actors.Bench, *filler, int) func() error {
 func discarding(kind string) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		f.ended(kind, n, 0)
-		return func() error { _, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key); return err }
+		return func() error { _, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All); return err }
 	}
 }
 

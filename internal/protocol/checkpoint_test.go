@@ -140,9 +140,12 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 			h := b.Start()
 			expect.OK(b, h.Checkpoint(b.Ctx, did(h.Turn(), "newer")))
 		},
-		"another has finished":       func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Finish(b.Start()) },
-		"another has given it back":  func(b *actors.Bench, _ *protocol.Claim) { b.Die(); expect.OK(b, b.Start().Requeue(b.Ctx, "x")) },
-		"the conversation is erased": func(b *actors.Bench, _ *protocol.Claim) { b.Die(); expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) },
+		"another has finished":      func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Finish(b.Start()) },
+		"another has given it back": func(b *actors.Bench, _ *protocol.Claim) { b.Die(); expect.OK(b, b.Start().Requeue(b.Ctx, "x")) },
+		"the conversation is erased": func(b *actors.Bench, _ *protocol.Claim) {
+			b.Die()
+			expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
+		},
 		"the same sentinel, and a later fence": func(b *actors.Bench, _ *protocol.Claim) {
 			expect.OK(b, b.Redis.HIncrBy(b.Ctx, b.Keys.Run(), "fence", 1).Err())
 		},

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -53,10 +54,10 @@ func TestCollect(t *testing.T) {
 		}
 		b.Say("d")
 		b.Say("e", session.ModeCollect)
-		list, err := b.Client.Followups(b.Ctx, actors.Key)
+		list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 		expect.OK(t, err)
-		expect.Equal(t, "b's state", list[0].State, session.FollowupCollected)
-		expect.Equal(t, "d's state", list[2].State, session.FollowupQueued)
+		expect.Equal(t, "b's state", list[0].State, session.MessageCollected)
+		expect.Equal(t, "d's state", list[2].State, session.MessagePending)
 		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
 		expect.Equal(t, "has a next turn", b.Finish(h), false)
 		expect.Equal(t, "is due later", b.IsIn(rediskey.Due, actors.Key) && !b.IsIn(rediskey.Ready, actors.Key), true)
@@ -165,7 +166,7 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	expect.Equal(t, "the message's own", b.Say("f", session.ModeQueue).Status, receipt.Queued)
 	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{}))
 	b.Say("g")
-	list, err := b.Client.Followups(b.Ctx, actors.Key)
+	list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(t, err)
 	var modes []string
 	for _, f := range list {
@@ -258,7 +259,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				expect.List(t, "runs", b.Drain()) // finish took "behind"
 				b.Die()
 				expect.List(t, "runs", b.Drain(), "behind")
-				n, err := b.Client.Rerun(b.Ctx, actors.Key)
+				n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 				expect.OK(t, err)
 				expect.Equal(t, "run again", n, 0)
 			})

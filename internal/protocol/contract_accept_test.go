@@ -34,7 +34,7 @@ func TestContract_AcceptStoresWhatAsynqStores(t *testing.T) {
 			_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), actors.With(m, opts...))
 			expect.OK(t, err)
 			got := storedTask(b, "a")
-			expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+			expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 
 			payload, err := session.Message{Text: m.Text, Meta: m.Meta, ExpiresIn: session.Duration(m.ExpiresIn)}.EncodePayload()
 			expect.OK(t, err)

@@ -10,7 +10,6 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/session"
 )
 
 // Finding is what a deliverer has found out about a destination: without Disabled and Pause, that it
@@ -29,9 +28,21 @@ func (f Finding) Store(ctx context.Context, rdb script.Client) (stored bool, err
 	return r.Stored, err
 }
 
+// DestinationState says why deliverers send nothing to a destination. The zero value is a destination
+// that gets its deliveries.
+type DestinationState struct {
+	Paused   bool   `json:"paused,omitempty"`   // its deliveries wait
+	Disabled bool   `json:"disabled,omitempty"` // its receiver wants none: they wait until an operator enables it
+	Why      string `json:"why,omitempty"`
+
+	// At is a time in ms since 1970. If Paused, deliverers try again then; 0: not before an operator
+	// enables the destination. If Disabled, it is since when.
+	At int64 `json:"at,omitempty"`
+}
+
 // SetDestination stores the state of a destination; the zero value enables it.
-func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s session.DestinationState) error {
-	if s == (session.DestinationState{}) {
+func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s DestinationState) error {
+	if s == (DestinationState{}) {
 		return rdb.HDel(ctx, rediskey.Destinations, name).Err()
 	}
 	text, err := json.Marshal(s)
@@ -43,18 +54,18 @@ func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s sessi
 
 // Destinations returns the states of the destinations that are paused or disabled, and the time by
 // Redis' clock, which their times are of.
-func Destinations(ctx context.Context, rdb redis.Cmdable) (states map[string]session.DestinationState, now time.Time, err error) {
+func Destinations(ctx context.Context, rdb redis.Cmdable) (states map[string]DestinationState, now time.Time, err error) {
 	var stored *redis.MapStringStringCmd
 	var clock *redis.TimeCmd
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		clock, stored = p.Time(ctx), p.HGetAll(ctx, rediskey.Destinations)
 		return nil
 	})
-	states = make(map[string]session.DestinationState, len(stored.Val()))
+	states = make(map[string]DestinationState, len(stored.Val()))
 	for name, text := range stored.Val() {
-		var s session.DestinationState
+		var s DestinationState
 		if json.Unmarshal([]byte(text), &s) != nil {
-			s = session.DestinationState{Disabled: true, Why: "its state cannot be read"}
+			s = DestinationState{Disabled: true, Why: "its state cannot be read"}
 		}
 		states[name] = s
 	}

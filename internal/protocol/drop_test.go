@@ -6,6 +6,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -37,11 +38,11 @@ func TestDroppedMessagesAreReported(t *testing.T) {
 				events := eventsAbout(b, session.EventTurnEnded, "b")
 				expect.Equal(t, "events", len(events), 1)
 				expect.Equal(t, "event's reason", events[0].Reason, string(drop))
-				list, err := b.Client.Followups(b.Ctx, actors.Key)
+				list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "follow-ups", len(list), 2)
 				expect.Equal(t, "the same id again", b.Say("b").State, "archived")
-				n, err := b.Client.Rerun(b.Ctx, actors.Key)
+				n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 				expect.OK(t, err)
 				expect.Equal(t, "run again by /resume", n, 0)
 				want := 0

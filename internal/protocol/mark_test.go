@@ -108,7 +108,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	b.Die()
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	before := b.Dump()
 	if m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) || m.Starting {
 		t.Errorf("mark: %+v", m)

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -65,7 +66,7 @@ func TestTooLongToBeRead(t *testing.T) {
 	}
 	expect.List(t, "runs", b.Drain(), "small")
 	expect.Equal(t, "dead letters", len(b.Dead(actors.Key)), 3)
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 3)
 	if err := b.Claim().Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), "was not kept") {

@@ -2,12 +2,15 @@ package protocol
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/pkg/session"
 )
 
 // TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
@@ -55,6 +58,34 @@ func entriesOf(page script.Result) []redis.XMessage {
 		}
 	}
 	return entries
+}
+
+// LastEventID returns the ID of a session's last event, "" if there is none.
+func LastEventID(ctx context.Context, rdb redis.UniversalClient, sessionKey string) (string, error) {
+	return lastEvent(ctx, rdb, sessionKey, "+")
+}
+
+// LastEventIDAt is LastEventID as it was at a time of Redis' clock in ms, as far as the stream still has
+// the events of that time.
+func LastEventIDAt(ctx context.Context, rdb redis.UniversalClient, sessionKey string, ms int64) (string, error) {
+	return lastEvent(ctx, rdb, sessionKey, strconv.FormatInt(ms, 10))
+}
+
+// lastEvent returns the ID of the last event up to an end, as XREVRANGE has it.
+func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end string) (string, error) {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return "", err
+	}
+	last, err := rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), end, "-", 1).Result()
+	if err != nil {
+		return "", fmt.Errorf("read the last event of %s: %w", sessionKey, err)
+	}
+	for _, m := range last {
+		if events := DecodeEvents(m); len(events) > 0 {
+			return events[len(events)-1].ID, nil
+		}
+	}
+	return "", nil
 }
 
 // Place is a place in a stream.

@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -214,7 +215,7 @@ func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
 	b.Say("a")
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "rerun", n, 1)
 	b.Drain()

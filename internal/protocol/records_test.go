@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -239,9 +240,9 @@ func runs(b *actors.Bench, h *protocol.Claim) {
 func looks(b *actors.Bench) {
 	b.Helper()
 	info := b.Info()
-	_, err := b.Client.BusySessions(b.Ctx)
+	_, err := actors.Collect(b.Client.Sessions(b.Ctx, admin.Query{State: admin.StateBusy}))
 	expect.OK(b, err)
-	_, err = b.Client.Followups(b.Ctx, actors.Key)
+	_, err = b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(b, err)
 	_, err = resume.Read(b.Ctx, b.Redis, actors.Key)
 	expect.OK(b, err)

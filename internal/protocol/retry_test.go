@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -82,7 +83,7 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 		info := inspect(b, "a")
 		expect.Equal(t, "asynqmon: retried", info.Retried, 3)
 		expect.Equal(t, "asynqmon: its error", info.LastErr, b.Outcome("a").Error)
-		n, err := b.Client.Rerun(b.Ctx, actors.Key)
+		n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 		expect.OK(t, err)
 		expect.Equal(t, "run again", n, 1)
 		if n := size(); n > fresh {

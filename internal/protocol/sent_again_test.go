@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -62,7 +63,7 @@ func goOn(b *actors.Bench) {
 	for more := true; more; {
 		more = other.Finish(h)
 	}
-	_, err = other.Client.Rerun(b.Ctx, actors.Key)
+	_, err = other.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(b, err)
 	other.Drain()
 	_, err = other.Client.Session(actors.Key).Undo(b.Ctx)

@@ -108,20 +108,20 @@ func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 		expect.Equal(t, "position", r.Position, i+2)
 	}
 	b.ClaimNothing("it is owned")
-	list, err := b.Client.Followups(b.Ctx, actors.Key)
+	list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(t, err)
-	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt == 0 {
+	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt.IsZero() {
 		t.Errorf("follow-ups: %+v", list)
 	}
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
-	list, err = b.Client.Followups(b.Ctx, actors.Key)
+	list, err = b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "c" {
 		t.Errorf("while b runs, the follow-ups are %+v", list)
 	}
 	b.Finish(h)
 	b.Finish(h)
-	list, err = b.Client.Followups(b.Ctx, actors.Key)
+	list, err = b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups at the end", len(list), 0)
 }

@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -38,7 +39,7 @@ func lives() map[string]func(b *actors.Bench) {
 	mark := func(b *actors.Bench, h *protocol.Claim) {
 		expect.OK(b, b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")[0].Err)
 	}
-	erase := func(b *actors.Bench) { expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) }
+	erase := func(b *actors.Bench) { expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx)) }
 	rotate := func(b *actors.Bench) {
 		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 		expect.OK(b, err)
@@ -247,7 +248,7 @@ func lives() map[string]func(b *actors.Bench) {
 			h := b.Start()
 			end(b, h, protocol.End{Status: session.StatusFailed, Error: "x"})
 			end(b, h, protocol.End{Status: session.StatusStopped, Error: "x"})
-			_, err := b.Client.Rerun(b.Ctx, actors.Key)
+			_, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 			expect.OK(b, err)
 		},
 	}
@@ -308,7 +309,10 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: id})
 		}
 		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 100, "archive_ttl", -7200).Err())
-	}, "discarded": func(b *actors.Bench) { _, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key); expect.OK(b, err) }} {
+	}, "discarded": func(b *actors.Bench) {
+		_, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
+		expect.OK(b, err)
+	}} {
 		all["everything, "+name] = func(b *actors.Bench) {
 			with(b, func(c *protocol.Config) { c.Line.Cap = 6; c.Line.Drop = "old" })
 			b.SayAll("done", "dropped", "interrupted", "failed", "expired", "rolled-back", "stopped")

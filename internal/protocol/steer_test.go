@@ -73,9 +73,9 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 		again, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "taken again", len(again), 0)
-		list, err := b.Client.Followups(b.Ctx, actors.Key)
+		list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 		expect.OK(t, err)
-		expect.Equal(t, "c's state", list[1].State, session.FollowupSteered)
+		expect.Equal(t, "c's state", list[1].State, session.MessageSteered)
 		waited := b.WaitFor("d")
 		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		for _, o := range []session.Outcome{b.Outcome("c"), b.Outcome("d"), <-waited} {

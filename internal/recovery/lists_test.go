@@ -7,6 +7,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -39,7 +40,7 @@ func TestSweepRepairsTheLists(t *testing.T) {
 				expect.OK(b, b.Inspector().ArchiveTask(rediskey.Queue(actors.Key), b.Task("dead")))
 			},
 			func(b *actors.Bench) {
-				_, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key)
+				_, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
 				expect.OK(b, err)
 			},
 		},

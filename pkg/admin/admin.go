@@ -9,34 +9,56 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
-// Client makes the calls of an operator. It is safe for concurrent use. It has nothing to close.
+// All stands for all message IDs or destinations where a call takes them. No IDs mean none.
+const All = "*"
+
+// Client makes an operator's calls. It is safe for concurrent use and has nothing to close.
 type Client struct {
 	rdb redis.UniversalClient
-	cfg ClientConfig
+	cfg Config
 }
 
-// ClientConfig has the limits of senders and workers. A zero field means its default.
-type ClientConfig struct {
-	// Limits bound the size of one message.
+// Config has a Client's settings. A zero field means its default.
+type Config struct {
 	Limits session.Limits
 
-	// LineCap is how many messages may wait in one session. Rerun stops at this cap. Defaults to
-	// 10,000.
+	// LineCap is how many messages may wait in one session. Rerun stops at it. Defaults to 10,000.
 	LineCap int
 }
 
-// NewClient returns a client with the default limits. It shares rdb, which the caller closes after
-// the last call.
-func NewClient(rdb redis.UniversalClient) *Client { return NewClientWith(rdb, ClientConfig{}) }
-
-// NewClientWith is NewClient with other limits.
-func NewClientWith(rdb redis.UniversalClient, cfg ClientConfig) *Client {
+// NewClient returns a client. Two configs panic. It shares rdb, which the caller closes.
+func NewClient(rdb redis.UniversalClient, config ...Config) *Client {
+	var cfg Config
+	switch len(config) {
+	case 0:
+	case 1:
+		cfg = config[0]
+	default:
+		panic("admin.NewClient takes one Config at most")
+	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	if cfg.LineCap == 0 {
 		cfg.LineCap = protocol.DefaultLineCap
 	}
 	return &Client{rdb: rdb, cfg: cfg}
 }
+
+// Session is an operator's handle on a session. It is safe for concurrent use and has nothing to
+// close.
+type Session struct {
+	admin *Client
+	key   string
+}
+
+// Session returns a handle. It costs nothing; a wrong key is the error of each call
+// (session.ErrInvalid).
+func (a *Client) Session(key string) *Session { return &Session{a, key} }
+
+// Key returns the session's key.
+func (s *Session) Key() string { return s.key }
+
+func (s *Session) keys() rediskey.Session { return rediskey.For(s.key) }

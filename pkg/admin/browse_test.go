@@ -43,13 +43,19 @@ func onAll(t *testing.T, test func(*actors.Bench)) {
 	}
 }
 
-func browse(b *actors.Bench, pattern string) (found []string) {
+// sessionsOf returns the keys that a query visits.
+func sessionsOf(b *actors.Bench, q admin.Query) (found []string) {
 	b.Helper()
-	for s, err := range b.Client.Browse(b.Ctx, pattern) {
+	for s, err := range b.Client.Sessions(b.Ctx, q) {
 		expect.OK(b, err)
 		found = append(found, s.Session)
 	}
 	return found
+}
+
+func browse(b *actors.Bench, pattern string) []string {
+	b.Helper()
+	return sessionsOf(b, admin.Query{Match: pattern, OldestFirst: true})
 }
 
 // Each state is shown, on every kind of Redis.
@@ -83,7 +89,7 @@ func TestStates(t *testing.T) {
 			expect.OK(b, b.Redis.Set(b.Ctx, rediskey.For(key).Paused(), 1, 0).Err())
 		}
 		n := 0
-		for s, err := range b.Client.Browse(b.Ctx, "") {
+		for s, err := range b.Client.Sessions(b.Ctx, admin.Query{OldestFirst: true}) {
 			expect.OK(b, err)
 			n++
 			expect.Equal(b, "state of "+s.Session, string(s.State), s.Session)
@@ -96,9 +102,9 @@ func TestStates(t *testing.T) {
 		expect.Equal(b, "sessions", n, 8)
 		expect.List(b, "matching", browse(b, "*a[tr]*ing"), "starting")
 		expect.List(b, "matching nothing", browse(b, "start"))
-		none, err := b.Client.States(b.Ctx, nil)
-		expect.OK(b, err)
-		expect.Equal(b, "of none", len(none), 0)
+		busy := sessionsOf(b, admin.Query{State: admin.StateBusy})
+		slices.Sort(busy)
+		expect.List(b, "busy", busy, "asking", "delayed", "paused", "running", "starting", "waiting")
 	})
 }
 
@@ -125,7 +131,7 @@ func TestBrowseByThePage(t *testing.T) {
 	expect.List(t, "the list", got, append(want, "plain")...)
 
 	seen := map[string]int{}
-	for s, err := range b.Client.Browse(b.Ctx, "") {
+	for s, err := range b.Client.Sessions(b.Ctx, admin.Query{OldestFirst: true}) {
 		expect.OK(t, err)
 		if len(seen) == 0 { // two sessions, one listed already and one not, move to the end
 			expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
@@ -136,15 +142,10 @@ func TestBrowseByThePage(t *testing.T) {
 	expect.Equal(t, "the one that was listed and used", seen[want[0]], 2)
 	expect.Equal(t, "the one that was used before", seen[want[1650]], 1)
 
-	for s, err := range b.Client.Browse(b.Ctx, "") {
+	for s, err := range b.Client.Sessions(b.Ctx, admin.Query{OldestFirst: true}) {
 		expect.OK(t, err)
 		expect.Equal(t, "the first", s.Session, want[1])
 		break
-	}
-	for _, pattern := range []string{"", "a/b", "[", "a\x1b", "{a}"} {
-		if err := admin.ValidateGlob(pattern); err == nil {
-			t.Errorf("%q is a pattern", pattern)
-		}
 	}
 }
 
@@ -165,7 +166,7 @@ func TestRunningTurn(t *testing.T) {
 			e.Turn = h.Turn().ID
 			expect.OK(b, h.Emit(b.Ctx, []session.Event{e}))
 		}
-		turn, err := b.Client.RunningTurn(b.Ctx, b.Info())
+		turn, err := b.Client.Operate(actors.Key).Turn(b.Ctx)
 		expect.OK(b, err)
 		expect.Equal(b, "messages", len(turn.Messages), 1)
 		expect.Equal(b, "message", turn.Messages[0].ID+" "+turn.Messages[0].Text, "m the text")
@@ -180,17 +181,18 @@ func TestRunningTurn(t *testing.T) {
 		expect.Equal(b, "text", texts, 306)
 		expect.Equal(b, "the last event", turn.Events[len(turn.Events)-1].Text, "far")
 		b.Finish(h)
-		turn, err = b.Client.RunningTurn(b.Ctx, b.Info())
+		turn, err = b.Client.Operate(actors.Key).Turn(b.Ctx)
 		expect.OK(b, err)
 		expect.Equal(b, "messages of no turn", len(turn.Messages)+len(turn.Events), 0)
 
 		b.Say("next")
-		id, err := b.Client.NextMessage(b.Ctx, actors.Key)
-		expect.OK(b, err)
-		expect.Equal(b, "next message", id, "next")
-		id, err = b.Client.NextMessage(b.Ctx, "unknown")
-		expect.OK(b, err)
-		expect.Equal(b, "next message of nothing", id, "")
+		for m, err := range b.Client.Operate(actors.Key).Queue(b.Ctx) {
+			expect.OK(b, err)
+			expect.Equal(b, "next message", m.ID, "next")
+		}
+		for m, err := range b.Client.Operate("unknown").Queue(b.Ctx) {
+			b.Errorf("next message of nothing: %+v, %v", m, err)
+		}
 	})
 }
 
@@ -203,7 +205,7 @@ func TestLastDeadLetters(t *testing.T) {
 		expect.OK(t, err)
 	}
 	client := actors.NewClient(b.Redis)
-	list, err := client.LastDeadLetters(b.Ctx, actors.Key, 2)
+	list, err := client.Operate(actors.Key).LastDeadLetters(b.Ctx, 2)
 	expect.OK(t, err)
 	var got []string
 	for _, d := range list {
@@ -212,7 +214,7 @@ func TestLastDeadLetters(t *testing.T) {
 	}
 	slices.Sort(got) // of one second
 	expect.List(t, "the last two", got, "b failed why b", "c failed why c")
-	list, err = client.LastDeadLetters(b.Ctx, "unknown", 2)
+	list, err = client.Operate("unknown").LastDeadLetters(b.Ctx, 2)
 	expect.OK(t, err)
 	expect.Equal(t, "of an unknown session", len(list), 0)
 }

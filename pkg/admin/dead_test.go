@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -56,35 +57,42 @@ func TestDeadLetters(t *testing.T) {
 		expect.Equal(b, "dead letters of many", len(b.Dead("many")), 45)
 		_, err = b.Client.Session("none").Send(b.Ctx, turnstile.Message{Text: "x"})
 		expect.OK(b, err)
-		var sessions []string
-		for s, err := range b.Client.SessionsWithDeadLetters(b.Ctx) {
-			expect.OK(b, err)
-			sessions = append(sessions, s)
-		}
+		sessions := sessionsOf(b, admin.Query{State: admin.StateDeadLetters})
 		slices.Sort(sessions)
 		expect.List(b, "with dead letters", sessions, actors.Key, "many")
-		for _, err := range b.Client.SessionsWithDeadLetters(b.Ctx) {
+		for _, err := range b.Client.Sessions(b.Ctx, admin.Query{State: admin.StateDeadLetters}) {
 			expect.OK(b, err)
 			break // the caller ends it
 		}
 
+		// No IDs mean none, and not all.
+		for what, of := range map[string]func() (int, error){
+			"deleted": func() (int, error) { return b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx) },
+			"rerun":   func() (int, error) { return b.Client.Operate(actors.Key).Rerun(b.Ctx) },
+		} {
+			n, err := of()
+			expect.OK(b, err)
+			expect.Equal(b, what, n, 0)
+		}
+		expect.List(b, "dead", b.Dead(actors.Key), want...)
+
 		// By id, and only dead letters.
-		n, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key, "by-hand", "goes-on", "unknown")
+		n, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, "by-hand", "goes-on", "unknown")
 		expect.OK(b, err)
 		expect.Equal(b, "dropped by id", n, 1)
 		expect.List(b, "in line", b.Waiting(), "goes-on")
-		if n, err = b.Client.Rerun(b.Ctx, actors.Key); err != nil || n != 3 {
+		if n, err = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All); err != nil || n != 3 {
 			b.Errorf("rerun: %d, %v", n, err)
 		}
 		expect.List(b, "dead", b.Dead(actors.Key), want[1])
 
 		// All of them, also of an unlisted queue.
 		expect.OK(b, b.Redis.SRem(b.Ctx, rediskey.AllQueues, rediskey.Queue("many")).Err())
-		n, err = b.Client.DeleteDeadLetters(b.Ctx, "many")
+		n, err = b.Client.Operate("many").DeleteDeadLetters(b.Ctx, admin.All)
 		expect.OK(b, err)
 		expect.Equal(b, "dropped", n, 45)
 		expect.Equal(b, "dead letters of many", len(b.Dead("many")), 0)
-		n, err = b.Client.DeleteDeadLetters(b.Ctx, "none")
+		n, err = b.Client.Operate("none").DeleteDeadLetters(b.Ctx, admin.All)
 		expect.OK(b, err)
 		expect.Equal(b, "dropped of none", n, 0)
 		if _, err := b.Inspector().GetTaskInfo(rediskey.Queue("many"), rediskey.TaskID("many", "m00")); err == nil {
@@ -113,7 +121,7 @@ func TestDeadLettersInOrder(t *testing.T) {
 		expect.OK(t, b.Redis.ZAdd(b.Ctx, archive, redis.Z{Score: 1, Member: b.Task(id)}).Err())
 	}
 	var got []string
-	for d, err := range b.Client.DeadLetters(b.Ctx, actors.Key) {
+	for d, err := range b.Client.Operate(actors.Key).DeadLetters(b.Ctx) {
 		expect.OK(t, err)
 		got = append(got, d.ID)
 	}

@@ -57,7 +57,7 @@ func (c *courier) serve(verdict protocol.Verdict) {
 }
 
 func (c *courier) drop(a *admin.Client) error {
-	n, err := a.DropUndelivered(c.Ctx, actors.Key, "")
+	n, err := a.Session(actors.Key).DeleteUndelivered(c.Ctx, admin.All)
 	c.dropped += n
 	return err
 }
@@ -67,19 +67,24 @@ const undelivered = 25 // more than one call of the script moves
 // onOutbox are operations that make several calls about deliveries. Each begins with a delivery that is
 // stored and many that were given up.
 var onOutbox = map[string]func(c *courier, a *admin.Client) error{
-	"redrive":           func(c *courier, a *admin.Client) error { _, err := a.Redrive(c.Ctx, actors.Key, "hook"); return err },
-	"drop":              func(c *courier, a *admin.Client) error { return c.drop(a) },
-	"erase":             func(c *courier, a *admin.Client) error { return a.Erase(c.Ctx, actors.Key) },
-	"erase undelivered": func(c *courier, a *admin.Client) error { return a.Erase(c.Ctx, actors.Key, admin.EraseUndelivered()) },
+	"redrive": func(c *courier, a *admin.Client) error {
+		_, err := a.Session(actors.Key).Redrive(c.Ctx, "hook")
+		return err
+	},
+	"drop":  func(c *courier, a *admin.Client) error { return c.drop(a) },
+	"erase": func(c *courier, a *admin.Client) error { return a.Session(actors.Key).Erase(c.Ctx) },
+	"erase undelivered": func(c *courier, a *admin.Client) error {
+		return a.Session(actors.Key).Erase(c.Ctx, admin.EraseUndelivered())
+	},
 }
 
 // outboxRivals are what others do meanwhile. Each submits the message "new" last.
 var outboxRivals = map[string]func(c *courier){
 	"delivers":    func(c *courier) { c.serve(protocol.Delivered) },
 	"gives up":    func(c *courier) { c.serve(protocol.GiveUp) },
-	"redrives":    func(c *courier) { _, _ = c.Client.Redrive(c.Ctx, actors.Key, "") },
+	"redrives":    func(c *courier) { _, _ = c.Client.Operate(actors.Key).Redrive(c.Ctx, admin.All) },
 	"drops":       func(c *courier) { expect.OK(c, c.drop(admin.NewClient(c.Redis))) },
-	"erases":      func(c *courier) { expect.OK(c, c.Client.Erase(c.Ctx, actors.Key, admin.EraseUndelivered())) },
+	"erases":      func(c *courier) { expect.OK(c, c.Client.Operate(actors.Key).Erase(c.Ctx, admin.EraseUndelivered())) },
 	"a turn ends": func(c *courier) { c.owe("ends"); c.Finish(c.Start()) },
 }
 
@@ -118,7 +123,7 @@ func (c *courier) check(operation, rival string, failed error) bool {
 	c.Helper()
 	before := maps.Clone(c.got)
 	c.Drain()
-	_, err := c.Client.Redrive(c.Ctx, actors.Key, "")
+	_, err := c.Client.Operate(actors.Key).Redrive(c.Ctx, admin.All)
 	expect.OK(c, err)
 	c.serve(protocol.Delivered)
 	for id, n := range c.got {
@@ -131,10 +136,9 @@ func (c *courier) check(operation, rival string, failed error) bool {
 	if rival == "a turn ends" {
 		all++
 	}
-	var owing *admin.UndeliveredError
 	switch operation {
 	case "erase":
-		expect.Equal(c, "refused", errors.As(failed, &owing), true)
+		expect.Equal(c, "refused", errors.Is(failed, session.ErrUndelivered), true)
 	case "erase undelivered":
 		expect.OK(c, failed)
 		for id := range c.got { // what the rival has submitted may have come after the erase
@@ -172,7 +176,7 @@ func TestRivalsOfSetDestination(t *testing.T) {
 			expect.OK(b, protocol.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, time.Now().Add(time.Hour).UnixMilli()))
 		},
 	}
-	for word, state := range map[string]session.DestinationState{
+	for word, state := range map[string]protocol.DestinationState{
 		"disable": {Disabled: true, Why: "operator"}, "pause": {Paused: true, Why: "operator"}, "enable": {},
 	} {
 		for name, rival := range found {
@@ -192,11 +196,11 @@ func TestRivalsOfSetDestination(t *testing.T) {
 						enabled = !b.Redis.HExists(b.Ctx, rediskey.Destinations, "hook").Val()
 						rival(b, score)
 					})
-					expect.OK(b, admin.NewClient(own).SetDestination(b.Ctx, "hook", state))
+					expect.OK(b, actors.SetDestination(b.Ctx, own, "hook", state))
 					if word != "enable" {
 						rival(b, score) // later, too
 					}
-					states, err := b.Client.Destinations(b.Ctx)
+					states, _, err := protocol.Destinations(b.Ctx, b.Redis)
 					expect.OK(b, err)
 					later := word == "enable" && enabled && states["hook"].Why == "found"
 					if s := states["hook"]; s != state && !later {

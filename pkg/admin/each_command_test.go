@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
@@ -23,18 +24,18 @@ import (
 // turn and has two dead letters.
 var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
 	"erase temporary": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, _, err := admin.NewClient(rdb).EraseTemporary(b.Ctx, 0)
+		_, _, err := store.New(rdb).EraseTemporary(b.Ctx, 0)
 		return err
 	},
 	"erase": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		return admin.NewClient(rdb).Erase(b.Ctx, actors.Key)
+		return admin.NewClient(rdb).Session(actors.Key).Erase(b.Ctx)
 	},
 	"rerun": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := admin.NewClient(rdb).Rerun(b.Ctx, actors.Key)
+		_, err := admin.NewClient(rdb).Session(actors.Key).Rerun(b.Ctx, admin.All)
 		return err
 	},
 	"rerun messages": func(b *actors.Bench, rdb redis.UniversalClient) error {
-		_, err := admin.NewClient(rdb).RerunMessages(b.Ctx, actors.Key, "a", "b")
+		_, err := admin.NewClient(rdb).Session(actors.Key).Rerun(b.Ctx, "a", "b")
 		return err
 	},
 	"title": func(b *actors.Bench, rdb redis.UniversalClient) error {
@@ -62,12 +63,12 @@ var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
 // that runs when the operation begins, and "a turn begins" of one that still runs at its end.
 var rivals = map[string]func(b *actors.Bench){
 	"submits":       func(*actors.Bench) {},
-	"reruns":        func(b *actors.Bench) { _, _ = b.Client.Rerun(b.Ctx, actors.Key) },
-	"erases":        func(b *actors.Bench) { _ = b.Client.Erase(b.Ctx, actors.Key) },
+	"reruns":        func(b *actors.Bench) { _, _ = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All) },
+	"erases":        func(b *actors.Bench) { _ = b.Client.Operate(actors.Key).Erase(b.Ctx) },
 	"rotates":       func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).NewTranscript(b.Ctx) },
 	"undoes":        func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).Undo(b.Ctx) },
 	"stops":         func(b *actors.Bench) { _, _ = b.Client.Session(actors.Key).Stop(b.Ctx) },
-	"runs all":      func(b *actors.Bench) { _, _ = b.Client.Rerun(b.Ctx, actors.Key) },
+	"runs all":      func(b *actors.Bench) { _, _ = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All) },
 	"a turn ends":   func(*actors.Bench) {},
 	"a turn begins": func(b *actors.Bench) { b.Say("runs") },
 }
@@ -113,13 +114,13 @@ func TestRivalsBeforeEachCommand(t *testing.T) {
 
 func rivalBefore(b *actors.Bench, n int, operation, rival string) bool {
 	b.Helper()
-	expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key))
+	expect.OK(b, store.New(b.Redis).MakeTemporary(b.Ctx, actors.Key))
 	b.Say("first")
 	b.Drain()
 	b.SayAll("a", "b")
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(b, err)
-	_, _, err = b.Client.EraseTemporary(b.Ctx, 0) // the first look
+	_, _, err = store.New(b.Redis).EraseTemporary(b.Ctx, 0) // the first look
 	expect.OK(b, err)
 	var running []*protocol.Claim
 	claim := func() {

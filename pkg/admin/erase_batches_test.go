@@ -37,7 +37,7 @@ func TestEraseInBatches(t *testing.T) {
 			b.Claim()
 		}
 	}))
-	if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
+	if err := b.Client.Operate(actors.Key).Erase(b.Ctx); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("a turn has begun: %v", err)
 	}
 	s := b.Info()
@@ -45,11 +45,11 @@ func TestEraseInBatches(t *testing.T) {
 	expect.Equal(t, "messages left in line", s.Pending, 699)
 	b.Die()
 	calls = 0
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.Equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
 	expect.List(t, "left", traces(b))
 	fill()
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.List(t, "left", traces(b))
 }
 
@@ -67,7 +67,7 @@ func TestEraseOfManyTranscripts(t *testing.T) {
 	expect.OK(t, err)
 	seen := &keysSeen{}
 	b.Redis.AddHook(actors.Hook(seen.around))
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.Equal(t, "keys left", len(traces(b)), 0)
 	expect.Equal(t, "the most keys of a call", seen.most, 526)
 }

@@ -37,7 +37,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 			other.Drain()
 		})
 	}))
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.List(t, "left", traces(b))
 }
 
@@ -65,7 +65,7 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 						expect.OK(b, err)
 					})
 				}))
-				expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+				expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
 				newOrNothing(b, c.there)
 			})
 		})
@@ -86,7 +86,7 @@ func TestEraseBesideSenders(t *testing.T) {
 			_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{ID: "new", Text: "new"})
 			expect.OK(b, err)
 		})
-		err := b.Client.Erase(b.Ctx, actors.Key)
+		err := b.Client.Operate(actors.Key).Erase(b.Ctx)
 		wg.Wait()
 		expect.OK(b, err)
 		if len(b.Waiting()) > 0 {
@@ -98,7 +98,7 @@ func TestEraseBesideSenders(t *testing.T) {
 				}
 			}
 		}
-		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
 		expect.List(b, "left", traces(b))
 	}
 }
@@ -120,7 +120,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 		expect.OK(t, err)
 		b.Claim()
 	}))
-	if err := b.Client.Erase(b.Ctx, actors.Key); err != nil && !errors.Is(err, session.ErrBusy) {
+	if err := b.Client.Operate(actors.Key).Erase(b.Ctx); err != nil && !errors.Is(err, session.ErrBusy) {
 		t.Fatalf("erased: %v", err)
 	}
 	b.Die() // before its first renewal

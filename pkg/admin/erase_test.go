@@ -89,7 +89,7 @@ func useAll(b *actors.Bench) {
 func TestErase(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(b *actors.Bench) {
-		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) // an unknown session: nothing to erase
+		expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx)) // an unknown session: nothing to erase
 
 		useAll(b)
 		transcripts := 0
@@ -104,13 +104,13 @@ func TestErase(t *testing.T) {
 
 		h := b.Start()
 		before := traces(b)
-		if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
+		if err := b.Client.Operate(actors.Key).Erase(b.Ctx); !errors.Is(err, session.ErrBusy) {
 			b.Errorf("while a turn runs: %v", err)
 		}
 		expect.List(b, "after a refusal", traces(b), before...)
 		b.Finish(h)
 
-		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
 		expect.List(b, "left", traces(b))
 		if s, err := b.Client.Session(actors.Key + "2").Info(b.Ctx); err != nil || s.Pending != 1 {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
@@ -136,7 +136,7 @@ func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	b.Drain()
 	ahead := b.RedisTime().Add(100 * time.Millisecond).UnixMilli()
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead).Err())
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 	expect.List(t, "left", traces(b))
 	b.Say("b")
 	if fence := b.Claim().Turn().Fence; fence <= ahead {
@@ -154,6 +154,6 @@ func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Failed()+":2001-02-03", 7, 0).Err())
 	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
 	defer cancel()
-	expect.OK(t, b.Client.Erase(ctx, actors.Key))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(ctx))
 	expect.List(t, "keys that are left", b.Redis.Keys(b.Ctx, b.Keys.Any()).Val())
 }

@@ -2,10 +2,12 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"turnstile"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -20,27 +22,27 @@ func waiting(sessions ...string) (operator *admin.Client, stop func()) {
 	return admin.NewClient(rdb), stop
 }
 
-func ExampleValidateGlob() {
-	fmt.Println(admin.ValidateGlob("web:*") == nil, admin.ValidateGlob("no session") == nil)
+func ExampleQuery_Validate() {
+	fmt.Println(admin.Query{Match: "web:*"}.Validate() == nil, admin.Query{Match: "no session"}.Validate() == nil)
 	// Output: true false
 }
 
-func ExampleClient_Browse() {
+func ExampleClient_Sessions() {
 	operator, stop := waiting("web:42", "telegram:7")
 	defer stop()
-	for s, err := range operator.Browse(context.Background(), "web:*") {
+	for s, err := range operator.Sessions(context.Background(), admin.Query{Match: "web:*", OldestFirst: true}) {
 		demo.Check(err)
 		fmt.Println(s.Session, s.State, s.Pending)
 	}
 	// Output: web:42 waiting 1
 }
 
-func ExampleClient_List() {
+func ExampleClient_Page() {
 	operator, stop := waiting("web:41", "web:42", "web:43", "telegram:7")
 	defer stop()
-	query := admin.ListQuery{Prefix: "web:", Limit: 2}
+	query := admin.Query{Prefix: "web:", Limit: 2}
 	for {
-		page, err := operator.List(context.Background(), query)
+		page, err := operator.Page(context.Background(), query)
 		demo.Check(err)
 		for _, s := range page.Sessions {
 			fmt.Println(s.Session, s.State)
@@ -55,26 +57,29 @@ func ExampleClient_List() {
 	// web:43 waiting
 }
 
-func ExampleClient_States() {
+func ExampleSession_Info() {
 	operator, stop := waiting("web:42")
 	defer stop()
-	ctx := context.Background()
-	busy, err := operator.BusySessions(ctx)
+	s, err := operator.Session("web:42").Info(context.Background())
 	demo.Check(err)
-	states, err := operator.States(ctx, busy)
-	demo.Check(err)
-	for _, s := range states {
-		fmt.Println(s.Session, s.State, s.Paused)
-	}
+	fmt.Println(s.Session, s.State, s.Paused)
 	// Output: web:42 waiting false
 }
 
-func ExampleClient_NextMessage() {
-	operator, stop := waiting("web:42")
+func ExampleSession_Key() {
+	operator, stop := waiting()
 	defer stop()
-	id, err := operator.NextMessage(context.Background(), "web:42")
-	fmt.Println(id, err)
-	// Output: one <nil>
+	fmt.Println(operator.Session("web:42").Key())
+	// Output: web:42
+}
+
+// A handle costs nothing: a wrong key is the error of each call.
+func ExampleClient_Session() {
+	operator, stop := waiting()
+	defer stop()
+	_, err := operator.Session("no session").Info(context.Background())
+	fmt.Println(errors.Is(err, session.ErrInvalid))
+	// Output: true
 }
 
 func ExampleClient_Workers() {
@@ -85,7 +90,7 @@ func ExampleClient_Workers() {
 	// Output: 0 <nil>
 }
 
-func ExampleClient_RunningTurn() {
+func ExampleSession_Turn() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
@@ -93,9 +98,7 @@ func ExampleClient_RunningTurn() {
 	_, err := turnstile.NewClient(rdb).Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "count to infinity"})
 	demo.Check(err)
 	<-started
-	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
-	demo.Check(err)
-	turn, err := operator.RunningTurn(ctx, info)
+	turn, err := operator.Session("web:42").Turn(ctx)
 	demo.Check(err)
 	for _, m := range turn.Messages {
 		fmt.Println(m.ID, m.Text)
@@ -103,11 +106,11 @@ func ExampleClient_RunningTurn() {
 	// Output: one count to infinity
 }
 
-func ExampleClient_LastDeadLetters() {
+func ExampleSession_LastDeadLetters() {
 	operator, stop := waiting("web:42")
 	defer stop()
 	ctx := context.Background()
-	letters, err := operator.LastDeadLetters(ctx, "web:42", 10)
+	letters, err := operator.Session("web:42").LastDeadLetters(ctx, 10)
 	fmt.Println(len(letters), err)
 	// Output: 0 <nil>
 }

@@ -22,12 +22,12 @@ func stopped(ctx context.Context, rdb redis.UniversalClient) {
 	demo.Check(err)
 }
 
-func ExampleClient_DeadLetters() {
+func ExampleSession_DeadLetters() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
 	stopped(ctx, rdb)
-	for letter, err := range admin.NewClient(rdb).DeadLetters(ctx, "web:42") {
+	for letter, err := range admin.NewClient(rdb).Session("web:42").DeadLetters(ctx) {
 		demo.Check(err)
 		fmt.Println(letter.ID, letter.Text, letter.Outcome.Status)
 	}
@@ -36,24 +36,37 @@ func ExampleClient_DeadLetters() {
 	// two hello two stopped
 }
 
-func ExampleClient_SessionsWithDeadLetters() {
-	rdb, stop := demo.Redis()
-	defer stop()
-	ctx := context.Background()
-	stopped(ctx, rdb)
-	for key, err := range admin.NewClient(rdb).SessionsWithDeadLetters(ctx) {
-		demo.Check(err)
-		fmt.Println(key)
+// rerunAll reruns the dead letters of all sessions.
+func rerunAll(ctx context.Context, operator *admin.Client) error {
+	for s, err := range operator.Sessions(ctx, admin.Query{State: admin.StateDeadLetters}) {
+		if err != nil {
+			return err
+		}
+		if _, err := operator.Session(s.Session).Rerun(ctx, admin.All); err != nil {
+			return err
+		}
 	}
-	// Output: web:42
+	return nil
 }
 
-func ExampleClient_Rerun() {
+func ExampleClient_Sessions_deadLetters() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
 	stopped(ctx, rdb)
-	n, err := operator.Rerun(ctx, "web:42")
+	demo.Check(rerunAll(ctx, operator))
+	s, err := operator.Session("web:42").Info(ctx)
+	demo.Check(err)
+	fmt.Println(s.State, s.Pending, s.Archived)
+	// Output: waiting 2 0
+}
+
+func ExampleSession_Rerun() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	stopped(ctx, rdb)
+	n, err := operator.Session("web:42").Rerun(ctx, admin.All)
 	demo.Check(err)
 	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
@@ -61,50 +74,54 @@ func ExampleClient_Rerun() {
 	// Output: 2 2 0
 }
 
-func ExampleClient_RerunMessages() {
+func ExampleSession_Rerun_one() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
 	stopped(ctx, rdb)
-	n, err := operator.RerunMessages(ctx, "web:42", "two")
+	n, err := operator.Session("web:42").Rerun(ctx, "two")
 	demo.Check(err)
-	next, err := operator.NextMessage(ctx, "web:42")
-	demo.Check(err)
-	fmt.Println(n, next)
-	// Output: 1 two
+	fmt.Println(n)
+	for m, err := range operator.Session("web:42").Queue(ctx) {
+		demo.Check(err)
+		fmt.Println(m.ID, m.State)
+	}
+	// Output:
+	// 1
+	// two pending
 }
 
 // The cap of the line is the same as that of senders and workers.
-func ExampleNewClientWith() {
+func ExampleConfig() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
 	stopped(ctx, rdb)
-	n, err := admin.NewClientWith(rdb, admin.ClientConfig{LineCap: 1}).Rerun(ctx, "web:42")
+	n, err := admin.NewClient(rdb, admin.Config{LineCap: 1}).Session("web:42").Rerun(ctx, admin.All)
 	fmt.Println(n, err)
 	// Output: 1 <nil>
 }
 
-func ExampleClient_DeleteDeadLetters() {
+func ExampleSession_DeleteDeadLetters() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
 	stopped(ctx, rdb)
-	n, err := operator.DeleteDeadLetters(ctx, "web:42", "one")
+	n, err := operator.Session("web:42").DeleteDeadLetters(ctx, "one")
 	fmt.Println(n, err)
-	n, err = operator.DeleteDeadLetters(ctx, "web:42")
+	n, err = operator.Session("web:42").DeleteDeadLetters(ctx, admin.All)
 	fmt.Println(n, err)
 	// Output:
 	// 1 <nil>
 	// 1 <nil>
 }
 
-func ExampleClient_Erase() {
+func ExampleSession_Erase() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
 	stopped(ctx, rdb)
-	demo.Check(admin.NewClient(rdb).Erase(ctx, "web:42"))
+	demo.Check(admin.NewClient(rdb).Session("web:42").Erase(ctx))
 	fmt.Println(rdb.DBSize(ctx).Val(), "keys")
 	// Output: 0 keys
 }

@@ -36,41 +36,30 @@ func givenUp(ctx context.Context, rdb redis.UniversalClient) *admin.Client {
 	return operator
 }
 
-func ExampleClient_Outbox() {
+func ExampleSession_Deliveries() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
-	for d, err := range givenUp(ctx, rdb).Outbox(ctx, "web:42") {
+	for d, err := range givenUp(ctx, rdb).Session("web:42").Deliveries(ctx) {
 		demo.Check(err)
-		fmt.Println(d.Destination, d.Type, d.Messages, d.Undelivered, d.Error)
+		fmt.Println(d.Destination, d.Type, d.Messages, d.GivenUp, d.Error)
 	}
 	// Output: web-bot message.stopped [one] true HTTP status 422
 }
 
-func ExampleClient_SessionsWithDeliveries() {
+func ExampleSession_Redrive() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
-	for key, err := range routed(ctx, rdb).SessionsWithDeliveries(ctx) {
-		demo.Check(err)
-		fmt.Println(key)
-	}
-	// Output: web:42
-}
-
-func ExampleClient_Redrive() {
-	rdb, stop := demo.Redis()
-	defer stop()
-	ctx := context.Background()
-	fmt.Println(givenUp(ctx, rdb).Redrive(ctx, "web:42", "web-bot"))
+	fmt.Println(givenUp(ctx, rdb).Session("web:42").Redrive(ctx, "web-bot"))
 	// Output: 1 <nil>
 }
 
-func ExampleClient_DropUndelivered() {
+func ExampleSession_DeleteUndelivered() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
-	fmt.Println(givenUp(ctx, rdb).DropUndelivered(ctx, "web:42", ""))
+	fmt.Println(givenUp(ctx, rdb).Session("web:42").DeleteUndelivered(ctx, admin.All))
 	// Output: 1 <nil>
 }
 
@@ -79,50 +68,60 @@ func ExampleEraseUndelivered() {
 	defer stop()
 	ctx := context.Background()
 	operator := routed(ctx, rdb)
-	err := operator.Erase(ctx, "web:42")
-	var undelivered *admin.UndeliveredError
-	fmt.Println(errors.As(err, &undelivered), err)
-	fmt.Println(operator.Erase(ctx, "web:42", admin.EraseUndelivered()))
+	err := operator.Session("web:42").Erase(ctx)
+	fmt.Println(errors.Is(err, session.ErrUndelivered), err)
+	fmt.Println(operator.Session("web:42").Erase(ctx, admin.EraseUndelivered()))
 	// Output:
 	// true erase web:42: 0 outcomes are owed to destinations, 1 are not delivered
 	// <nil>
 }
 
-func ExampleClient_SetDestination() {
+func ExampleClient_EnableDestination() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
-	demo.Check(operator.SetDestination(ctx, "web-bot", session.DestinationState{Paused: true, Why: "maintenance"}))
-	fmt.Println(operator.SetDestination(ctx, "web-bot", session.DestinationState{})) // it gets its deliveries again
-	// Output: <nil>
+	demo.Check(operator.PauseDestination(ctx, "web-bot", "maintenance"))
+	demo.Check(operator.EnableDestination(ctx, "web-bot"))
+	off, err := operator.Destinations(ctx)
+	fmt.Println(len(off), err)
+	// Output: 0 <nil>
 }
 
-func ExampleClient_Owing() {
+func ExampleSession_Undelivered() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	ctx, client, operator := context.Background(), turnstile.NewClient(rdb), admin.NewClient(rdb)
 	demo.Check(client.Session("web:42").SetReplyTo(ctx, "web-bot"))
 	_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "later", Text: "hello", Delay: time.Hour})
 	demo.Check(err)
-	o, err := operator.Owing(ctx, "web:42")
+	o, err := operator.Session("web:42").Undelivered(ctx)
 	demo.Check(err)
-	fmt.Println(o.Owed, o.Stored, o.Undelivered)
+	fmt.Println(o.Owed, o.Waiting, o.GivenUp)
 	// Output: 1 0 0
 }
 
-func ExampleClient_Destinations() {
+func ExampleClient_PauseDestination() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, operator := context.Background(), admin.NewClient(rdb)
-	demo.Check(operator.SetDestination(ctx, "web-bot", session.DestinationState{Paused: true, Why: "maintenance"}))
-	states, err := operator.Destinations(ctx)
+	demo.Check(operator.PauseDestination(ctx, "web-bot", "maintenance"))
+	off, err := operator.Destinations(ctx)
 	demo.Check(err)
-	fmt.Println(states["web-bot"].Paused, states["web-bot"].Why)
-	// Output: true maintenance
+	fmt.Println(off[0].Name, off[0].Paused, off[0].Why)
+	// Output: web-bot true maintenance
 }
 
-func ExampleUndeliveredError_Error() {
-	err := &admin.UndeliveredError{Owed: 2, Undelivered: 1}
-	fmt.Println(err.Error())
-	// Output: 2 outcomes are owed to destinations, 1 are not delivered
+// A destination that responded with 410 gets nothing until it is enabled.
+func ExampleClient_Destinations() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	_, err := protocol.Finding{Destination: "web-bot", Disabled: true, Why: "410 Gone"}.Store(ctx, rdb)
+	demo.Check(err)
+	off, err := admin.NewClient(rdb).Destinations(ctx)
+	demo.Check(err)
+	for _, d := range off {
+		fmt.Println(d.Name, d.Disabled, d.Why)
+	}
+	// Output: web-bot true 410 Gone
 }

@@ -18,25 +18,8 @@ func ExampleNewClient() {
 	// Output: 0 <nil>
 }
 
-func ExampleClient_TurnMessages() {
-	started := make(chan struct{})
-	rdb, stop := demo.Worker(demo.Endless(started))
-	defer stop()
-	ctx, operator := context.Background(), admin.NewClient(rdb)
-	m := turnstile.Message{Text: "count to infinity", Meta: map[string]string{"sender": "alice"}}
-	_, err := turnstile.NewClient(rdb).Session("web:42").Send(ctx, m)
-	demo.Check(err)
-	<-started
-	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
-	demo.Check(err)
-	messages, err := operator.TurnMessages(ctx, info)
-	demo.Check(err)
-	fmt.Println(messages[0].Text, messages[0].Meta["sender"])
-	// Output: count to infinity alice
-}
-
 // No worker runs here, so each message waits.
-func ExampleClient_BusySessions() {
+func ExampleClient_Sessions_busy() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx, client := context.Background(), turnstile.NewClient(rdb)
@@ -44,15 +27,14 @@ func ExampleClient_BusySessions() {
 		_, err := client.Session("web:42").Send(ctx, turnstile.Message{Text: "hello"})
 		demo.Check(err)
 	}
-	busy, err := admin.NewClient(rdb).BusySessions(ctx)
-	demo.Check(err)
-	for _, info := range busy {
-		fmt.Println(info.Session, info.Phase, info.Pending)
+	for s, err := range admin.NewClient(rdb).Sessions(ctx, admin.Query{State: admin.StateBusy}) {
+		demo.Check(err)
+		fmt.Println(s.Session, s.State, s.Pending)
 	}
-	// Output: web:42 idle 2
+	// Output: web:42 waiting 2
 }
 
-func ExampleClient_Followups() {
+func ExampleSession_FollowUps() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
 	defer stop()
@@ -62,12 +44,12 @@ func ExampleClient_Followups() {
 	<-started
 	_, err = client.Session("web:42").Send(ctx, turnstile.Message{ID: "two", Text: "by twos"})
 	demo.Check(err)
-	followups, err := admin.NewClient(rdb).Followups(ctx, "web:42")
+	followups, err := admin.NewClient(rdb).Session("web:42").FollowUps(ctx)
 	demo.Check(err)
 	for _, f := range followups {
 		fmt.Println(f.ID, f.Text, f.State)
 	}
-	// Output: two by twos queued
+	// Output: two by twos pending
 }
 
 // If sessions wait for a free slot for long, there are too few workers.
@@ -81,20 +63,6 @@ func ExampleClient_Backlog() {
 	}
 	backlog, err := admin.NewClient(rdb).Backlog(ctx)
 	demo.Check(err)
-	fmt.Println(backlog.Ready, backlog.Due)
-	// Output: 2 0
-}
-
-func ExampleClient_CountSessions() {
-	rdb, stop := demo.Redis()
-	defer stop()
-	ctx, client := context.Background(), turnstile.NewClient(rdb)
-	for _, key := range []string{"web:1", "web:2"} {
-		_, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"})
-		demo.Check(err)
-	}
-	all, attention, err := admin.NewClient(rdb).CountSessions(ctx)
-	demo.Check(err)
-	fmt.Println(all, attention)
-	// Output: 2 0
+	fmt.Println(backlog.Ready, backlog.Due, backlog.Sessions)
+	// Output: 2 0 2
 }

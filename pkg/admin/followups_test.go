@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,18 +44,17 @@ func TestFollowups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := actors.NewClient(rdb).Followups(t.Context(), "s")
+	got, err := actors.NewClient(rdb).Operate("s").FollowUps(t.Context())
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := session.Followup{ID: "second", Text: "<second>", Mode: session.ModeQueue, State: session.FollowupQueued, Order: 3, ArrivedAt: 1795227266293}
-	if got[0].ID != "first" || got[1] != want {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, "the first", got[0].ID, "first")
+	f := got[1]
+	expect.Equal(t, "the second", fmt.Sprint(f.ID, f.Text, f.Mode, f.State, f.Position, f.ArrivedAt.UnixMilli()), "second<second>queuepending3 1795227266293")
 	if err := rdb.HSet(t.Context(), key, "broken", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := actors.NewClient(rdb).Followups(t.Context(), "s"); err != nil || len(got) != 2 {
+	if got, err := actors.NewClient(rdb).Operate("s").FollowUps(t.Context()); err != nil || len(got) != 2 {
 		t.Errorf("a broken entry hides the others: %+v, %v", got, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 	b := actors.NewBench(t)
 	listed := func(want ...string) {
 		t.Helper()
-		list, err := b.Client.Followups(b.Ctx, actors.Key)
+		list, err := b.Client.Operate(actors.Key).FollowUps(b.Ctx)
 		expect.OK(t, err)
 		var ids []string
 		for _, f := range list {

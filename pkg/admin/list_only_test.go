@@ -30,11 +30,11 @@ func TestListOnly(t *testing.T) {
 	_, err := b.Client.Session(mine[4]).Send(b.Ctx, turnstile.Message{Text: "x"})
 	expect.OK(t, err)
 	only := func(key string) bool { return strings.HasSuffix(key, ":mine") }
-	for _, q := range []admin.ListQuery{{}, {Limit: 2}, {Limit: 1, Prefix: "others:"}, {State: admin.StateIdle, Limit: 3}, {State: admin.StateWaiting}, {Prefix: "none"}} {
+	for _, q := range []admin.Query{{}, {Limit: 2}, {Limit: 1, Prefix: "others:"}, {State: admin.StateIdle, Limit: 3}, {State: admin.StateWaiting}, {Prefix: "none"}} {
 		q.Only = only
 		var got []string
 		for {
-			page, err := b.Client.List(b.Ctx, q)
+			page, err := b.Client.Page(b.Ctx, q)
 			expect.OK(t, err)
 			for _, s := range page.Sessions {
 				got = append(got, s.Session)

@@ -20,10 +20,10 @@ import (
 )
 
 // listed returns the keys of all pages of a query, and how many pages there were.
-func listed(b *actors.Bench, q admin.ListQuery) (keys []string, pages int) {
+func listed(b *actors.Bench, q admin.Query) (keys []string, pages int) {
 	b.Helper()
 	for {
-		page, err := b.Client.List(b.Ctx, q)
+		page, err := b.Client.Page(b.Ctx, q)
 		expect.OK(b, err)
 		for _, s := range page.Sessions {
 			keys = append(keys, s.Session)
@@ -39,7 +39,7 @@ func listed(b *actors.Bench, q admin.ListQuery) (keys []string, pages int) {
 
 func wantList(b *actors.Bench, state admin.State, want ...string) {
 	b.Helper()
-	keys, _ := listed(b, admin.ListQuery{State: state})
+	keys, _ := listed(b, admin.Query{State: state})
 	slices.Sort(keys)
 	slices.Sort(want)
 	expect.List(b, fmt.Sprintf("%q", state), keys, want...)
@@ -99,15 +99,15 @@ func TestListByState(t *testing.T) {
 	}
 	wantList(b, admin.StateIdle, "idle", "dead", "cancelled", "stopped")
 	wantList(b, "", "starting", "running", "asking", "idle", "dead", "paused", "waiting", "delayed", "cancelled", "stopped")
-	keys, _ := listed(b, admin.ListQuery{State: admin.StateAttention, Prefix: "d"})
+	keys, _ := listed(b, admin.Query{State: admin.StateAttention, Prefix: "d"})
 	expect.List(t, "with a prefix", keys, "dead")
 
 	// What needs nothing any more is not listed, and leaves the index with the next sweep.
 	_, err = b.Client.Session("asking").Decide(b.Ctx, "1", session.Allow)
 	expect.OK(t, err)
-	_, err = b.Client.DeleteDeadLetters(b.Ctx, "dead")
+	_, err = b.Client.Operate("dead").DeleteDeadLetters(b.Ctx, admin.All)
 	expect.OK(t, err)
-	expect.OK(t, b.Client.Erase(b.Ctx, "stopped"))
+	expect.OK(t, b.Client.Operate("stopped").Erase(b.Ctx))
 	wantList(b, admin.StateAttention, "cancelled", "paused")
 	b.Sweep()
 	left := b.Redis.ZRange(b.Ctx, rediskey.Attention, 0, -1).Val()
@@ -141,7 +141,7 @@ func TestListPages(t *testing.T) {
 	const n = 700
 	fillSessions(b, n, 300)
 	for _, prefix := range []string{"", "s"} {
-		keys, pages := listed(b, admin.ListQuery{Limit: 90, Prefix: prefix})
+		keys, pages := listed(b, admin.Query{Limit: 90, Prefix: prefix})
 		expect.Equal(t, "sessions", len(keys), n)
 		expect.Equal(t, "pages", pages, 8)
 		expect.Equal(t, "in order", slices.IsSortedFunc(keys, func(a, c string) int {
@@ -151,12 +151,12 @@ func TestListPages(t *testing.T) {
 			return strings.Compare(a, c)
 		}), true)
 	}
-	keys, _ := listed(b, admin.ListQuery{Prefix: "s00001"})
+	keys, _ := listed(b, admin.Query{Prefix: "s00001"})
 	expect.Equal(t, "with a prefix", len(keys), 10)
 
-	seen, q := map[string]int{}, admin.ListQuery{Limit: 90}
+	seen, q := map[string]int{}, admin.Query{Limit: 90}
 	for i := 0; ; i++ {
-		page, err := b.Client.List(b.Ctx, q)
+		page, err := b.Client.Page(b.Ctx, q)
 		expect.OK(t, err)
 		for _, s := range page.Sessions {
 			seen[s.Session]++
@@ -175,13 +175,13 @@ func TestListRefusesWhatIsInvalid(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	fillSessions(b, 3, 1)
-	page, err := b.Client.List(b.Ctx, admin.ListQuery{Limit: 1})
+	page, err := b.Client.Page(b.Ctx, admin.Query{Limit: 1})
 	expect.OK(t, err)
-	for _, q := range []admin.ListQuery{
-		{Limit: -1}, {Limit: admin.ListMost + 1}, {State: "odd"}, {Prefix: "a b"}, {Prefix: "*"}, {Cursor: "x"}, {Cursor: "!"},
+	for _, q := range []admin.Query{
+		{Limit: -1}, {Limit: 501}, {State: "odd"}, {Prefix: "a b"}, {Prefix: "*"}, {Match: "a/b"}, {Match: "["}, {Match: "a\x1b"}, {Match: "{a}"}, {Cursor: "x"}, {Cursor: "!"},
 		{Cursor: page.Next, State: admin.StateAttention}, {Cursor: page.Next, Prefix: "s"},
 	} {
-		if _, err := b.Client.List(b.Ctx, q); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.Client.Page(b.Ctx, q); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -201,25 +201,25 @@ func TestListLooksAtFew(t *testing.T) {
 		return send()
 	}))
 	client := admin.NewClient(counting)
-	perSession := 11 // commands that read one session and its state
-	page := func(q admin.ListQuery, most int) admin.List {
+	perSession := 10 // commands that read one session and its state
+	page := func(q admin.Query, most int) admin.Page {
 		t.Helper()
 		commands = 0
-		list, err := client.List(b.Ctx, q)
+		list, err := client.Page(b.Ctx, q)
 		expect.OK(t, err)
 		if commands > most*perSession+100 {
 			t.Errorf("%+v: %d commands for %d sessions", q, commands, most)
 		}
 		return list
 	}
-	first := page(admin.ListQuery{Limit: 100}, 100)
+	first := page(admin.Query{Limit: 100}, 100)
 	expect.Equal(t, "sessions of the first page", len(first.Sessions), 100)
 	expect.Equal(t, "the newest", first.Sessions[0].Session, "s099999")
-	deep := page(admin.ListQuery{Limit: 100, Prefix: "s05"}, 100)
+	deep := page(admin.Query{Limit: 100, Prefix: "s05"}, 100)
 	expect.Equal(t, "the first of the prefix", deep.Sessions[0].Session, "s050000")
-	second := page(admin.ListQuery{Limit: 100, Cursor: first.Next}, 100)
+	second := page(admin.Query{Limit: 100, Cursor: first.Next}, 100)
 	expect.Equal(t, "behind the first page", second.Sessions[0].Session, "s099899")
-	none := page(admin.ListQuery{State: admin.StateAttention}, 1000)
+	none := page(admin.Query{State: admin.StateAttention}, 1000)
 	expect.Equal(t, "sessions that need attention", len(none.Sessions), 0)
 	if none.Next == "" {
 		t.Error("a short page has no next")

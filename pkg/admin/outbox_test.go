@@ -3,6 +3,7 @@ package admin_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 // outbox is a session's outbox, a line for each record.
 func outbox(b *actors.Bench) (lines []string) {
 	b.Helper()
-	for d, err := range b.Client.Outbox(b.Ctx, actors.Key) {
+	for d, err := range b.Client.Operate(actors.Key).Deliveries(b.Ctx) {
 		expect.OK(b, err)
 		line := fmt.Sprint(d.Destination, " ", d.Type, " ", strings.Join(d.Messages, ","))
 		if d.Attempts > 0 {
@@ -27,7 +28,7 @@ func outbox(b *actors.Bench) (lines []string) {
 		if d.Error != "" {
 			line += " " + d.Error
 		}
-		if d.Undelivered {
+		if d.GivenUp {
 			line += " undelivered"
 		}
 		actors.Recent(b.T, "stored", d.At)
@@ -67,23 +68,25 @@ func TestOutbox(t *testing.T) {
 	expect.Equal(t, "given up", lines[30], "one message.done a00 HTTP status 422 undelivered")
 
 	say("c", "two")
-	owing, err := b.Client.Owing(b.Ctx, actors.Key)
+	owing, err := b.Client.Operate(actors.Key).Undelivered(b.Ctx)
 	expect.OK(t, err)
-	expect.Equal(t, "owing", owing, admin.Owing{Owed: 1, Stored: 30, Undelivered: 1})
-	if _, err := b.Client.Owing(b.Ctx, "a/b"); !errors.Is(err, session.ErrInvalid) {
+	expect.Equal(t, "owing", owing, admin.Undelivered{Owed: 1, Waiting: 30, GivenUp: 1})
+	if _, err := b.Client.Operate("a/b").Undelivered(b.Ctx); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("a wrong key: %v", err)
 	}
 
-	n, err := b.Client.Redrive(b.Ctx, actors.Key, "two")
+	n, err := b.Client.Operate(actors.Key).Redrive(b.Ctx, "two")
 	expect.OK(t, err)
 	expect.Equal(t, "redriven of another destination", n, 0)
-	n, err = b.Client.Redrive(b.Ctx, actors.Key, "one")
+	n, err = b.Client.Operate(actors.Key).Redrive(b.Ctx, "one")
 	expect.OK(t, err)
 	expect.Equal(t, "redriven", n, 1)
 	expect.Equal(t, "behind the others", outbox(b)[29], "one message.done a00")
-	for key, err := range b.Client.SessionsWithDeliveries(b.Ctx) {
-		expect.OK(t, err)
-		expect.Equal(t, "session", key, actors.Key)
+	expect.List(t, "sessions with deliveries", sessionsOf(b, admin.Query{State: admin.StateUndelivered}), actors.Key)
+
+	// No destination means none, and not all.
+	if n, err := b.Client.Operate(actors.Key).DeleteUndelivered(b.Ctx, ""); n != 0 || !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("an empty destination: %d, %v", n, err)
 	}
 }
 
@@ -98,29 +101,44 @@ func TestEraseKeepsDeliveries(t *testing.T) {
 	expect.OK(t, err)
 	b.Die()
 	before := b.Dump()
-	err = b.Client.Erase(b.Ctx, actors.Key)
-	var undelivered *admin.UndeliveredError
-	if !errors.As(err, &undelivered) || undelivered.Owed != 1 || undelivered.Undelivered != 1 {
+	err = b.Client.Operate(actors.Key).Erase(b.Ctx)
+	if !errors.Is(err, session.ErrUndelivered) || !strings.Contains(err.Error(), "1 outcomes are owed to destinations, 1 are not delivered") {
 		t.Errorf("erase: %v", err)
 	}
 	actors.Same(t, "refused", before, b.Dump())
-	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key, admin.EraseUndelivered()))
+	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx, admin.EraseUndelivered()))
 	expect.Equal(t, "left", b.Dump(), "")
 }
 
 func TestDestinationStates(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	paused := session.DestinationState{Paused: true, Why: "HTTP status 401", At: 5}
-	expect.OK(t, b.Client.SetDestination(b.Ctx, "hook", paused))
-	states, err := b.Client.Destinations(b.Ctx)
+	at := time.UnixMilli(5)
+	for name, s := range map[string]protocol.DestinationState{
+		"failing": {Paused: true, Why: "HTTP status 401", At: 5}, "gone": {Disabled: true, Why: "HTTP status 410", At: 5},
+	} {
+		expect.OK(t, protocol.SetDestination(b.Ctx, b.Redis, name, s))
+	}
+	expect.OK(t, b.Client.PauseDestination(b.Ctx, "hook", "maintenance"))
+	list, err := b.Client.Destinations(b.Ctx)
 	expect.OK(t, err)
-	expect.Equal(t, "paused", states["hook"], paused)
-	expect.OK(t, b.Client.SetDestination(b.Ctx, "hook", session.DestinationState{}))
-	states, err = b.Client.Destinations(b.Ctx)
+	want := []admin.Destination{
+		{Name: "failing", Paused: true, Why: "HTTP status 401", RetryAt: at},
+		{Name: "gone", Disabled: true, Why: "HTTP status 410", Since: at},
+		{Name: "hook", Paused: true, Why: "maintenance"},
+	}
+	if !slices.Equal(list, want) {
+		t.Errorf("by name: %+v", list)
+	}
+	for _, d := range list {
+		expect.OK(t, b.Client.EnableDestination(b.Ctx, d.Name))
+	}
+	list, err = b.Client.Destinations(b.Ctx)
 	expect.OK(t, err)
-	expect.Equal(t, "enabled", len(states), 0)
-	if err := b.Client.SetDestination(b.Ctx, "Not a name", paused); !errors.Is(err, session.ErrInvalid) {
-		t.Errorf("a wrong name: %v", err)
+	expect.Equal(t, "enabled", len(list), 0)
+	for _, err := range []error{b.Client.PauseDestination(b.Ctx, "Not a name", ""), b.Client.EnableDestination(b.Ctx, "")} {
+		if !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("a wrong name: %v", err)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
@@ -19,50 +18,35 @@ const (
 	rerunBytes = 4 << 20
 )
 
-// Rerun puts a session's stopped and failed dead letters back at the end of its line, in the order
-// in which they first arrived, and returns how many. Expired, dropped and interrupted messages stay
-// dead letters. So do those that are archived during the call, and those for which the line has no
-// room (ClientConfig.LineCap).
+// Rerun queues stopped and failed dead letters with these message IDs again, or All, in the order in
+// which they first arrived, and returns how many. Expired, dropped and interrupted messages stay dead
+// letters. So do those that are archived during the call, and those for which the queue has no room
+// (Config.LineCap).
 //
-// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if
-// nothing was changed. After another error some messages may be back in line. Call Rerun again for
-// the rest.
-func (a *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
-	return a.rerunOf(ctx, sessionKey, nil)
-}
-
-// RerunMessages is Rerun for those of the dead letters that have one of these message ids.
-func (a *Client) RerunMessages(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
-	if len(ids) == 0 {
-		return 0, session.ValidateKey(sessionKey)
-	}
-	return a.rerunOf(ctx, sessionKey, ids)
-}
-
-// rerunOf is Rerun of the messages with these ids; nil: of all.
-func (a *Client) rerunOf(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
+// The error wraps session.ErrUnchanged if nothing was changed. After another error some messages may
+// be queued: call Rerun again for the rest.
+func (s *Session) Rerun(ctx context.Context, ids ...string) (n int, err error) {
+	if err := session.ValidateKey(s.key); err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	if n, err = a.rerun(ctx, sessionKey, ids); err != nil {
-		return n, fmt.Errorf("rerun dead letters of %s: %w", sessionKey, err)
+	if n, err = s.rerun(ctx, ids); err != nil {
+		return n, fmt.Errorf("rerun dead letters of %s: %w", s.key, err)
 	}
 	return n, nil
 }
 
-func (a *Client) rerun(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
-	k, name := rediskey.For(sessionKey), rand.Text()
-	all, err := a.deadPlaces(ctx, k, func(result string) bool {
+func (s *Session) rerun(ctx context.Context, ids []string) (n int, err error) {
+	rdb, name := s.admin.rdb, rand.Text()
+	all, err := s.admin.deadPlaces(ctx, s.keys(), func(result string) bool {
 		var end struct{ Status session.Status }
 		return json.Unmarshal([]byte(result), &end) == nil && (end.Status == session.StatusStopped || end.Status == session.StatusFailed)
 	})
 	if err != nil {
 		return 0, protocol.Unchanged(err, false)
 	}
-	if ids != nil {
-		all = slices.DeleteFunc(all, func(d deadPlace) bool {
-			return !slices.ContainsFunc(ids, func(id string) bool { return d.id == rediskey.TaskID(sessionKey, id) })
-		})
+	if !slices.Contains(ids, All) {
+		wanted := s.taskIDs(ids)
+		all = slices.DeleteFunc(all, func(d deadPlace) bool { return !slices.Contains(wanted, d.id) })
 	}
 	slices.SortFunc(all, byArrival)
 	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.arrived == b.arrived }) // read twice
@@ -73,12 +57,12 @@ func (a *Client) rerun(ctx context.Context, sessionKey string, ids []string) (n 
 			letters[i] = protocol.DeadTask{ID: d.id, Arrived: d.arrived}
 		}
 		all = all[m:]
-		moved, now, err := protocol.Rerun{Session: sessionKey, Call: fmt.Sprint(name, "-", batch), LineCap: a.cfg.LineCap, Letters: letters}.Do(ctx, a.rdb)
+		moved, now, err := protocol.Rerun{Session: s.key, Call: fmt.Sprint(name, "-", batch), LineCap: s.admin.cfg.LineCap, Letters: letters}.Do(ctx, rdb)
 		if batch == 1 {
 			err = protocol.Unchanged(err, false)
 		}
 		if err == nil && moved > 0 {
-			err = protocol.ListAndWake(ctx, a.rdb, sessionKey, now, 0)
+			err = protocol.ListAndWake(ctx, rdb, s.key, now, 0)
 		}
 		if err != nil {
 			return n, err

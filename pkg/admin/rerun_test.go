@@ -11,6 +11,7 @@ import (
 	"turnstile"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -25,12 +26,12 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	b.SayAll("d", "e")
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 1)
 	expect.List(t, "the line", b.Waiting(), "d", "e", "a")
 	b.Drain()
-	n, err = b.Client.Rerun(b.Ctx, actors.Key)
+	n, err = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "then", n, 2)
 }
@@ -71,7 +72,7 @@ func TestRerunInBatches(t *testing.T) {
 		}
 		expect.OK(t, h.Requeue(b.Ctx, "drain"))
 	}))
-	again, err := b.Client.Rerun(b.Ctx, actors.Key)
+	again, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, n)
 	expect.Equal(t, "calls", calls, 3)
@@ -95,11 +96,11 @@ func TestRerunInOrder(t *testing.T) {
 	faults.RunTwice(actors.Script("rerun"), -1)
 	b.Redis.AddHook(faults)
 	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), sync.OnceFunc(func() {
-		n, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key, ids[3], ids[500], ids[700])
+		n, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, ids[3], ids[500], ids[700])
 		expect.OK(t, err)
 		expect.Equal(t, "deleted: the first of them is in line again", n, 2)
 	})))
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 1098)
 	want := append([]string{"new"}, ids[:500]...)
@@ -119,7 +120,7 @@ func TestRerunBesideAnother(t *testing.T) {
 			return
 		}
 		other = true
-		n, err := b.Client.Rerun(b.Ctx, actors.Key)
+		n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 		expect.OK(t, err)
 		expect.Equal(t, "run again by the other", n, 600)
 		h := b.Claim()
@@ -128,12 +129,12 @@ func TestRerunBesideAnother(t *testing.T) {
 			expect.OK(t, err)
 		}
 	}))
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 500)
 	expect.List(t, "the line", b.Waiting())
 	expect.Equal(t, "archived", b.Info().Archived, 1100)
-	n, err = b.Client.Rerun(b.Ctx, actors.Key)
+	n, err = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again the next time", n, 1100)
 }
@@ -150,7 +151,7 @@ func TestRerunOfLargeMessages(t *testing.T) {
 	expect.OK(t, err)
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() { calls++ }))
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	n, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 7)
 	expect.Equal(t, "calls", calls, 2)
@@ -169,7 +170,7 @@ func TestRerunReadsEachTwice(t *testing.T) {
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.OK(t, rdb.ConfigResetStat(b.Ctx).Err())
-	again, err := b.Client.Rerun(b.Ctx, actors.Key)
+	again, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, n)
 	calls := map[string]int{}

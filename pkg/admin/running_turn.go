@@ -10,37 +10,41 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/record"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
-// RunningTurn is a turn that runs, as far as its messages and events show.
+// RunningTurn is the running turn, as far as it is stored.
 type RunningTurn struct {
-	Messages []TurnMessage
-	Events   []session.Event // so far, in order; the stream may have lost the first ones
-	Reply    string          // so far: the text since the last tool
-}
-
-// TurnMessage is a message of a running turn.
-type TurnMessage struct {
-	ID   string
-	Text string            // "" if the message cannot be read
-	Meta map[string]string // nil if the message has none, or cannot be read
+	ID       string
+	Messages []session.Message // only the ID is set of one that cannot be read
+	Events   []session.Event   // in order; the stream may have lost the first ones
+	Reply    string            // so far: the text since the last tool
 }
 
 // eventsBack is how many entries of a stream one command reads, from its end.
 const eventsBack = 200
 
-// RunningTurn reads the turn that ran when info was read. It makes several reads, so the turn may
-// end meanwhile. If the session is idle, the result is zero.
-func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningTurn, err error) {
+// Turn returns the running turn, zero if none runs. It makes several reads, so the turn may end
+// meanwhile.
+func (s *Session) Turn(ctx context.Context) (t RunningTurn, err error) {
+	if err := session.ValidateKey(s.key); err != nil {
+		return t, err
+	}
+	infos, err := record.Infos(ctx, s.admin.rdb, []string{s.key})
+	if err != nil {
+		return t, fmt.Errorf("read session %s: %w", s.key, err)
+	}
+	info := infos[0]
 	if info.Phase == session.PhaseIdle {
 		return t, nil
 	}
-	if t.Messages, err = a.TurnMessages(ctx, info); err != nil {
-		return t, err
+	t.ID = info.Turn
+	if t.Messages, err = s.messages(ctx, info.Messages); err != nil {
+		return t, fmt.Errorf("read the messages of turn %s: %w", info.Turn, err)
 	}
-	if t.Events, err = a.eventsOf(ctx, info); err != nil {
+	if t.Events, err = s.eventsOf(ctx, info); err != nil {
 		return t, fmt.Errorf("read the events of turn %s: %w", info.Turn, err)
 	}
 	var text strings.Builder
@@ -56,39 +60,43 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 	return t, nil
 }
 
-// TurnMessages reads the messages of the turn that ran when info was read. Their texts may be gone
-// meanwhile. If the session is idle, there are none.
-func (a *Client) TurnMessages(ctx context.Context, info session.Info) (list []TurnMessage, err error) {
-	k := rediskey.For(info.Session)
-	for some := range slices.Chunk(info.Messages, deadBatch) {
+// messages reads the messages with these IDs. Their texts may be gone meanwhile.
+func (s *Session) messages(ctx context.Context, ids []string) (list []session.Message, err error) {
+	for some := range slices.Chunk(s.taskIDs(ids), messageBatch) {
 		tasks := make([]*redis.StringCmd, len(some))
-		_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, id := range some {
-				tasks[i] = p.HGet(ctx, k.Task(rediskey.TaskID(info.Session, id)), "msg")
+				tasks[i] = p.HGet(ctx, s.keys().Task(id), "msg")
 			}
 			return nil
 		})
 		if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing task as it is
-			return list, fmt.Errorf("read the messages of turn %s: %w", info.Turn, err)
+			return list, err
 		}
 		for i, id := range some {
-			m := TurnMessage{ID: id}
-			if task, err := protocol.ParseTaskMessage([]byte(tasks[i].Val())); err == nil {
-				message, _ := task.Message(a.cfg.Limits) // a message that cannot be read has no text
-				m.Text, m.Meta = message.Text, message.Meta
-			}
+			m, _, _ := s.message(id, tasks[i].Val()) // a message that cannot be read has no text
 			list = append(list, m)
 		}
 	}
 	return list, nil
 }
 
+// message reads the message of a task, and why its last turn failed. The ID is set after an error, too.
+func (s *Session) message(taskID, text string) (m session.Message, failure string, err error) {
+	task, err := protocol.ParseTaskMessage([]byte(text))
+	if err == nil {
+		m, err = task.Message(s.admin.cfg.Limits)
+	}
+	m.ID = protocol.MessageID(rediskey.IDPrefix(s.key), taskID)
+	return m, task.Failure, err
+}
+
 // eventsOf reads the running turn's events, from the stream's end back to the turn's start.
-func (a *Client) eventsOf(ctx context.Context, info session.Info) ([]session.Event, error) {
+func (s *Session) eventsOf(ctx context.Context, info session.Info) ([]session.Event, error) {
 	var events []session.Event // the last one first
 	from := "+"
 	for {
-		page, err := a.rdb.XRevRangeN(ctx, rediskey.For(info.Session).Events(), from, strconv.FormatInt(info.StartedAt.UnixMilli(), 10), eventsBack).Result()
+		page, err := s.admin.rdb.XRevRangeN(ctx, s.keys().Events(), from, strconv.FormatInt(info.StartedAt.UnixMilli(), 10), eventsBack).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -105,31 +113,4 @@ func (a *Client) eventsOf(ctx context.Context, info session.Info) ([]session.Eve
 		}
 		from = "(" + page[len(page)-1].ID
 	}
-}
-
-// LastDeadLetters returns the n dead letters that were archived last, newest first.
-func (a *Client) LastDeadLetters(ctx context.Context, sessionKey string, n int) ([]DeadLetter, error) {
-	members, err := a.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: rediskey.For(sessionKey).Archived(), Start: 0, Stop: n - 1, Rev: true}).Result()
-	places := make([]deadPlace, len(members))
-	for i, m := range members {
-		id, _ := m.Member.(string)
-		places[i] = deadPlace{id: id, second: int64(m.Score)}
-	}
-	var list []DeadLetter
-	if err == nil && len(places) > 0 {
-		list, err = a.readDead(ctx, sessionKey, places)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
-	}
-	return list, nil
-}
-
-// NextMessage returns the id of the message at the head of a session's line, "" if none waits.
-func (a *Client) NextMessage(ctx context.Context, sessionKey string) (id string, err error) {
-	task, err := a.rdb.LIndex(ctx, rediskey.For(sessionKey).Pending(), -1).Result()
-	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
-		return "", fmt.Errorf("read the line of %s: %w", sessionKey, err)
-	}
-	return protocol.MessageID(rediskey.IDPrefix(sessionKey), task), nil
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/record"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
-// State says in one word what a session does.
+// State says in a word what a session does.
 type State string
 
 // The states of a session.
@@ -24,44 +25,62 @@ const (
 	StateDelayed   State = "delayed"   // messages wait for a time: delayed, retried or collected
 	StateSuspended State = "suspended" // nothing runs or waits; the next message begins a new transcript
 	StateIdle      State = "idle"      // nothing runs or waits
+
+	// Of a Query only.
+	StateBusy        State = "busy"         // a turn runs, or messages wait
+	StateDeadLetters State = "dead_letters" // it has some
+	StateUndelivered State = "undelivered"  // it has deliveries
+	StateAttention   State = "attention"    // it asks, is paused or suspended, or has dead letters
 )
 
-// SessionState is a session with its state.
-type SessionState struct {
+// SessionInfo is a session's state as an operator sees it.
+type SessionInfo struct {
 	session.Info
+
 	State      State
 	Paused     bool      // an operator has paused it
 	Suspended  bool      // its next message begins a new transcript
 	LastActive time.Time // zero if unknown
 }
 
-// States returns the states of sessions, in the order of infos. It reads the indexes, which the
-// Redis user of a sender may not.
-func (a *Client) States(ctx context.Context, infos []session.Info) ([]SessionState, error) {
-	if len(infos) == 0 {
+// Info returns the session's state. That of an unknown one is idle and empty.
+func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
+	if err := session.ValidateKey(s.key); err != nil {
+		return SessionInfo{}, err
+	}
+	list, err := s.admin.infos(ctx, []string{s.key})
+	if err != nil {
+		return SessionInfo{}, fmt.Errorf("read session %s: %w", s.key, err)
+	}
+	return list[0], nil
+}
+
+// infos reads sessions in two round trips. It reads the indexes, which the Redis user of a sender may
+// not.
+func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error) {
+	if len(keys) == 0 {
 		return nil, nil
 	}
-	keys := make([]string, len(infos))
-	for i, s := range infos {
-		keys[i] = s.Session
+	infos, err := record.Infos(ctx, a.rdb, keys)
+	if err != nil {
+		return nil, err
 	}
 	var ready, due, active *redis.FloatSliceCmd
-	paused, suspended := make([]*redis.IntCmd, len(keys)), make([]*redis.StringCmd, len(keys))
-	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	paused := make([]*redis.IntCmd, len(keys))
+	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due = p.ZMScore(ctx, rediskey.Ready, keys...), p.ZMScore(ctx, rediskey.Due, keys...)
 		active = p.ZMScore(ctx, rediskey.Sessions, keys...)
 		for i, key := range keys {
-			k := rediskey.For(key)
-			paused[i], suspended[i] = p.Exists(ctx, k.Paused()), p.HGet(ctx, k.Resume(), "suspended")
+			paused[i] = p.Exists(ctx, rediskey.For(key).Paused())
 		}
 		return nil
 	})
-	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing field as it is
-		return nil, fmt.Errorf("read what sessions do: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	list := make([]SessionState, len(infos))
+	list := make([]SessionInfo, len(infos))
 	for i, info := range infos {
-		s := SessionState{Info: info, Paused: paused[i].Val() > 0, Suspended: suspended[i].Val() == "1"}
+		s := SessionInfo{Info: info, Paused: paused[i].Val() > 0, Suspended: info.Resume.Suspended}
 		if at := int64(active.Val()[i]); at > 0 {
 			s.LastActive = time.UnixMilli(at)
 		}
@@ -72,7 +91,7 @@ func (a *Client) States(ctx context.Context, infos []session.Info) ([]SessionSta
 }
 
 // state returns the state, given whether the session is in the ready and the due index.
-func (s SessionState) state(ready, due bool) State {
+func (s SessionInfo) state(ready, due bool) State {
 	switch {
 	case s.Phase == session.PhaseStarting:
 		return StateStarting

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -30,14 +30,14 @@ func TestEraseTemporaryBesideASender(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachKind(t, func(b *actors.Bench) {
-				expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key))
+				expect.OK(b, store.New(b.Redis).MakeTemporary(b.Ctx, actors.Key))
 				b.Say("old")
 				b.Drain()
 				expect.OK(b, b.Redis.HSet(b.Ctx, b.Keys.Run(), "ended_at", 1).Err())          // long ago
 				expect.OK(b, b.Redis.ZIncrBy(b.Ctx, rediskey.Temporary, 1, actors.Key).Err()) // as behind the first look
 				var once sync.Once
 				b.Redis.AddHook(actors.Before(actors.Script("erase"), func() { once.Do(func() { meanwhile(b) }) }))
-				erased, _, err := b.Client.EraseTemporary(b.Ctx, time.Hour)
+				erased, _, err := store.New(b.Redis).EraseTemporary(b.Ctx, time.Hour)
 				expect.OK(b, err)
 				expect.Equal(b, "erased", erased, 0)
 				state, _, _, err := actors.MessageState(b.Ctx, b.Client.Session(actors.Key), "new")
@@ -66,10 +66,10 @@ func TestEraseTemporaryIsShared(t *testing.T) {
 			return
 		}
 		var err error
-		other, _, err = b.Client.EraseTemporary(b.Ctx, time.Hour)
+		other, _, err = store.New(b.Redis).EraseTemporary(b.Ctx, time.Hour)
 		expect.OK(b, err)
 	}))
-	own, _, err := b.Client.EraseTemporary(b.Ctx, time.Hour)
+	own, _, err := store.New(b.Redis).EraseTemporary(b.Ctx, time.Hour)
 	expect.OK(b, err)
 	expect.Equal(t, "erased by one", own, 100)
 	expect.Equal(t, "erased by the other", other, 50)
@@ -81,14 +81,14 @@ func TestMakeTemporaryWhatExists(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("kept")
-	if err := b.Client.MakeTemporary(b.Ctx, actors.Key); !errors.Is(err, session.ErrInvalid) {
+	if err := store.New(b.Redis).MakeTemporary(b.Ctx, actors.Key); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("a session that exists: %v", err)
 	}
 	expect.Equal(t, "marked", b.IsIn(rediskey.Temporary, actors.Key), false)
-	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
+	expect.OK(t, store.New(b.Redis).MakeTemporary(b.Ctx, "other"))
 	_, err := b.Client.Session("other").Send(b.Ctx, turnstile.Message{Text: "x"})
 	expect.OK(t, err)
-	expect.OK(t, b.Client.MakeTemporary(b.Ctx, "other"))
+	expect.OK(t, store.New(b.Redis).MakeTemporary(b.Ctx, "other"))
 }
 
 // A session whose first message comes during MakeTemporary stays, unless that message is of another
@@ -101,14 +101,14 @@ func TestRivalsOfMakeTemporary(t *testing.T) {
 		temporary bool
 	}{
 		"a sender":      {run, false},
-		"the same call": {func(b *actors.Bench) { expect.OK(b, b.Client.MakeTemporary(b.Ctx, actors.Key)); run(b) }, true},
-		"an erase":      {func(b *actors.Bench) { run(b); expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) }, true},
+		"the same call": {func(b *actors.Bench) { expect.OK(b, store.New(b.Redis).MakeTemporary(b.Ctx, actors.Key)); run(b) }, true},
+		"an erase":      {func(b *actors.Bench) { run(b); expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			beforeEachCommand(t, func(b *actors.Bench, n int) bool {
 				own, came := rivalled(b, n, func() { c.rival(b) })
-				err := admin.NewClient(own).MakeTemporary(b.Ctx, actors.Key)
+				err := store.New(own).MakeTemporary(b.Ctx, actors.Key)
 				if !*came {
 					return false
 				}
@@ -116,7 +116,7 @@ func TestRivalsOfMakeTemporary(t *testing.T) {
 				expect.Equal(b, "marked", b.IsIn(rediskey.Temporary, actors.Key), c.temporary)
 				for range 2 {
 					b.Pass(2 * time.Millisecond) // since the turn, and since the look
-					_, _, err = b.Client.EraseTemporary(b.Ctx, 0)
+					_, _, err = store.New(b.Redis).EraseTemporary(b.Ctx, 0)
 					expect.OK(b, err)
 				}
 				expect.Equal(b, "kept", b.State("new") == "completed", !c.temporary)

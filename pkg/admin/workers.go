@@ -14,9 +14,9 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// WorkerInfo describes a live worker. A worker without maintenance sends no heartbeat: only its
+// Worker is a live worker. A worker without maintenance sends no heartbeat: only its
 // Name is set.
-type WorkerInfo struct {
+type Worker struct {
 	Name     string
 	Host     string
 	PID      int
@@ -32,25 +32,25 @@ type WorkerInfo struct {
 // worker leaves behind for 10 s. A worker without maintenance sends none: Workers returns it only
 // while it does a periodic job. The heartbeats of other programs' asynq.Servers name their queues
 // and do not count.
-func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
+func (a *Client) Workers(ctx context.Context) ([]Worker, error) {
 	beats, err := maintenance.Heartbeats(ctx, a.rdb)
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
-	var list []WorkerInfo
+	var list []Worker
 	for _, beat := range beats {
-		list = append(list, WorkerInfo(beat))
+		list = append(list, Worker(beat))
 	}
 	for _, job := range maintenance.EverySecond() {
 		name, err := a.rdb.Get(ctx, rediskey.Timer(job)).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("list workers: %w", err)
 		}
-		if name != "" && !slices.ContainsFunc(list, func(w WorkerInfo) bool { return w.Name == name }) {
-			list = append(list, WorkerInfo{Name: name})
+		if name != "" && !slices.ContainsFunc(list, func(w Worker) bool { return w.Name == name }) {
+			list = append(list, Worker{Name: name})
 		}
 	}
-	slices.SortFunc(list, func(x, y WorkerInfo) int {
+	slices.SortFunc(list, func(x, y Worker) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Host, y.Host), cmp.Compare(x.PID, y.PID))
 	})
 	return list, nil

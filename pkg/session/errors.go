@@ -37,6 +37,8 @@ var (
 
 	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = refusal("the conversation has no turn", ErrRefused)
+	// ErrUndelivered: outcomes are owed to destinations or are not delivered (admin.Session.Erase).
+	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )
 
 // ErrExpired says that the message or command was accepted before under its ID, and its result is not stored any

@@ -83,15 +83,3 @@ func (r Route) DeliverBy(text string) (Route, error) {
 	r.Within = within
 	return r, nil
 }
-
-// DestinationState says why deliverers send nothing to a destination. The zero value is a destination
-// that gets its deliveries.
-type DestinationState struct {
-	Paused   bool   `json:"paused,omitempty"`   // its deliveries wait
-	Disabled bool   `json:"disabled,omitempty"` // its receiver wants none: they wait until an operator enables it
-	Why      string `json:"why,omitempty"`
-
-	// At is a time in ms since 1970. If Paused, deliverers try again then; 0: not before an operator
-	// enables the destination. If Disabled, it is since when.
-	At int64 `json:"at,omitempty"`
-}

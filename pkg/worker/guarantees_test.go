@@ -51,7 +51,7 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	told := r.say("m2", "the very same message")
 	expect.Equal(t, "status", told.Status, receipt.Queued)
 	expect.Equal(t, "position", told.Position, 2)
-	list, err := r.client.Followups(r.ctx, r.key)
+	list, err := r.client.Operate(r.key).FollowUps(r.ctx)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "m2" || list[0].Text != "the very same message" {
 		t.Errorf("follow-ups: %+v", list)

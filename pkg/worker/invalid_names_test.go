@@ -10,9 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -62,7 +64,7 @@ func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 		}
 	}
 	expect.Equal(t, "lines of the log about them", strings.Count(log.String(), "a queue is skipped"), len(odd))
-	if infos, err := r.client.BusySessions(r.ctx); err != nil || len(infos) != 0 {
+	if infos, err := actors.Collect(r.client.Sessions(r.ctx, admin.Query{State: admin.StateBusy})); err != nil || len(infos) != 0 {
 		t.Errorf("busy: %+v, %v", infos, err)
 	}
 }

@@ -55,7 +55,7 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 		}
 	}
 	n := 0
-	for d, err := range r.client.DeadLetters(r.ctx, r.key) {
+	for d, err := range r.client.Operate(r.key).DeadLetters(r.ctx) {
 		expect.OK(t, err)
 		if n++; !strings.Contains(d.Outcome.Why(), reasons[d.ID]) {
 			t.Errorf("%+v", d)

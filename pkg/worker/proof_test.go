@@ -16,7 +16,9 @@ import (
 
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -141,9 +143,9 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 // pipeline, because the worker is stopped and its leases go on.
 func (r *rig) runs(p *process) bool {
 	r.Helper()
-	busy, err := r.client.BusySessions(r.ctx)
+	busy, err := actors.Collect(r.client.Sessions(r.ctx, admin.Query{State: admin.StateBusy}))
 	expect.OK(r, err)
-	busy = slices.DeleteFunc(busy, func(s session.Info) bool { return s.Worker != p.id || s.Phase != session.PhaseRunning })
+	busy = slices.DeleteFunc(busy, func(s admin.SessionInfo) bool { return s.Worker != p.id || s.Phase != session.PhaseRunning })
 	written := make([]*redis.StringCmd, len(busy))
 	_, err = r.rdb.Pipelined(r.ctx, func(pipe redis.Pipeliner) error {
 		for i, s := range busy {

@@ -63,7 +63,7 @@ var workerRivals = map[string]func(x *race){
 	"stops":   func(x *race) { _, err := x.client.Session(x.key).Stop(x.ctx); expect.OK(x, err) },
 	"rotates": func(x *race) { _, err := x.client.Session(x.key).NewTranscript(x.ctx); expect.OK(x, err) },
 	"erases": func(x *race) {
-		err := x.client.Erase(x.ctx, x.key)
+		err := x.client.Operate(x.key).Erase(x.ctx)
 		if x.erased = err == nil; err != nil && !errors.Is(err, session.ErrBusy) {
 			x.Error(err)
 		}

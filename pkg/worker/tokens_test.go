@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -19,7 +19,7 @@ import (
 func TestTokensOfTheDay(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
-	operator := admin.NewClient(r.rdb)
+	operator := store.New(r.rdb)
 	report := func(a *act, in, out int64) {
 		a.Emit(agent.Event{Type: session.EventUsage, Usage: &session.Usage{InputTokens: in, OutputTokens: out}})
 	}

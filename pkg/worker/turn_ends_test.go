@@ -239,7 +239,7 @@ func TestStop(t *testing.T) {
 		expect.Equal(t, "reason", r.archivedAs(id), "stopped by user")
 	}
 	r.free("after the stop")
-	list, err := r.client.Followups(r.ctx, r.key)
+	list, err := r.client.Operate(r.key).FollowUps(r.ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups", len(list), 0)
 	r.say("m2", "on")

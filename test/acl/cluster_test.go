@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -49,9 +50,9 @@ func TestOnACluster(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	sender, operator := client(acl.Sender), client(acl.Operator)
 	turns(t, rdb, sender)
-	_, err = operator.BusySessions(t.Context())
+	_, err = operator.Page(t.Context(), admin.Query{State: admin.StateBusy})
 	expect.OK(t, err)
-	expect.OK(t, operator.Erase(t.Context(), "a"))
+	expect.OK(t, operator.Operate("a").Erase(t.Context()))
 	for _, node := range cluster.Nodes {
 		onlySavePointsRefused(t, node)
 	}

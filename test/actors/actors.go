@@ -4,6 +4,7 @@ package actors
 
 import (
 	"context"
+	"iter"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -33,8 +34,33 @@ func NewClient(rdb redis.UniversalClient) *Client {
 func NewClientWith(rdb redis.UniversalClient, cfg turnstile.ClientConfig) *Client {
 	return &Client{
 		turnstile.NewClient(rdb, cfg),
-		admin.NewClientWith(rdb, admin.ClientConfig{Limits: cfg.Limits, LineCap: cfg.LineCap}),
+		admin.NewClient(rdb, admin.Config{Limits: cfg.Limits, LineCap: cfg.LineCap}),
 	}
+}
+
+// Operate returns an operator's handle on a session.
+func (c *Client) Operate(sessionKey string) *admin.Session { return c.operator.Session(sessionKey) }
+
+// Collect returns what an iterator visits.
+func Collect[T any](visited iter.Seq2[T, error]) (list []T, err error) {
+	for one, err := range visited {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// SetDestination sets a destination's state as an operator does, and states that only a deliverer sets.
+func SetDestination(ctx context.Context, rdb redis.UniversalClient, name string, s protocol.DestinationState) error {
+	switch s {
+	case protocol.DestinationState{}:
+		return admin.NewClient(rdb).EnableDestination(ctx, name)
+	case protocol.DestinationState{Paused: true, Why: s.Why}:
+		return admin.NewClient(rdb).PauseDestination(ctx, name, s.Why)
+	}
+	return protocol.SetDestination(ctx, rdb, name, s)
 }
 
 // Session hides the operator's.

@@ -92,7 +92,7 @@ func (b *Bench) Inspector() *asynq.Inspector { return asynq.NewInspectorFromRedi
 // Dead lists the dead letters of a session.
 func (b *Bench) Dead(sessionKey string) (list []string) {
 	b.Helper()
-	for d, err := range b.Client.DeadLetters(b.Ctx, sessionKey) {
+	for d, err := range b.Client.Operate(sessionKey).DeadLetters(b.Ctx) {
 		expect.OK(b, err)
 		if d.Session != sessionKey || d.Age < 0 || d.Age > expect.Patience || time.Since(d.At).Abs() > expect.Patience {
 			b.Errorf("%+v", d)

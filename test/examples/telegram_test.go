@@ -164,8 +164,8 @@ func (rig *telegramRig) delivered(key string) {
 	rig.Helper()
 	operator := admin.NewClient(redistest.New(rig.T))
 	expect.Soon(rig, "the bot to acknowledge", func() bool {
-		owing, err := operator.Owing(rig.Context(), key)
-		return err == nil && owing == admin.Owing{}
+		owing, err := operator.Session(key).Undelivered(rig.Context())
+		return err == nil && owing == admin.Undelivered{}
 	})
 }
 
@@ -288,13 +288,13 @@ func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
 	_, err := client.Session(key).Send(t.Context(), turnstile.Message{Text: "once", ReplyTo: "telegram", ReplyWithin: 2 * time.Second})
 	expect.OK(t, err)
 	expect.Soon(t, "the dead letter", func() bool {
-		owing, err := operator.Owing(t.Context(), key)
-		return err == nil && owing.Undelivered == 1
+		owing, err := operator.Session(key).Undelivered(t.Context())
+		return err == nil && owing.GivenUp == 1
 	})
 	rig.deliveries.onResponse.Store(nil)
 	rig.says(ann, "after")
 	rig.await(ann, 2, "echo: after")
-	n, err := operator.Redrive(t.Context(), key, "telegram")
+	n, err := operator.Session(key).Redrive(t.Context(), "telegram")
 	expect.OK(t, err)
 	expect.Equal(t, "redriven deliveries", n, 1)
 	rig.delivered(key)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -151,7 +152,7 @@ func (h *Harvest) transcripts(ctx context.Context) error {
 func (h *Harvest) events(ctx context.Context, session string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	last, err := h.admin.LastEventID(ctx, session)
+	last, err := protocol.LastEventID(ctx, h.rdb, session)
 	if err != nil || last == "" {
 		return err
 	}
@@ -175,7 +176,7 @@ func (h *Harvest) events(ctx context.Context, session string) error {
 // which expire.
 func (h *Harvest) Erased(ctx context.Context, sessions []string) error {
 	for _, s := range sessions {
-		if err := h.admin.Erase(ctx, s, admin.EraseUndelivered()); err != nil {
+		if err := h.admin.Session(s).Erase(ctx, admin.EraseUndelivered()); err != nil {
 			h.log.Add(history.Record{Kind: history.Left, Name: "session", Target: s, Error: "erase: " + err.Error()})
 		}
 	}

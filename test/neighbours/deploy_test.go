@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -138,7 +139,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 // heldBy are the sessions in which a worker runs a turn, as Redis has them.
 func (s *stage) heldBy(p *process) (held []string) {
 	s.Helper()
-	busy, err := s.client.BusySessions(s.ctx)
+	busy, err := actors.Collect(s.client.Sessions(s.ctx, admin.Query{State: admin.StateBusy}))
 	expect.OK(s, err)
 	for _, info := range busy {
 		if info.Worker == p.worker() && info.Phase == "running" {

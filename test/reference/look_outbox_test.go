@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/reference"
 )
@@ -184,9 +183,10 @@ func (b *actual) attempts(text string) string {
 
 // owing is the result of an Erase that is refused because something is undelivered.
 func owing(err error) string {
-	var u *admin.UndeliveredError
-	if errors.As(err, &u) {
-		return fmt.Sprintf("%d owed, %d undelivered", u.Owed, u.Undelivered)
+	if errors.Is(err, session.ErrUndelivered) {
+		var owed, stored int
+		_, _ = fmt.Sscanf(err.Error(), "erase "+key+": %d outcomes are owed to destinations, %d are not delivered", &owed, &stored)
+		return fmt.Sprintf("%d owed, %d undelivered", owed, stored)
 	}
 	return word(err)
 }

@@ -300,13 +300,13 @@ func (b *actual) entries(lines []string) []reference.Entry {
 
 // followUps are the listed follow-ups.
 func (b *actual) followUps() string {
-	list, err := actors.NewClient(b.rdb).Followups(b.ctx, key)
+	list, err := actors.NewClient(b.rdb).Operate(key).FollowUps(b.ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var told []string
 	for _, f := range list {
-		told = append(told, fmt.Sprintf("%s %s %s at %d", b.names.message(f.ID), f.Mode, f.State, f.Order))
+		told = append(told, fmt.Sprintf("%s %s %s at %d", b.names.message(f.ID), f.Mode, strings.Replace(string(f.State), "pending", "queued", 1), f.Position))
 	}
 	return fmt.Sprint(told)
 }

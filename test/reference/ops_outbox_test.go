@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -216,11 +217,11 @@ func redrive(l *life, a, _, c int) step {
 		fmt.Sprintf("redrive %q, drop %v", to, drop),
 		func() string { return fmt.Sprint(l.model.Redrive(to, drop)) },
 		func() string {
-			do := l.actual.client.Redrive
+			do := l.actual.client.Operate(key).Redrive
 			if drop {
-				do = l.actual.client.DropUndelivered
+				do = l.actual.client.Operate(key).DeleteUndelivered
 			}
-			n, err := do(l.actual.ctx, key, to)
+			n, err := do(l.actual.ctx, cmp.Or(to, admin.All))
 			l.actual.must(err)
 			return fmt.Sprint(n)
 		},

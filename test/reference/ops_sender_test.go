@@ -7,6 +7,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -256,7 +257,7 @@ func rerun(l *life, a, b, c int) step {
 		return l.instead(a, b, c)
 	}
 	return step{"/resume", func() string { return fmt.Sprint(l.model.Rerun()) }, func() string {
-		n, err := l.actual.client.Rerun(l.actual.ctx, key)
+		n, err := l.actual.client.Operate(key).Rerun(l.actual.ctx, admin.All)
 		l.actual.must(err)
 		return fmt.Sprint(n)
 	}}
@@ -268,11 +269,11 @@ func dropDead(l *life, a, _, c int) step {
 		which = l.one(a)
 	}
 	return step{fmt.Sprintf("drop dead letters %q", which), func() string { return fmt.Sprint(l.model.DropDead(which)) }, func() string {
-		var ids []string
+		ids := []string{admin.All}
 		if which != "" {
 			ids = l.actual.names.ids([]string{which})
 		}
-		n, err := l.actual.client.DeleteDeadLetters(l.actual.ctx, key, ids...)
+		n, err := l.actual.client.Operate(key).DeleteDeadLetters(l.actual.ctx, ids...)
 		l.actual.must(err)
 		return fmt.Sprint(n)
 	}}
@@ -284,6 +285,6 @@ func erase(l *life, a, b, c int) step {
 	}
 	drop := b%2 == 0
 	return step{fmt.Sprint("erase, drop ", drop), func() string { return l.model.Erase(drop) }, func() string {
-		return owing(l.actual.client.Erase(l.actual.ctx, key, eraseOptions(drop)...))
+		return owing(l.actual.client.Operate(key).Erase(l.actual.ctx, eraseOptions(drop)...))
 	}}
 }

@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/admin"
 )
 
@@ -17,6 +18,7 @@ import (
 type API struct {
 	client *turnstile.Client
 	admin  *admin.Client
+	kept   *store.Store // the gateway's
 	bodies Bodies
 
 	oneShots oneShots
@@ -30,6 +32,7 @@ func New(client *turnstile.Client, operator *admin.Client, bodies Bodies) *API {
 // Mount adds the routes to a gateway, which erases the sessions of chats that have none until it
 // drains.
 func (a *API) Mount(g *gateway.Gateway) {
+	a.kept = g.Store()
 	for _, r := range []gateway.Route{
 		{Pattern: "POST /v1/responses", May: gateway.Send, Serve: a.postResponse},
 		{Pattern: "GET /v1/responses/{id}", May: gateway.Read, Serve: a.getResponse},

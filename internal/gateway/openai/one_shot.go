@@ -32,7 +32,7 @@ func (a *API) eraseOneShots(ctx context.Context, log *slog.Logger) {
 		case <-time.After(pause):
 		}
 		var err error
-		_, more, err = a.admin.EraseTemporary(ctx, a.oneShots.life)
+		_, more, err = a.kept.EraseTemporary(ctx, a.oneShots.life)
 		if err != nil && ctx.Err() == nil {
 			more = false
 			log.Warn("sessions of chats were not erased, and are tried again", "error", err)

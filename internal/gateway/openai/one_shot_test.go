@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/test/expect"
@@ -41,7 +42,7 @@ func TestOneShotIsErasedByAnyGateway(t *testing.T) {
 	r.eraseAfter = 50 * time.Millisecond
 	r.gateway()
 	expect.Soon(t, "nothing is left", r.gone)
-	for s, err := range admin.NewClient(r.redis).Browse(t.Context(), "*") {
+	for s, err := range admin.NewClient(r.redis).Sessions(t.Context(), admin.Query{}) {
 		t.Errorf("%s is listed, %v", s.Session, err)
 	}
 	for _, queue := range r.redis.SMembers(t.Context(), rediskey.AllQueues).Val() {
@@ -56,7 +57,7 @@ func TestOneShotIsErasedByAnyGateway(t *testing.T) {
 func TestOneShotThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	expect.OK(t, admin.NewClient(r.redis).MakeTemporary(t.Context(), "never"))
+	expect.OK(t, store.New(r.redis).MakeTemporary(t.Context(), "never"))
 	r.eraseAfter = 20 * time.Millisecond
 	r.gateway()
 	expect.Soon(t, "nothing is left", r.gone)
@@ -88,9 +89,9 @@ func TestOneShotThatIsStillUsed(t *testing.T) {
 		score := r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val()
 		expect.Soon(t, "a look", func() bool { return r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val() > score })
 	}
-	owing, err := operator.Owing(t.Context(), "s")
+	owing, err := operator.Session("s").Undelivered(t.Context())
 	expect.OK(t, err)
-	expect.Equal(t, "not delivered", owing.Stored, 1)
+	expect.Equal(t, "not delivered", owing.Waiting, 1)
 	for _, record := range r.redis.ZRange(t.Context(), rediskey.For("s").Outbox(), 0, -1).Val() { // as a deliverer does at the end
 		expect.Equal(t, "to", strings.HasPrefix(record, "hook "), true)
 		expect.OK(t, r.redis.ZRem(t.Context(), rediskey.For("s").Outbox(), record).Err())

@@ -97,7 +97,7 @@ func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnst
 	}
 	m.ID, m.After, m.TraceParent = to.message, to.after, r.TraceParent()
 	if to.temporary {
-		if err := a.admin.MakeTemporary(r.Work(), to.session); err != nil {
+		if err := a.kept.MakeTemporary(r.Work(), to.session); err != nil {
 			return turnstile.Receipt{}, err
 		}
 	}

@@ -1,4 +1,4 @@
-package admin_test
+package store_test
 
 import (
 	"context"
@@ -6,18 +6,18 @@ import (
 	"strings"
 
 	"turnstile"
-	"turnstile/pkg/admin"
+	"turnstile/internal/gateway/store"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
-func ExampleClient_AllEvents() {
+func ExampleStore_AllEvents() {
 	rdb, stop := demo.Worker(echo.New())
 	defer stop()
-	ctx, client, operator := context.Background(), turnstile.NewClient(rdb), admin.NewClient(rdb)
+	ctx, client, kept := context.Background(), turnstile.NewClient(rdb), store.New(rdb)
 	ofTheWeb := func(sessionKey string) bool { return strings.HasPrefix(sessionKey, "web:") }
-	_ = operator.AllEvents(ctx, 0, ofTheWeb, func(e admin.AnyEvent) error {
+	_ = kept.AllEvents(ctx, 0, ofTheWeb, func(e store.AnyEvent) error {
 		switch e.Type {
 		case session.EventPlace: // it follows from here on
 			_, err := client.Session("web:42").Send(ctx, turnstile.Message{ID: "one", Text: "hello"})
@@ -29,4 +29,13 @@ func ExampleClient_AllEvents() {
 		return nil
 	})
 	// Output: web:42 echo: hello
+}
+
+// say sends a message and waits for its end.
+func say(ctx context.Context, client *turnstile.Client, text string) {
+	chat := client.Session("web:42")
+	receipt, err := chat.Send(ctx, turnstile.Message{Text: text})
+	demo.Check(err)
+	_, err = chat.Wait(ctx, receipt.ID)
+	demo.Check(err)
 }

@@ -1,4 +1,4 @@
-package admin
+package store
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -26,11 +27,11 @@ const temporaryAtOnce = 8
 //
 // A session that exists is left as it is, unless it is temporary: the error wraps session.ErrInvalid.
 // So is one whose first message comes during the call.
-func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
+func (s *Store) MakeTemporary(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	switch exists, err := a.makeTemporary(ctx, sessionKey); {
+	switch exists, err := s.makeTemporary(ctx, sessionKey); {
 	case err != nil:
 		return fmt.Errorf("make %s temporary: %w", sessionKey, err)
 	case exists:
@@ -40,14 +41,14 @@ func (a *Client) MakeTemporary(ctx context.Context, sessionKey string) error {
 }
 
 // makeTemporary returns whether the session exists and is not temporary.
-func (a *Client) makeTemporary(ctx context.Context, sessionKey string) (exists bool, err error) {
+func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bool, err error) {
 	record := rediskey.For(sessionKey).Record()
-	found, err := a.rdb.Exists(ctx, record).Result()
+	found, err := s.rdb.Exists(ctx, record).Result()
 	if err != nil {
 		return false, err
 	}
 	if found > 0 {
-		err := a.rdb.ZScore(ctx, rediskey.Temporary, sessionKey).Err()
+		err := s.rdb.ZScore(ctx, rediskey.Temporary, sessionKey).Err()
 		if errors.Is(err, redis.Nil) {
 			return true, nil
 		} else if err != nil {
@@ -55,18 +56,18 @@ func (a *Client) makeTemporary(ctx context.Context, sessionKey string) (exists b
 		}
 	}
 	// Score 0 or less: the first look only sets the time of the next one, by Redis' clock.
-	added, err := a.rdb.ZAddNX(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Result()
+	added, err := s.rdb.ZAddNX(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Result()
 	if err != nil {
 		return false, err
 	}
 	if added == 0 { // it is another call's, which now does not remove it for this one's message
-		return false, a.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Score: -1, Member: sessionKey}).Err()
+		return false, s.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Score: -1, Member: sessionKey}).Err()
 	}
 	// A message that came after the first look may be one of a session that is to stay.
-	if found, err = a.rdb.Exists(ctx, record).Result(); err != nil || found == 0 {
+	if found, err = s.rdb.Exists(ctx, record).Result(); err != nil || found == 0 {
 		return false, err
 	}
-	removed, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, []string{sessionKey}, map[string]string{sessionKey: "0"}, nil)
+	removed, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, []string{sessionKey}, map[string]string{sessionKey: "0"}, nil)
 	return removed > 0, err
 }
 
@@ -75,8 +76,8 @@ func (a *Client) makeTemporary(ctx context.Context, sessionKey string) (exists b
 // after has passed. Outcomes that were given up count as not delivered until the session's record
 // expires. more says that other sessions are to be looked at now. An error about one session does not
 // keep the others. Any number of programs may call it, and share the work.
-func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
-	now, _, keys, scores, err := protocol.ReadDue(ctx, a.rdb, rediskey.Temporary, temporaryBatch)
+func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
+	now, _, keys, scores, err := protocol.ReadDue(ctx, s.rdb, rediskey.Temporary, temporaryBatch)
 	if err != nil {
 		return 0, false, fmt.Errorf("read temporary sessions: %w", err)
 	}
@@ -87,7 +88,7 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 	}
 	more = len(keys) == temporaryBatch
 	// First, so that another program that has read the same sessions leaves them to this one.
-	moved, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, keys, scores, later)
+	moved, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, keys, scores, later)
 	if err != nil {
 		return 0, false, fmt.Errorf("reschedule temporary sessions: %w", err)
 	}
@@ -107,7 +108,7 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			gone, at, err := a.eraseTemporary(ctx, key, now, after)
+			gone, at, err := s.eraseTemporary(ctx, key, now, after)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -123,7 +124,7 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 		})
 	}
 	all.Wait()
-	if _, err := protocol.RescoreUnchanged(ctx, a.rdb, rediskey.Temporary, looked, later, to); err != nil {
+	if _, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, looked, later, to); err != nil {
 		problems = append(problems, fmt.Errorf("reschedule temporary sessions: %w", err))
 	}
 	return erased, more, errors.Join(problems...)
@@ -131,25 +132,24 @@ func (a *Client) EraseTemporary(ctx context.Context, after time.Duration) (erase
 
 // eraseTemporary erases a session that is no longer used. The script that erases it looks whether it
 // is. at is when to look again, 0 if unknown.
-func (a *Client) eraseTemporary(ctx context.Context, key string, now int64, after time.Duration) (gone bool, at int64, err error) {
+func (s *Store) eraseTemporary(ctx context.Context, key string, now int64, after time.Duration) (gone bool, at int64, err error) {
 	k := rediskey.For(key)
-	err = a.erase(ctx, key, eraseOptions{unused: max(after, time.Millisecond)}, func() ([]string, error) {
+	err = maintenance.Erase{Session: key, Unused: max(after, time.Millisecond), List: func() ([]string, error) {
 		// Without a scan of all keys: each chat has a session. Transcripts of earlier session ids, which
 		// a temporary session hardly has, expire by themselves.
 		day := time.UnixMilli(now).UTC().AddDate(0, 0, -1).Format(":2006-01-02")
 		known := []string{k.Processed() + day, k.Failed() + day}
-		id, err := a.rdb.HGet(ctx, k.Record(), "session_id").Result()
+		id, err := s.rdb.HGet(ctx, k.Record(), "session_id").Result()
 		if errors.Is(err, redis.Nil) {
 			return known, nil
 		}
 		return append(known, k.Transcript(id)), err
-	})
-	var used *usedError
-	var undelivered *UndeliveredError
+	}}.Do(ctx, s.rdb)
+	var used *maintenance.UsedError
 	switch {
 	case errors.As(err, &used):
-		return false, used.at, nil
-	case errors.Is(err, session.ErrBusy), errors.As(err, &undelivered):
+		return false, used.At, nil
+	case errors.Is(err, session.ErrBusy), errors.Is(err, session.ErrUndelivered):
 		return false, 0, nil
 	case err != nil:
 		return false, 0, fmt.Errorf("erase %s: %w", key, err)

@@ -1,4 +1,4 @@
-package admin
+package store
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 // TokensToday returns the input and output tokens that the agents of all workers have reported today,
 // in UTC by Redis' clock. It is nil if none has, or if the Redis user may not read it. Each worker writes
 // its own once a second, so a killed worker's last ones are missing.
-func (a *Client) TokensToday(ctx context.Context) (*session.Usage, error) {
-	now, err := a.rdb.Time(ctx).Result()
+func (s *Store) TokensToday(ctx context.Context) (*session.Usage, error) {
+	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the day's tokens: %w", err)
 	}
-	read := a.rdb.HMGet(ctx, rediskey.Tokens(now), "input", "output")
+	read := s.rdb.HMGet(ctx, rediskey.Tokens(now), "input", "output")
 	switch err := read.Err(); {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return nil, nil

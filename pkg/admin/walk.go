@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -23,6 +24,9 @@ type walk struct {
 	prefix string // of an index without scores: the walk is by key
 
 	last place // zero: before the first one
+
+	then   *walk    // after the end, nil: nothing
+	before []string // indexes whose sessions were visited before
 }
 
 // place is a session's place in an index.
@@ -32,12 +36,12 @@ type place struct {
 	nth   int64 // among those with this score, from 1, as far as the walk knows
 }
 
-// walkOf returns the walk of a query, behind its cursor.
-func walkOf(q ListQuery) (*walk, error) {
+// walkOf returns the walk of a query, after its cursor.
+func walkOf(q Query) (*walk, error) {
 	var w *walk
 	switch q.State {
 	case "", StateIdle:
-		if w = (&walk{name: "sessions", index: rediskey.Sessions, newest: true}); q.Prefix != "" {
+		if w = byActivity("sessions", rediskey.Sessions, !q.OldestFirst); q.Prefix != "" && !q.OldestFirst {
 			w = &walk{name: "names", index: rediskey.Names, prefix: q.Prefix}
 		}
 	case StateWaiting:
@@ -46,11 +50,19 @@ func walkOf(q ListQuery) (*walk, error) {
 		w = &walk{name: "due", index: rediskey.Due}
 	case StateStarting, StateRunning:
 		w = &walk{name: "owned", index: rediskey.Owned}
+	case StateBusy:
+		due := &walk{name: "busy-due", index: rediskey.Due, before: []string{rediskey.Owned, rediskey.Ready}}
+		ready := &walk{name: "busy-ready", index: rediskey.Ready, before: []string{rediskey.Owned}, then: due}
+		w = &walk{name: "busy", index: rediskey.Owned, then: ready}
+	case StateDeadLetters, StateUndelivered:
+		w = byActivity("sessions", rediskey.Sessions, false)
 	case StateAttention, StateAsking, StatePaused, StateSuspended:
-		w = &walk{name: "attention", index: rediskey.Attention, newest: true}
+		w = byActivity("attention", rediskey.Attention, !q.OldestFirst)
 	default:
-		return nil, fmt.Errorf("%w state %.100q: it is one of %s, %s, %s, %s, %s, %s, %s, %s and %s", session.ErrInvalid, q.State,
-			StateAttention, StateStarting, StateRunning, StateAsking, StatePaused, StateWaiting, StateDelayed, StateSuspended, StateIdle)
+		return nil, fmt.Errorf("%w state %.100q: it is one of %v", session.ErrInvalid, q.State, []State{
+			StateAttention, StateStarting, StateRunning, StateAsking, StatePaused, StateWaiting, StateDelayed, StateSuspended, StateIdle,
+			StateBusy, StateDeadLetters, StateUndelivered,
+		})
 	}
 	if q.Only != nil {
 		w = &walk{name: "names", index: rediskey.Names, prefix: q.Prefix}
@@ -60,7 +72,10 @@ func walkOf(q ListQuery) (*walk, error) {
 	}
 	text, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 	words := strings.Split(string(text), " ")
-	if err == nil && len(words) == 4 && words[0] == w.name {
+	for ; err == nil && len(words) == 4 && w != nil; w = w.then {
+		if words[0] != w.name {
+			continue
+		}
 		w.last.key = words[3]
 		if w.last.score, err = strconv.ParseFloat(words[1], 64); err == nil {
 			w.last.nth, err = strconv.ParseInt(words[2], 10, 64)
@@ -68,8 +83,17 @@ func walkOf(q ListQuery) (*walk, error) {
 		if err == nil && session.ValidateKey(w.last.key) == nil {
 			return w, nil
 		}
+		break
 	}
 	return nil, fmt.Errorf("%w cursor: it is the next of a page of the same query", session.ErrInvalid)
+}
+
+// byActivity returns a walk of an index of times.
+func byActivity(name, index string, newest bool) *walk {
+	if !newest {
+		name += "-oldest"
+	}
+	return &walk{name: name, index: index, newest: newest}
 }
 
 func (w *walk) cursor(p place) string {
@@ -117,7 +141,7 @@ func (w *walk) next(ctx context.Context, rdb redis.UniversalClient, n int) ([]pl
 	return places, nil
 }
 
-// start returns the rank behind the last place.
+// start returns the rank after the last place.
 func (w *walk) start(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 	if w.last.key == "" {
 		return 0, nil
@@ -142,4 +166,14 @@ func (w *walk) start(ctx context.Context, rdb redis.UniversalClient) (int64, err
 		w.last.nth-- // it has moved: the others with its score move up
 	}
 	return before.Val() + w.last.nth, nil
+}
+
+// fresh keeps the sessions that are in no index that was walked before.
+func (w *walk) fresh(ctx context.Context, rdb redis.UniversalClient, keys []string) (rest []string, err error) {
+	for _, index := range w.before {
+		if keys, err = protocol.NewWalker(rdb).Absent(ctx, index, keys); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
 }

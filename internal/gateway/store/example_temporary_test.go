@@ -1,26 +1,26 @@
-package admin_test
+package store_test
 
 import (
 	"context"
 	"fmt"
 
 	"turnstile"
-	"turnstile/pkg/admin"
+	"turnstile/internal/gateway/store"
 	"turnstile/test/actors"
 	"turnstile/test/demo"
 )
 
 // A session for one question. It is erased once its message has ended.
-func ExampleClient_MakeTemporary() {
+func ExampleStore_MakeTemporary() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	ctx, operator := context.Background(), admin.NewClient(rdb)
-	demo.Check(operator.MakeTemporary(ctx, "question:1"))
+	ctx, kept := context.Background(), store.New(rdb)
+	demo.Check(kept.MakeTemporary(ctx, "question:1"))
 	client := turnstile.NewClient(rdb)
 	receipt, err := client.Session("question:1").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
 	erase := func() {
-		n, _, err := operator.EraseTemporary(ctx, 0)
+		n, _, err := kept.EraseTemporary(ctx, 0)
 		fmt.Println("erased:", n, err)
 	}
 	erase() // the first call only sets the time from which the next one may erase it
@@ -35,17 +35,17 @@ func ExampleClient_MakeTemporary() {
 }
 
 // A program that serves temporary sessions calls it now and then. The message of this one waits.
-func ExampleClient_EraseTemporary() {
+func ExampleStore_EraseTemporary() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	ctx, operator := context.Background(), admin.NewClient(rdb)
+	ctx, kept := context.Background(), store.New(rdb)
 	for _, key := range []string{"question:1", "question:2"} { // the second one never gets a message
-		demo.Check(operator.MakeTemporary(ctx, key))
+		demo.Check(kept.MakeTemporary(ctx, key))
 	}
 	_, err := turnstile.NewClient(rdb).Session("question:1").Send(ctx, turnstile.Message{Text: "hello"})
 	demo.Check(err)
 	for range 2 {
-		n, more, err := operator.EraseTemporary(ctx, 0)
+		n, more, err := kept.EraseTemporary(ctx, 0)
 		fmt.Println(n, more, err)
 	}
 	// Output:

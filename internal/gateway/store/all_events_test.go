@@ -1,4 +1,4 @@
-package admin_test
+package store_test
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -24,11 +24,11 @@ var errEnough = errors.New("enough")
 
 // followAll returns the events, "session type", up to the ends of so many messages, and the last
 // Resume.
-func followAll(b *actors.Bench, client *admin.Client, after int64, ends int) (all []string, resume int64) {
+func followAll(b *actors.Bench, client *store.Store, after int64, ends int) (all []string, resume int64) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
 	defer cancel()
-	err := client.AllEvents(ctx, after, func(string) bool { return true }, func(e admin.AnyEvent) error {
+	err := client.AllEvents(ctx, after, func(string) bool { return true }, func(e store.AnyEvent) error {
 		if resume = e.Resume; e.Session != "" {
 			all = append(all, e.Session+" "+string(e.Type))
 		}
@@ -77,7 +77,7 @@ func TestAllEventsOfAnOldMessage(t *testing.T) {
 			expect.OK(t, h.Emit(b.Ctx, nil))
 			b.Finish(h)
 			b.Redis.Del(b.Ctx, rediskey.Owned) // reap has looked at it again
-			all, _ := followAll(b, admin.NewClient(b.Redis), after, 1)
+			all, _ := followAll(b, store.New(b.Redis), after, 1)
 			expect.Equal(t, "last", all[len(all)-1], actors.Key+" turn_ended")
 		})
 	}
@@ -110,7 +110,7 @@ func TestAllEventsThroughOutages(t *testing.T) {
 		_, err = b.Client.Session(key).Stop(b.Ctx)
 		expect.OK(t, err)
 	}
-	all, _ := followAll(b, admin.NewClient(rdb), after, 3)
+	all, _ := followAll(b, store.New(rdb), after, 3)
 	for _, e := range all {
 		if strings.HasPrefix(e, "broken") {
 			t.Errorf("seen %s", e)

@@ -1,4 +1,4 @@
-package admin
+package store
 
 import (
 	"context"
@@ -57,8 +57,8 @@ type AnyEvent struct {
 // them at 5,000 a second. A session enters an index after the script of its sender. A sender that dies
 // or hangs for over 5 s between the two, in a stop or cancel of an idle session, has nobody see that
 // event.
-func (a *Client) AllEvents(ctx context.Context, after int64, sees func(sessionKey string) bool, see func(AnyEvent) error) error {
-	f := &allFollower{rdb: a.rdb, admin: a, sees: sees, see: see, resume: after, past: after > 0, places: map[string]protocol.EventID{}}
+func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey string) bool, see func(AnyEvent) error) error {
+	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]protocol.EventID{}}
 	for {
 		pause, err := f.round(ctx)
 		switch {
@@ -79,7 +79,7 @@ func (a *Client) AllEvents(ctx context.Context, after int64, sees func(sessionKe
 // allFollower is a call of AllEvents.
 type allFollower struct {
 	rdb   redis.UniversalClient
-	admin *Client
+	store *Store
 	sees  func(string) bool
 	see   func(AnyEvent) error
 
@@ -232,7 +232,7 @@ func (f *allFollower) readOne(ctx context.Context, s string) error {
 
 // begin returns the place of a session's events up to resume.
 func (f *allFollower) begin(ctx context.Context, s string) (protocol.EventID, error) {
-	id, err := f.admin.LastEventIDAt(ctx, s, f.resume)
+	id, err := f.store.LastEventIDAt(ctx, s, f.resume)
 	if err != nil {
 		return protocol.EventID{}, err
 	}

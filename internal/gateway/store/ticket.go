@@ -1,4 +1,4 @@
-package admin
+package store
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // NewTicket returns a random secret that stands for grant, once and for a while. It is for a
 // program that can send no header, such as a browser's EventSource. Redis has the secret's hash
 // only.
-func (a *Client) NewTicket(ctx context.Context, grant string, life time.Duration) (ticket string, err error) {
+func (s *Store) NewTicket(ctx context.Context, grant string, life time.Duration) (ticket string, err error) {
 	ticket = rand.Text()
-	if err := protocol.StoreTicket(ctx, a.rdb, ticketHash(ticket), grant, life); err != nil {
+	if err := protocol.StoreTicket(ctx, s.rdb, ticketHash(ticket), grant, life); err != nil {
 		return "", fmt.Errorf("store a ticket: %w", err)
 	}
 	return ticket, nil
@@ -24,8 +24,8 @@ func (a *Client) NewTicket(ctx context.Context, grant string, life time.Duration
 
 // RedeemTicket returns what a ticket stands for, and ends it. ok is false if the ticket is unknown,
 // has expired or was redeemed before. If the reply of Redis is lost, the ticket may be spent.
-func (a *Client) RedeemTicket(ctx context.Context, ticket string) (grant string, ok bool, err error) {
-	grant, ok, err = protocol.TakeTicket(ctx, a.rdb, ticketHash(ticket))
+func (s *Store) RedeemTicket(ctx context.Context, ticket string) (grant string, ok bool, err error) {
+	grant, ok, err = protocol.TakeTicket(ctx, s.rdb, ticketHash(ticket))
 	if err != nil {
 		return "", false, fmt.Errorf("redeem a ticket: %w", err)
 	}

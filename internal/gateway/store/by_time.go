@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+)
+
+// browsePage is how many sessions a round trip reads.
+const browsePage = 500
+
+// byTime visits the sessions of an index by their times, such as that of their last activity, from one
+// on. The times only rise, so a session that is used meanwhile moves to a later page and is not missed.
+func byTime(ctx context.Context, rdb redis.UniversalClient, index, from string, visit func(keys []string) error) error {
+	seen := map[string]bool{} // visited sessions with the time from
+	for {
+		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: index, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
+		}).Result()
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, z := range page {
+			at := strconv.FormatFloat(z.Score, 'f', -1, 64)
+			if at != from {
+				from, seen = at, map[string]bool{}
+			}
+			if key, _ := z.Member.(string); !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		if err := visit(protocol.Walker{}.ValidNames(keys)); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package store_test
+
+import (
+	"testing"
+
+	"turnstile/test/actors"
+)
+
+func TestMain(m *testing.M) { actors.Main(m) }
