@@ -20,35 +20,14 @@ type Client struct {
 	admin  *admin.Client
 }
 
-// ClientConfig has a Client's settings. A zero field means its default. Workers have settings of
-// the same names, with the same defaults (docs/settings.md): change both.
+// ClientConfig has a Client's settings. A zero field means its default.
 type ClientConfig struct {
-	// Limits bound the size of one message.
 	Limits session.Limits
 
-	// LineCap is how many messages may wait in one session, whether or not a turn runs. Delayed
-	// messages may fill half of it, rounded up. Defaults to 10,000.
-	LineCap int
-
-	// MessagesCap is how many messages may wait in all sessions together. Workers count them every
-	// 20 s, so senders may exceed it by what they send meanwhile. Messages for a session with a
-	// running turn count against LineCap only. Defaults to 0: no cap.
-	MessagesCap int
-
-	// OutboxCap is how many outcomes of a session's messages may be owed to destinations or wait for
-	// their delivery (Message.ReplyTo). Defaults to 1,000.
-	OutboxCap int
-
-	// DestinationCap is how many outcomes all sessions together may owe one destination or store for
-	// it. Workers count them every 20 s and senders read the counts once a second, so senders may
-	// exceed it by what they send meanwhile. Defaults to 1,000,000; if it is negative, there is no
-	// such cap.
-	DestinationCap int
-
-	// IdempotencyTTL is how long message IDs are remembered: a message with the same ID and another
+	// RememberIDs is how long message IDs are remembered: a message with the same ID and another
 	// text is refused with session.ErrConflict, and the same one again is never carried out twice,
 	// also when its result is no longer kept. Defaults to 24 h, also if it is negative.
-	IdempotencyTTL time.Duration
+	RememberIDs time.Duration
 
 	// DefaultReplyTo returns the destination of a message if neither the message nor its session has
 	// one; "" is none. It is called by each Send. Defaults to nil: none.
@@ -59,21 +38,12 @@ type ClientConfig struct {
 func NewClient(rdb redis.UniversalClient, config ...ClientConfig) *Client {
 	cfg := only(config)
 	cfg.Limits = cfg.Limits.WithDefaults()
-	if cfg.LineCap == 0 {
-		cfg.LineCap = protocol.DefaultLineCap
-	}
-	if cfg.OutboxCap == 0 {
-		cfg.OutboxCap = protocol.DefaultOutboxCap
-	}
-	if cfg.DestinationCap == 0 {
-		cfg.DestinationCap = protocol.DefaultDestinationCap
-	}
-	if cfg.IdempotencyTTL <= 0 {
-		cfg.IdempotencyTTL = protocol.DefaultIdempotencyTTL
+	if cfg.RememberIDs <= 0 {
+		cfg.RememberIDs = protocol.DefaultIdempotencyTTL
 	}
 	return &Client{
 		rdb: rdb, cfg: cfg, sender: protocol.NewSender(rdb), waits: newWaits(rdb),
-		admin: admin.NewClient(rdb, admin.Config{Limits: cfg.Limits, LineCap: cfg.LineCap}),
+		admin: admin.NewClient(rdb, admin.Config{Limits: cfg.Limits}),
 	}
 }
 

@@ -22,7 +22,7 @@ func TestDestinationCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	submit := func(most int, sessionKey, id string, o ...actors.Option) error {
-		_, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: most}).Session(sessionKey).Send(b.Ctx, actors.With(turnstile.Message{ID: id, Text: id}, o...))
+		_, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: most}}).Session(sessionKey).Send(b.Ctx, actors.With(turnstile.Message{ID: id, Text: id}, o...))
 		return err
 	}
 	to := func(name string) actors.Option { return actors.ReplyTo(session.Route{To: name}) }
@@ -37,7 +37,7 @@ func TestDestinationCap(t *testing.T) {
 		}
 	}
 	full("by its own route", submit(2, "s3", "m", to("hook")))
-	byDefault := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2, DefaultReplyTo: func(string) string { return "hook" }})
+	byDefault := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: 2}, DefaultReplyTo: func(string) string { return "hook" }})
 	_, err := byDefault.Session("s3").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m"})
 	full("by the sender's default", err)
 	expect.Equal(t, "stored", b.Redis.Exists(b.Ctx, rediskey.For("s3").Pending()).Val(), 0)
@@ -47,7 +47,7 @@ func TestDestinationCap(t *testing.T) {
 	expect.OK(t, submit(4, "s3", "higher", to("hook")))
 	expect.OK(t, submit(-1, "s3", "unbounded", to("hook")))
 
-	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: 2}})
 	expect.OK(t, c.Session("s4").SetReplyTo(b.Ctx, "hook"))
 	_, err = c.Session("s5").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m", ReplyTo: "hook"})
 	full("before", err)
@@ -82,7 +82,7 @@ func TestDestinationCap(t *testing.T) {
 func TestForgedDestinationCount(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 100})
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: 100}})
 	_, err := c.Session("forger").Send(b.Ctx, turnstile.Message{ID: "m", Text: "m", ReplyTo: "hook"})
 	expect.OK(t, err)
 	for count, most := range map[string]int64{"1000000000": 10, "-1000000000": 10, "99999999999999999999999": 10, "x": 10} {
@@ -103,7 +103,7 @@ func TestForgedDestinationCount(t *testing.T) {
 func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{DestinationCap: 2})
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: 2}})
 	reads, release := make(chan struct{}), make(chan struct{})
 	b.Redis.AddHook(actors.Hook(func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "hmget" && cmds[0].Args()[1] == rediskey.Waiting {

@@ -24,7 +24,7 @@ func ExampleNewClient() {
 func ExampleNewClient_config() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	client := turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: session.Limits{Text: 10}})
+	client := turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: session.Limits{MessageBytes: 30}})
 	_, err := client.Session("web:42").Send(context.Background(), turnstile.Message{Text: "hello, how are you?"})
 	fmt.Println(errors.Is(err, session.ErrTooLarge))
 	// Output: true

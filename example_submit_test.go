@@ -42,7 +42,7 @@ func ExampleSession_Send_text() {
 func ExampleSession_Send_refused() {
 	rdb, stop := demo.Redis()
 	defer stop()
-	ctx, chat := context.Background(), turnstile.NewClient(rdb, turnstile.ClientConfig{LineCap: 1}).Session("web:42")
+	ctx, chat := context.Background(), turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: session.Limits{Queue: 1}}).Session("web:42")
 	for _, id := range []string{"one", "two"} {
 		_, err := chat.Send(ctx, turnstile.Message{ID: id, Text: "hello"})
 		fmt.Println(errors.Is(err, session.ErrFull), err)

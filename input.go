@@ -40,7 +40,7 @@ func ParseInput(m Message) (_ Message, command bool) {
 
 // CommandConfig has the settings of one Command.
 type CommandConfig struct {
-	// ID has the command carried out at most once in ClientConfig.IdempotencyTTL: Command returns its
+	// ID has the command carried out at most once in ClientConfig.RememberIDs: Command returns its
 	// reply again. Another command with this ID is session.ErrConflict. If the program died
 	// meanwhile, or lost Redis' reply, the command may have been carried out: then a repetition
 	// returns session.ErrExpired. Defaults to none: each call carries it out.
@@ -79,7 +79,7 @@ func (s *Session) once(ctx context.Context, id, text string, run func() (string,
 	if err != nil {
 		return "", err
 	}
-	once := protocol.NewOnce(s.c.rdb, s.key, id, what, s.c.cfg.IdempotencyTTL)
+	once := protocol.NewOnce(s.c.rdb, s.key, id, what, s.c.cfg.RememberIDs)
 	stored, begun, err := once.Begin(ctx)
 	switch {
 	case err != nil:

@@ -68,7 +68,7 @@ func TestDelayedMessagesCount(t *testing.T) {
 func TestLineCapOfARepetition(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
-		b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 2})
+		b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Queue: 2}})
 		expect.Equal(t, "first", b.Say("a").Status, receipt.Accepted)
 		expect.Equal(t, "second", b.Say("b").Status, receipt.Accepted)
 		expect.Equal(t, "third", b.Say("c").Reason, "line")

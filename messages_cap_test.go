@@ -19,7 +19,7 @@ import (
 func capped(t *testing.T, n int) *actors.Bench {
 	t.Helper()
 	b := actors.NewBench(t)
-	b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{MessagesCap: n})
+	b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{AllQueues: n}})
 	return b
 }
 

@@ -113,7 +113,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		b := actors.NewBench(t)
 		b.Say("a")
 		h := b.Start()
-		half := strings.Repeat("x", session.MaxTextLen/2)
+		half := strings.Repeat("x", 1<<20)
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{
 			{Role: session.RoleUser, Text: half, Turn: h.Turn().ID}, {Role: session.RoleUser, Text: half, Turn: h.Turn().ID},
 		}})

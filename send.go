@@ -21,7 +21,7 @@ const NoReply = session.NoReply
 
 // Message is a message to send.
 type Message struct {
-	// ID is unique within its session. It stands for this message for ClientConfig.IdempotencyTTL.
+	// ID is unique within its session. It stands for this message for ClientConfig.RememberIDs.
 	// Defaults to a random one.
 	ID string
 
@@ -149,7 +149,7 @@ func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 	}
 	accepted, err := c.sender.Accept(ctx, protocol.Accept{
 		Session: s.key, Message: m.stored(), Nonce: rand.Text(), Named: named, Delay: m.Delay,
-		Limits: c.cfg.Limits, LineCap: c.cfg.LineCap, Route: m.route(), Fallback: fallback, OutboxCap: c.cfg.OutboxCap, DestinationCap: c.cfg.DestinationCap, After: m.After, IdempotencyTTL: c.cfg.IdempotencyTTL,
+		Limits: c.cfg.Limits, Route: m.route(), Fallback: fallback, After: m.After, IdempotencyTTL: c.cfg.RememberIDs,
 	})
 	if err != nil {
 		return Receipt{}, fmt.Errorf("enqueue message %s of %s: %w", m.ID, s.key, err)
@@ -158,13 +158,13 @@ func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 }
 
 // admit refuses a message if too many wait in all sessions. A message that is stored already may
-// pass, and so may one for a session with an owner: LineCap bounds its queue. It makes a round trip
+// pass, and so may one for a session with an owner: Limits.Queue bounds its queue. It makes a round trip
 // only if there is a cap.
 func (s *Session) admit(ctx context.Context, id string) error {
-	if s.c.cfg.MessagesCap == 0 {
+	if s.c.cfg.Limits.AllQueues == session.NoLimit {
 		return nil
 	}
-	ok, err := protocol.Admit(ctx, s.c.rdb, s.key, rediskey.TaskID(s.key, id), s.c.cfg.MessagesCap)
+	ok, err := protocol.Admit(ctx, s.c.rdb, s.key, rediskey.TaskID(s.key, id), s.c.cfg.Limits.AllQueues)
 	switch {
 	case err != nil:
 		return fmt.Errorf("count the messages that wait before message %s of %s: %w", id, s.key, err)

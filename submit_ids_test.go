@@ -117,10 +117,10 @@ func TestLostReplyOfAMessageWithoutRetention(t *testing.T) {
 func TestIdempotencyTTL(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	c := turnstile.NewClient(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Hour})
+	c := turnstile.NewClient(b.Redis, turnstile.ClientConfig{RememberIDs: time.Hour})
 	_, err := receipt.Input(b.Ctx, c.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)
-	c = turnstile.NewClient(b.Redis, turnstile.ClientConfig{IdempotencyTTL: time.Nanosecond})
+	c = turnstile.NewClient(b.Redis, turnstile.ClientConfig{RememberIDs: time.Nanosecond})
 	_, err = receipt.Input(b.Ctx, c.Session(actors.Key), turnstile.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
 	expect.List(t, "in line", b.Waiting(), "a", "b")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/pkg/session"
 
 	"github.com/redis/go-redis/v9"
 
@@ -191,6 +192,10 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 
 func (b *bulk) submitFailed(ctx context.Context, it item, r receipt.Receipt, err error) {
 	f := submitFailure(ctx, it.session, it.message, r, err, "the id")
+	if errors.Is(err, session.ErrTooLarge) { // as JSON, which only Submit makes of it
+		b.badLine(it.line, f)
+		return
+	}
 	f.line = it.line
 	if f.code == exitOther {
 		b.stop(errBroken) // before later messages of the session overtake this one

@@ -84,7 +84,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		`{"text":"no session"}`,
 		`{"session":"a/b","text":"x"}`,
 		`{"session":"a","text":" "}`,
-		`{"session":"a","text":"` + strings.Repeat("x", 1<<20+1) + `"}`,
+		`{"session":"a","text":"` + strings.Repeat("x", 2<<20) + `"}`,
 		`{"session":"a","text":"` + strings.Repeat("x", maxLine) + `"}`,
 		`{"session":"a","text":"x","id":""}`,
 		`{"session":"a","text":"x","mode":"steal"}`,

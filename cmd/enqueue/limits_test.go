@@ -10,12 +10,12 @@ import (
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	enqueue(t, bg(t), url, "", "-s", "a", "--meta", "k="+strings.Repeat("x", 64<<10), "hello").want(t, exitUsage).
-		oneLine(t, "its meta has 65537 bytes, at most 65536 are allowed")
+	enqueue(t, bg(t), url, "", "-s", "a", "--meta", "k="+strings.Repeat("x", 2<<20), "hello").want(t, exitUsage).
+		oneLine(t, "bytes in JSON, at most 2097152 are allowed")
 	long := `{"session":"a","text":"x","attachments":[{"name":"` + strings.Repeat("x", 2<<20) + `","url":"u"}]}`
 	enqueue(t, bg(t), url, long, "--file", "-").want(t, exitUsage)
 	t.Run("settings", func(t *testing.T) {
-		environ := []string{"REDIS_URL=" + url, "TURNSTILE_MESSAGE_TEXT_BYTES=1024", "TURNSTILE_LINE_CAP=1"}
+		environ := []string{"REDIS_URL=" + url, "TURNSTILE_MESSAGE_BYTES=1024", "TURNSTILE_LINE_CAP=1"}
 		call := func(args ...string) (code int, out, err string) {
 			var o, e strings.Builder
 			code = run(bg(t), args, strings.NewReader(""), &o, &e, environ)

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -104,7 +103,6 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	defer rdb.Close()
 	rdb.AddHook(link)
 	return work(turnstile.NewClient(rdb, turnstile.ClientConfig{
-		Limits: o.limits, LineCap: settings.LineCap, MessagesCap: settings.MessagesCap,
-		OutboxCap: settings.OutboxCap, DestinationCap: cmp.Or(settings.DestinationCap, -1), IdempotencyTTL: settings.IdempotencyTTL,
+		Limits: o.limits, RememberIDs: settings.IdempotencyTTL,
 	}), rdb)
 }

@@ -38,7 +38,7 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 	if m.ID == "" {
 		m.ID = newID(m.Text)
 	}
-	if len(m.Text) > o.limits.Text {
+	if len(m.Text) > o.limits.MessageBytes {
 		return m, o.tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))
 	}
 	if err := o.limits.Validate(m); err != nil {
@@ -48,7 +48,7 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 }
 
 func (o options) tooLong(what string) failure {
-	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrTooLarge, what, o.limits.Text))
+	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrTooLarge, what, o.limits.MessageBytes))
 }
 
 // readText reads stdin without its last line break, and little more than a message may have.
@@ -59,7 +59,7 @@ func (o options) readText(ctx context.Context, stdin io.Reader) (string, error) 
 	}
 	done := make(chan read, 1)
 	go func() { // it ends with the process if stdin is never closed
-		data, err := io.ReadAll(io.LimitReader(stdin, int64(o.limits.Text)+3))
+		data, err := io.ReadAll(io.LimitReader(stdin, int64(o.limits.MessageBytes)+3))
 		done <- read{data, err}
 	}()
 	select {
@@ -69,8 +69,8 @@ func (o options) readText(ctx context.Context, stdin io.Reader) (string, error) 
 		if r.err != nil {
 			return "", usage(fmt.Errorf("read stdin: %w", r.err))
 		}
-		if len(r.data) > o.limits.Text+2 {
-			return "", o.tooLong(fmt.Sprintf("the text on stdin has more than %d bytes", o.limits.Text))
+		if len(r.data) > o.limits.MessageBytes+2 {
+			return "", o.tooLong(fmt.Sprintf("the text on stdin has more than %d bytes", o.limits.MessageBytes))
 		}
 		text, ended := strings.CutSuffix(string(r.data), "\n")
 		if ended {

@@ -19,7 +19,7 @@ const nowhere = "redis://127.0.0.1:1/0"
 func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	big := strings.Repeat("x", 1<<20+1)
+	big := strings.Repeat("x", 2<<20+1)
 	for name, c := range map[string]struct {
 		args  []string
 		stdin string
@@ -37,9 +37,9 @@ func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 		"empty text":            {[]string{"-s", "a", ""}, "", "text is empty"},
 		"blank text":            {[]string{"-s", "a", " ", "\t"}, "", "text is empty"},
 		"empty stdin":           {[]string{"-s", "a", "-"}, "\n", "text is empty"},
-		"long text":             {[]string{"-s", "a", big}, "", "has 1048577 bytes, at most 1048576 are allowed; put an attachment into a --file line"},
-		"long stdin":            {[]string{"-s", "a", "-"}, big, "1048576"},
-		"endless stdin":         {[]string{"-s", "a", "-"}, big + big, "more than 1048576 bytes, at most 1048576 are allowed; put an attachment into a --file line"},
+		"long text":             {[]string{"-s", "a", big}, "", "has 2097153 bytes, at most 2097152 are allowed; put an attachment into a --file line"},
+		"long stdin":            {[]string{"-s", "a", "-"}, big, "2097152"},
+		"endless stdin":         {[]string{"-s", "a", "-"}, big + big, "more than 2097152 bytes, at most 2097152 are allowed; put an attachment into a --file line"},
 		"not UTF-8":             {[]string{"-s", "a", "-"}, "a\xffb", "UTF-8"},
 		"unknown mode":          {[]string{"-s", "a", "--mode", "steal", "hello"}, "", "use queue, collect, steer, interrupt, rollback or reject"},
 		"negative in":           {[]string{"-s", "a", "--in", "-1s", "hello"}, "", "negative"},

@@ -33,6 +33,10 @@ import (
 // streams share a few others.
 const connections = 16
 
+// streams is how many event streams one token may have open. Each costs some memory and no request to
+// Redis, so this only stops a client that opens streams and never closes them.
+const streams = 10_000
+
 // serve serves until ctx ends or a signal comes.
 func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	guardian.Conceal() // in a container it may run beside agents, with a password in REDIS_URL
@@ -96,15 +100,15 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.File, rdb redis.UniversalClient, log *slog.Logger) (
 	*gateway.Gateway, *metrics.Gateway, *metrics.Metrics,
 ) {
-	operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits(), LineCap: s.LineCap})
+	operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits()})
 	m := metrics.New(operator)
 	watched := m.Gateway()
 	client := turnstile.NewClient(rdb, turnstile.ClientConfig{
-		Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap, OutboxCap: s.OutboxCap, DestinationCap: cmp.Or(s.DestinationCap, -1), IdempotencyTTL: s.IdempotencyTTL,
+		Limits: s.Limits(), RememberIDs: s.IdempotencyTTL,
 		DefaultReplyTo: destinations.Default,
 	})
 	g := gateway.New(gateway.Config{
-		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: s.Streams, Limits: s.Limits(),
+		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: streams, Limits: s.Limits(),
 		AnyoneDecides: s.Approve == config.ApproveAnyone,
 	}, gateway.Deps{
 		Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,

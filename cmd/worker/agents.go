@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,12 +10,14 @@ import (
 	"time"
 
 	"turnstile/internal/config"
+	"turnstile/internal/strictjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/session"
 )
 
 // newAgent makes the agent. checkNamed checks that what it needs exists.
@@ -69,14 +72,7 @@ func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 }
 
 func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
-	c := openai.Config{
-		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, SystemPrompt: s.SystemPrompt, MaxTokens: s.MaxTokens,
-		ContextTokens: s.ContextTokens, ToolRounds: s.ToolRounds, ToolTimeout: s.ToolTimeout, Grace: grace(s), Env: s.AgentEnv, Logger: log,
-	}
-	if s.Temperature.Set {
-		c.Temperature = &s.Temperature.Value
-	}
-	return c
+	return openai.Config{BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Grace: grace(s), Env: s.AgentEnv, Logger: log}
 }
 
 func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {
@@ -94,12 +90,10 @@ func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 // openAIFiles reads the files that the settings name. The error joins all problems.
 func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
 	var problems []error
-	if path := s.SystemPromptFile; path != "" {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%w TURNSTILE_SYSTEM_PROMPT_FILE: %w", config.ErrInvalid, err))
+	if path := s.OpenAIFile; path != "" {
+		if err := readOpenAI(path, &c); err != nil {
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_OPENAI_FILE: %w", config.ErrInvalid, err))
 		}
-		c.SystemPrompt = strings.TrimSpace(string(text))
 	}
 	if path := s.ToolsFile; path != "" {
 		var err error
@@ -108,4 +102,44 @@ func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
 		}
 	}
 	return c, errors.Join(problems...)
+}
+
+// leastContext is the least that openai's context_tokens may be: a request with less has no room
+// for a message.
+const leastContext = 100
+
+// readOpenAI reads TURNSTILE_OPENAI_FILE. Fields that it does not have keep their defaults.
+func readOpenAI(path string, c *openai.Config) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var f struct {
+		SystemPrompt  string           `json:"system_prompt"`
+		Temperature   *float64         `json:"temperature"`
+		MaxTokens     int              `json:"max_tokens"`
+		ContextTokens *int             `json:"context_tokens"`
+		ToolRounds    int              `json:"tool_rounds"`
+		ToolTimeout   session.Duration `json:"tool_timeout"`
+	}
+	var wrong *json.UnmarshalTypeError
+	switch err := strictjson.DecodeNamed(data, &f); {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("%s: it is not a JSON object", path)
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	c.SystemPrompt, c.Temperature, c.MaxTokens = strings.TrimSpace(f.SystemPrompt), f.Temperature, f.MaxTokens
+	c.ToolRounds, c.ToolTimeout = f.ToolRounds, time.Duration(f.ToolTimeout)
+	switch {
+	case f.Temperature != nil && !(*f.Temperature >= 0 && *f.Temperature <= 2):
+		return fmt.Errorf("%s: temperature: use a number from 0 to 2", path)
+	case f.MaxTokens < 0 || f.ToolRounds < 0 || f.ToolTimeout < 0:
+		return fmt.Errorf("%s: max_tokens, tool_rounds and tool_timeout: use 0, for the default, or more", path)
+	case f.ContextTokens != nil && *f.ContextTokens < leastContext:
+		return fmt.Errorf("%s: context_tokens: use at least %d", path, leastContext)
+	case f.ContextTokens != nil:
+		c.ContextTokens = *f.ContextTokens
+	}
+	return nil
 }

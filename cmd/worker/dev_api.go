@@ -32,7 +32,7 @@ func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalCli
 		senders := clientConfig(s)
 		senders.DefaultReplyTo = destinations.Default
 		client := turnstile.NewClient(rdb, senders)
-		operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits(), LineCap: s.LineCap})
+		operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits()})
 		g := gateway.New(c, gateway.Deps{
 			Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Destinations: destinations, Logger: log,
 		})

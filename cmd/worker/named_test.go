@@ -25,7 +25,7 @@ func TestCheckNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	type vars = map[string]string
-	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_SYSTEM_PROMPT_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
+	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_OPENAI_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
 	model := func(v vars) vars {
 		v["TURNSTILE_AGENT"], v["TURNSTILE_MODEL"] = "openai", "m"
 		return v
@@ -45,7 +45,7 @@ func TestCheckNamed(t *testing.T) {
 		"claude, a command": {vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": file + "/below"}, []string{workspaces}},
 		"codex elsewhere":   {vars{"TURNSTILE_AGENT": "codex", "TURNSTILE_AGENT_COMMAND": dir + "/codex"}, []string{program + "agent codex: "}},
 		"openai":            {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
-		"openai, no files":  {model(vars{"TURNSTILE_SYSTEM_PROMPT_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
+		"openai, no files":  {model(vars{"TURNSTILE_OPENAI_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
 	} {
 		var got []string
 		if err := checkNamed(load(t, c.vars)); err != nil {

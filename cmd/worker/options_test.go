@@ -29,19 +29,17 @@ var other = map[string]string{
 	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
 	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old",
-	"TURNSTILE_MESSAGE_TEXT_BYTES": "350000", "TURNSTILE_MESSAGE_META_BYTES": "36000",
-	"TURNSTILE_MESSAGE_ATTACHMENTS": "37", "TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40", "TURNSTILE_OUTBOX_CAP": "42", "TURNSTILE_DESTINATION_CAP": "43",
+	"TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40", "TURNSTILE_OUTBOX_CAP": "42", "TURNSTILE_DESTINATION_CAP": "43",
 	"TURNSTILE_TRANSCRIPT_BYTES": "4100000", "TURNSTILE_IDEMPOTENCY_TTL": "41h",
 	"TURNSTILE_MODEL": "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
-	"TURNSTILE_SYSTEM_PROMPT": "be brief", "TURNSTILE_MAX_TOKENS": "30", "TURNSTILE_TEMPERATURE": "0.5", "TURNSTILE_CONTEXT_TOKENS": "3100",
-	"TURNSTILE_TOOL_ROUNDS": "32", "TURNSTILE_TOOL_TIMEOUT": "33s", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
+	"TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
 
 // elsewhere are settings that are not an option of a part. Other tests here cover them; the last
 // one is only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
-	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
+	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 }
 
@@ -60,12 +58,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 	parts := func(vars map[string]string) string {
 		s := load(t, vars)
 		h := service.HTTPConfig(s, nil, nil)
-		model := openAIConfig(s, nil)
-		if model.Temperature != nil {
-			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer cannot be compared
-			model.Temperature = nil
-		}
-		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), openAIConfig(s, nil), h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -85,9 +78,9 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
 	want := worker.Config{
-		AgentName: "echo", Concurrency: 3, LineCap: 390,
+		AgentName: "echo", Concurrency: 3,
 		Queue:  session.QueueSettings{Mode: "reject", Cap: 11, Debounce: session.Millis(22 * time.Second), Drop: "old"},
-		Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000},
+		Limits: session.Limits{MessageBytes: 3_800_000, Queue: 390, AllQueues: 40, Outbox: 42, Destination: 43},
 		Keep: worker.Keep{
 			Results: 10 * time.Second, Transcripts: 17 * time.Hour, Sessions: 18 * time.Hour, DeadLetters: 20 * time.Hour,
 			TranscriptBytes: 4_100_000, EventBytes: 190_000,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -54,5 +53,5 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 // clientConfig has the limits of this program's own senders: the console, and the commands for
 // operators.
 func clientConfig(s config.Worker) turnstile.ClientConfig {
-	return turnstile.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap, OutboxCap: s.OutboxCap, DestinationCap: cmp.Or(s.DestinationCap, -1), IdempotencyTTL: s.IdempotencyTTL}
+	return turnstile.ClientConfig{Limits: s.Limits(), RememberIDs: s.IdempotencyTTL}
 }

@@ -23,17 +23,13 @@ type Gateway struct {
 	Origins    Origins       `env:"TURNSTILE_GATEWAY_ORIGINS" unit:"origins" help:"The origins of web pages that may use the API, separated by commas, such as https://chat.example. Pages that a proxy serves under the gateway's own origin need no entry."`
 	Approve    ApproveRule   `env:"TURNSTILE_GATEWAY_APPROVE" envDefault:"sender" unit:"sender, anyone" help:"Who may decide an agent's question. sender: a sender of the running turn, or a token that may control. anyone: every token that may send to the session."`
 	Rate       int           `env:"TURNSTILE_GATEWAY_RATE" envDefault:"1000" unit:"requests/s" help:"How many requests one token may send per second to one gateway. 0: any number."`
-	Streams    int           `env:"TURNSTILE_GATEWAY_STREAMS" envDefault:"10000" unit:"streams" help:"How many event streams one token may have open at one gateway. 0: any number."`
 	Drain      time.Duration `env:"TURNSTILE_GATEWAY_DRAIN_TIMEOUT" envDefault:"10s" unit:"duration" help:"How long a gateway that ends lets requests finish. Streams and waits end at once, and their clients go on elsewhere."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
-	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
-	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
-	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
-	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
-	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
+	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
+	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
 
 	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message. The same message is not carried out again, and another one with the id is refused. Counted from when the message was stored."`
 
@@ -46,9 +42,9 @@ type Gateway struct {
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 }
 
-// Limits returns the limits of one message.
+// Limits returns what the settings allow to be stored.
 func (g Gateway) Limits() session.Limits {
-	return limits(g.MessageTextBytes, g.MessageMetaBytes, g.MessageAttachments, g.MessageBytes)
+	return limits(g.MessageBytes, g.LineCap, g.MessagesCap, g.OutboxCap, g.DestinationCap)
 }
 
 // Hosts lists host names, in lower case.
@@ -105,12 +101,9 @@ func (r *ApproveRule) UnmarshalText(text []byte) error {
 
 func (p *problems) judgeGateway(g Gateway) {
 	p.judgeRedisURL(g.RedisURL)
-	p.judgeMessages(g.Limits(), g.LineCap, g.MessagesCap)
-	atLeast(p, "TURNSTILE_OUTBOX_CAP", g.OutboxCap, 1)
-	atLeast(p, "TURNSTILE_DESTINATION_CAP", g.DestinationCap, 0)
-	atLeast(p, "TURNSTILE_IDEMPOTENCY_TTL", g.IdempotencyTTL, time.Minute)
+	p.judgeStored(g.MessageBytes, g.LineCap, g.MessagesCap, g.OutboxCap, g.DestinationCap)
+	p.judgeIdempotency(g.IdempotencyTTL)
 	atLeast(p, "TURNSTILE_GATEWAY_RATE", g.Rate, 0)
-	atLeast(p, "TURNSTILE_GATEWAY_STREAMS", g.Streams, 0)
 	atLeast(p, "TURNSTILE_GATEWAY_DRAIN_TIMEOUT", g.Drain, 0)
 	p.judgeDeliver(g.Deliver, g.DestinationsFile)
 	loopback, err := Loopback(g.Addr)

@@ -97,25 +97,18 @@ func (p *problems) judgeIdempotency(d time.Duration) {
 func (p *problems) judgeSender(s Sender) {
 	p.judgeRedisURL(s.RedisURL)
 	p.judgeRetention(s.Retention)
-	p.judgeMessages(s.Limits(), s.LineCap, s.MessagesCap)
-	atLeast(p, "TURNSTILE_OUTBOX_CAP", s.OutboxCap, 1)
-	atLeast(p, "TURNSTILE_DESTINATION_CAP", s.DestinationCap, 0)
+	p.judgeStored(s.MessageBytes, s.LineCap, s.MessagesCap, s.OutboxCap, s.DestinationCap)
 	p.judgeIdempotency(s.IdempotencyTTL)
 }
 
-// judgeMessages bounds messages so that the largest fits into a turn, and many times into one
-// request to Redis.
-func (p *problems) judgeMessages(l session.Limits, line, all int) {
-	const least, most = 1024, 64 << 20
-	within(p, "TURNSTILE_MESSAGE_TEXT_BYTES", l.Text, least, most)
-	within(p, "TURNSTILE_MESSAGE_META_BYTES", l.Meta, least, most)
-	within(p, "TURNSTILE_MESSAGE_ATTACHMENTS", l.Attachments, 1, 100_000)
-	within(p, "TURNSTILE_MESSAGE_BYTES", l.Payload, least, most)
-	if p.ok("TURNSTILE_MESSAGE_BYTES", "TURNSTILE_MESSAGE_TEXT_BYTES") && l.Payload < l.Text {
-		p.add("TURNSTILE_MESSAGE_BYTES", "is too small: it must be at least TURNSTILE_MESSAGE_TEXT_BYTES (%d), for the text is a part of it", l.Text)
-	}
+// judgeStored bounds what is stored. The largest message must fit into a turn, and many times into
+// one request to Redis.
+func (p *problems) judgeStored(message, line, all, outbox, destination int) {
+	within(p, "TURNSTILE_MESSAGE_BYTES", message, 1024, 64<<20)
 	within(p, "TURNSTILE_LINE_CAP", line, 1, 1_000_000)
 	atLeast(p, "TURNSTILE_MESSAGES_CAP", all, 0)
+	atLeast(p, "TURNSTILE_OUTBOX_CAP", outbox, 1)
+	atLeast(p, "TURNSTILE_DESTINATION_CAP", destination, 0)
 }
 
 func (p *problems) judgeWorker(w Worker, o Options) {
@@ -170,13 +163,6 @@ func (p *problems) judgeOpenAI(w Worker) {
 	if u, err := url.Parse(w.OpenAIBaseURL); w.Agent == AgentOpenAI && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		p.add("TURNSTILE_OPENAI_BASE_URL", "is no address: write it as https://HOST/v1")
 	}
-	if w.SystemPrompt != "" && w.SystemPromptFile != "" {
-		p.add("TURNSTILE_SYSTEM_PROMPT_FILE", "is set, and TURNSTILE_SYSTEM_PROMPT too: unset one of them")
-	}
-	atLeast(p, "TURNSTILE_MAX_TOKENS", w.MaxTokens, 0)
-	atLeast(p, "TURNSTILE_CONTEXT_TOKENS", w.ContextTokens, 100)
-	atLeast(p, "TURNSTILE_TOOL_ROUNDS", w.ToolRounds, 1)
-	atLeast(p, "TURNSTILE_TOOL_TIMEOUT", w.ToolTimeout, time.Millisecond)
 }
 
 func (p *problems) judgeTimes(w Worker) {
@@ -209,9 +195,7 @@ func (p *problems) judgeLimits(w Worker) {
 	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, session.MaxQueueCap)
 	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, session.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
-	p.judgeMessages(w.Limits(), w.LineCap, w.MessagesCap)
-	atLeast(p, "TURNSTILE_OUTBOX_CAP", w.OutboxCap, 1)
-	atLeast(p, "TURNSTILE_DESTINATION_CAP", w.DestinationCap, 0)
+	p.judgeStored(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
 	p.judgeIdempotency(w.IdempotencyTTL)
 	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {
 		p.add("TURNSTILE_LINE_CAP", "is too small: it must be at least TURNSTILE_FOLLOWUP_CAP (%d)", w.FollowupCap)

@@ -60,22 +60,6 @@ func (p *ACPPermissions) UnmarshalText(text []byte) error {
 	return oneOf(p, text, PermissionsAllow, PermissionsDeny, PermissionsAsk)
 }
 
-// Temperature is a model's temperature. It counts only if Set.
-type Temperature struct {
-	Set   bool
-	Value float64
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (t *Temperature) UnmarshalText(text []byte) error {
-	v, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || !(v >= 0 && v <= 2) {
-		return errors.New("is not a temperature: write it as 0.7, from 0 to 2")
-	}
-	*t = Temperature{true, v}
-	return nil
-}
-
 // Group is an optional group of the system, by its number.
 type Group struct{ Number *int }
 

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -27,22 +28,16 @@ type Worker struct {
 	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
 	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
 
-	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default of their own."`
-	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
-	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
-	SystemPrompt     string         `env:"TURNSTILE_SYSTEM_PROMPT" unit:"text" help:"The system prompt of openai's model."`
-	SystemPromptFile string         `env:"TURNSTILE_SYSTEM_PROMPT_FILE" unit:"path" help:"A file with the system prompt, read at the start. Only one of the two may be set."`
-	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"The longest reply of openai's model. 0: the server decides."`
-	Temperature      Temperature    `env:"TURNSTILE_TEMPERATURE" unit:"0 to 2" help:"The temperature of openai's model. Empty: the server decides."`
-	ContextTokens    int            `env:"TURNSTILE_CONTEXT_TOKENS" envDefault:"32000" unit:"tokens" help:"How much of the conversation openai sends with a turn, as an estimate. The oldest entries are left out."`
-	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
-	ToolRounds       int            `env:"TURNSTILE_TOOL_ROUNDS" envDefault:"25" unit:"rounds" help:"How often openai's model may use tools in one turn before the turn fails."`
-	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"The longest that one tool of openai may take. Then it is killed, and the model gets an error."`
-	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp does when an agent asks for a permission. ask: the user decides, with /approve or /deny."`
-	WorkspaceDir     string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a directory of its own in it, made when it is needed. Empty: all work in the worker's directory."`
-	WorkspaceGroup   Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
-	ACPFiles         bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
-	ACPTerminal      bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
+	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default of their own."`
+	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
+	OpenAIKey      string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
+	OpenAIFile     string         `env:"TURNSTILE_OPENAI_FILE" unit:"path" help:"A JSON file with openai's system prompt and limits, read at the start. docs/agents/openai.md has its form."`
+	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
+	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp does when an agent asks for a permission. ask: the user decides, with /approve or /deny."`
+	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a directory of its own in it, made when it is needed. Empty: all work in the worker's directory."`
+	WorkspaceGroup Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
+	ACPFiles       bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
+	ACPTerminal    bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
 
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s."`
 	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a draining worker lets running turns finish. 0: it interrupts them at once."`
@@ -60,14 +55,11 @@ type Worker struct {
 	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
 	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
-	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
-	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
-	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
-	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
-	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
+	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
+	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
 
 	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
 
@@ -78,10 +70,10 @@ type Worker struct {
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`
 	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer become dead letters, as expired, and do not run. 0: no limit."`
 
-	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"The most memory of Redis for a transcript. The oldest entries are deleted first. One entry may have a sixteenth of it, and always as much as a message may have."`
+	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"The most memory of Redis for a transcript. The oldest entries are deleted first, also over 2,000 entries, or more in proportion if this is above its default. One entry may have a sixteenth of it, and always as much as a message may have."`
 	TranscriptTTL   time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
 	SessionTTL      time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
-	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"The most bytes of a session's events. The oldest are deleted first."`
+	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"The most bytes of a session's events, which are kept for followers. The oldest are deleted first, also over about 1,000 events, or more in proportion if this is above its default."`
 	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long dead letters are kept."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. Any address but loopback needs TURNSTILE_HTTP_TOKEN."`
@@ -105,14 +97,11 @@ type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
-	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
-	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker makes it a dead letter, with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
-	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
-	OutboxCap          int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
-	DestinationCap     int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
+	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
+	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
+	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
+	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
 
 	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
 
@@ -129,17 +118,19 @@ func DevDefaults() map[string]string {
 	}
 }
 
-// limits makes the limits of one message.
-func limits(text, meta, attachments, payload int) session.Limits {
-	return session.Limits{Text: text, Meta: meta, Attachments: attachments, Payload: payload}
+// limits converts settings, where 0 means no limit.
+func limits(message, line, all, outbox, destination int) session.Limits {
+	return session.Limits{
+		MessageBytes: message, Queue: line, AllQueues: cmp.Or(all, session.NoLimit), Outbox: outbox, Destination: cmp.Or(destination, session.NoLimit),
+	}
 }
 
-// Limits returns the limits of one message.
+// Limits returns what the settings allow to be stored.
 func (w Worker) Limits() session.Limits {
-	return limits(w.MessageTextBytes, w.MessageMetaBytes, w.MessageAttachments, w.MessageBytes)
+	return limits(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
 }
 
-// Limits returns the limits of one message.
+// Limits returns what the settings allow to be stored.
 func (s Sender) Limits() session.Limits {
-	return limits(s.MessageTextBytes, s.MessageMetaBytes, s.MessageAttachments, s.MessageBytes)
+	return limits(s.MessageBytes, s.LineCap, s.MessagesCap, s.OutboxCap, s.DestinationCap)
 }

@@ -133,9 +133,9 @@ func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const path = "/v1/sessions/s/messages"
-	r.call("POST", path, object{"text": strings.Repeat("x", 1<<20)}).want(202)
-	r.call("POST", path, object{"text": strings.Repeat("x", 1<<20+1)}).problem(413, gateway.MessageTooLarge)
-	r.call("POST", path, object{"text": "x", "meta": object{"k": strings.Repeat("x", 64<<10)}}).problem(413, gateway.MessageTooLarge)
+	r.call("POST", path, object{"text": strings.Repeat("x", 2<<20-100)}).want(202)
+	r.call("POST", path, object{"text": strings.Repeat("x", 2<<20-1)}).problem(413, gateway.MessageTooLarge)
+	r.call("POST", path, object{"text": "x", "meta": object{"k": strings.Repeat("x", 2<<20)}}).problem(413, gateway.MessageTooLarge)
 	r.call("POST", path, object{"text": strings.Repeat("x", 2<<20)}).problem(413, gateway.MessageTooLarge)
 	r.call("POST", path, object{"text": strings.Repeat("x", 2<<20+32<<10)}).problem(413, gateway.BodyTooLarge)
 	r.call("POST", path, strings.Repeat(" ", 2<<20+32<<10)).problem(413, gateway.BodyTooLarge)

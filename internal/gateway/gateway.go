@@ -115,7 +115,7 @@ func New(c Config, d Deps) *Gateway {
 	}
 	g := &Gateway{
 		config: c, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
-		bodyMost: int64(c.Limits.WithDefaults().Payload + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
+		bodyMost: int64(c.Limits.WithDefaults().MessageBytes + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
 		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
 		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens),
 	}

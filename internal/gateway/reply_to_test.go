@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/outbox"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -140,7 +141,7 @@ func TestOutboxFull(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	r := rigWith(t, rdb, func(d *gateway.Deps) {
-		d.Client = turnstile.NewClient(rdb, turnstile.ClientConfig{OutboxCap: 1})
+		d.Client = turnstile.NewClient(rdb, turnstile.ClientConfig{Limits: session.Limits{Outbox: 1}})
 	})
 	const path = "/v1/sessions/s/messages"
 	body := object{"text": "hi", "reply_to": "bot"}

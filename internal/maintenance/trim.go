@@ -17,7 +17,7 @@ const trimTime = 2 * time.Second
 
 // Trim archives waiting messages above Config.LineMost, and returns how many. Turnstile's senders
 // respect that cap, but other producers may not. Trim also counts the waiting messages of all
-// sessions, for senders with a MessagesCap, and the outcomes owed to each destination. One worker
+// sessions, for senders with Limits.AllQueues, and the outcomes owed to each destination. One worker
 // does this at a time; the calls of the others return 0.
 //
 // It stops without an error when ctx ends.

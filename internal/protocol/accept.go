@@ -28,15 +28,11 @@ type Accept struct {
 	Named   bool          // the sender named the message's id
 	Delay   time.Duration // how long the message waits before it joins the line
 	Limits  session.Limits
-	LineCap int
 
 	// Route says where the outcome goes. Without a destination it goes to the session's own, else to
-	// Fallback, else nowhere. OutboxCap is how many outcomes the session may owe and store, and
-	// DestinationCap how many all sessions may, to one destination; 0: any number.
-	Route          session.Route
-	Fallback       string
-	OutboxCap      int
-	DestinationCap int
+	// Fallback, else nowhere.
+	Route    session.Route
+	Fallback string
 
 	// After is the id of the message that this one must follow directly. Empty: any or none.
 	After string
@@ -89,7 +85,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 	fast := scripts.AcceptFastArgs{
 		Task: k.TaskPrefix(), Session: a.Session, ID: rediskey.TaskID(a.Session, a.Message.ID),
 		Msg:   string(encodeTask(a.Session, a.Message.ID, payload, a.Nonce, session.TraceParent(a.Message.TraceParent))),
-		Nonce: a.Nonce, Mode: string(a.Message.Mode), LineCap: int64(a.LineCap), To: a.Route.To,
+		Nonce: a.Nonce, Mode: string(a.Message.Mode), LineCap: int64(a.Limits.Queue), To: a.Route.To,
 		Hash: hash, IdemTTL: max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
 	}
 	m := &acceptance{session: a.Session, named: a.Named, full: func() *script.Call {
@@ -98,7 +94,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 			LineCap: fast.LineCap, To: fast.To, Hash: fast.Hash, IdemTTL: fast.IdemTTL,
 			Stream: senderStream, Longest: TaskMost(a.Limits), Delay: a.Delay.Milliseconds(), Followup: entry, Fallback: a.Fallback,
 			Context: string(a.Route.Context), DeliverBy: unixMilli(a.Route.By), Lasts: a.Route.Within.Milliseconds(),
-			OutboxCap: int64(a.OutboxCap), After: after, Full: full,
+			OutboxCap: int64(a.Limits.Outbox), After: after, Full: full,
 		})
 	}}
 	if a.Delay == 0 && after == "" && a.Route.Within == 0 && a.Route.By.IsZero() && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {

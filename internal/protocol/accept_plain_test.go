@@ -76,7 +76,7 @@ func TestRepeatedSubmitLeavesTheQuietWindow(t *testing.T) {
 func TestLineOfOneCountsDelayedMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	client := actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 1})
+	client := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Queue: 1}})
 	_, err := receipt.Input(b.Ctx, client.Session(actors.Key), turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
 	expect.OK(t, err)
 	r, err := receipt.Input(b.Ctx, client.Session(actors.Key), turnstile.Message{ID: "a", Text: "a"})

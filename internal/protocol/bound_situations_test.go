@@ -183,7 +183,7 @@ func wideSituations() []wide {
 		{"undo/a turn of large entries", texts, undoing("E")},
 		{"admit/beside a long line", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.line(lineTask, n)
-			b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
+			b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Queue: 1 << 20, AllQueues: 1 << 20}})
 			return func() error {
 				_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{Text: "new"})
 				return err

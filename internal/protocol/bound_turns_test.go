@@ -128,7 +128,7 @@ func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*acto
 		h := b.Start()
 		entries := make([]session.Entry, n)
 		for i := range entries {
-			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", session.MaxTextLen/4)}
+			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1<<18)}
 		}
 		expect.OK(b, h.Checkpoint(b.Ctx, entries))
 		return then(b, h)

@@ -49,14 +49,10 @@ type Config struct {
 	// CrashPolicy is what happens to a turn whose worker died. Defaults to CrashResume.
 	CrashPolicy CrashPolicy
 
-	// Limits bound one message. A message beyond them becomes a dead letter, with the reason.
+	// Limits bound one message and a session's queue. A message beyond them becomes a dead letter,
+	// with the reason. Senders refuse more than Queue. Of the messages of other producers the newest
+	// are archived, see Trim, which leaves TurnMessages above it: a turn may have requeued so many.
 	Limits session.Limits
-
-	// LineCap is how many messages may wait in one session; delayed ones are counted by themselves.
-	// Senders refuse more, see turnstile.ClientConfig. Of the messages of other producers the
-	// newest are archived, see Trim, which leaves TurnMessages above the cap: a turn may have
-	// requeued so many. Defaults to 10,000.
-	LineCap int
 
 	// TurnMessages is the most messages of a turn, collected and steered in. The rest waits for the
 	// next turn. Defaults to 500.
@@ -69,14 +65,16 @@ type Config struct {
 	// Retention is how long the result of an ended message is kept, in whole seconds. 0 keeps none.
 	Retention time.Duration
 
-	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000.
+	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000, and to more in
+	// proportion if EventsBytes is above its default.
 	EventsCap int
 
 	// EventsBytes is the most bytes of a stream's events; the oldest go first. One event that is
 	// longer stays until the next one. Defaults to 8 MiB.
 	EventsBytes int
 
-	// TranscriptCap is the most entries of a transcript; the oldest go first. Defaults to 2,000.
+	// TranscriptCap is the most entries of a transcript; the oldest go first. Defaults to 2,000, and to
+	// more in proportion if TranscriptBytes is above its default.
 	TranscriptCap int
 
 	// TranscriptBytes is the most of Redis' memory that a transcript takes; the oldest entries go
@@ -122,13 +120,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
 	c.Limits = c.Limits.WithDefaults()
-	setDefault(&c.LineCap, DefaultLineCap)
 	setDefault(&c.TurnMessages, 500)
 	setDefault(&c.TurnBytes, 4<<20)
-	setDefault(&c.EventsCap, 1000)
 	setDefault(&c.EventsBytes, 8<<20)
-	setDefault(&c.TranscriptCap, 2000)
+	setDefault(&c.EventsCap, max(1000, c.EventsBytes/(8<<20/1000)))
 	setDefault(&c.TranscriptBytes, 64<<20)
+	setDefault(&c.TranscriptCap, max(2000, c.TranscriptBytes/(64<<20/2000)))
 	setDefault(&c.HistoryBytes, 16<<20)
 	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
 	setDefault(&c.SessionTTL, 30*24*time.Hour)
@@ -136,9 +133,6 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.RecoveryRate, 50)
 	return c
 }
-
-// DefaultLineCap is the default of LineCap, for senders and workers.
-const DefaultLineCap = 10_000
 
 // DefaultIdempotencyTTL is the default of Accept.IdempotencyTTL.
 const DefaultIdempotencyTTL = 24 * time.Hour
@@ -198,8 +192,8 @@ func (c Config) eventBytes() (short, large int) {
 func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
 
 // LineMost is how many messages may wait in a line, and how many delayed ones, before the rest is
-// archived. Senders stop at LineCap. What a turn requeues comes on top.
-func (c Config) LineMost() int64 { return int64(c.LineCap + c.TurnMessages) }
+// archived. Senders stop at Limits.Queue. What a turn requeues comes on top.
+func (c Config) LineMost() int64 { return int64(c.Limits.Queue + c.TurnMessages) }
 
 // stream returns the limits of the event stream, as scripts read them.
 func (c Config) stream() scripts.Stream {

@@ -53,7 +53,7 @@ func TestDropsInBatchesOfBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")
-	text := strings.Repeat("x", session.MaxTextLen)
+	text := strings.Repeat("x", 1<<20)
 	for i := range 10 {
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: text})
 		expect.OK(t, err)

@@ -211,7 +211,7 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 	b.Say("now")
 	h := b.Start()
 	for i := range 8 {
-		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
+		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", 1<<20-1)})
 		expect.OK(t, err)
 	}
 	b.Finish(h)

@@ -13,7 +13,7 @@ const taskRest = 256 << 10
 
 // TaskMost is the most bytes of a message's task in Redis. A worker does not read a larger task: it
 // archives the task with its length in place of its content.
-func TaskMost(l session.Limits) int64 { return int64(l.WithDefaults().Payload) + taskRest }
+func TaskMost(l session.Limits) int64 { return int64(l.WithDefaults().MessageBytes) + taskRest }
 
 // entryMost is the most bytes of one stored transcript entry: a sixteenth of TranscriptBytes, or as
 // much as a message may have if that is more.

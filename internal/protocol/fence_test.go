@@ -151,7 +151,7 @@ func TestEmit(t *testing.T) {
 	expect.List(t, "heard", heard, "1", "1!", "2", "2!", "3", "3!")
 }
 
-// TURN_SHARE: the end of a turn may release the session although more messages wait.
+// A session's share: the end of a turn may release the session although more messages wait.
 func TestReleaseThoughMoreWaits(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

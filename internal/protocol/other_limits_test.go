@@ -16,7 +16,7 @@ import (
 // A program may have other limits.
 func TestProgramMaySetOtherLimits(t *testing.T) {
 	t.Parallel()
-	limits := session.Limits{Text: 10, Meta: 10, Attachments: 1, Payload: 100}
+	limits := session.Limits{MessageBytes: 29}
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Limits = limits })
 	b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: limits})
 	for _, m := range []turnstile.Message{

@@ -23,9 +23,6 @@ const (
 // unknownAge is the age at which a record is given up whose destination its takers do not know.
 const unknownAge = 72 * time.Hour
 
-// DefaultOutboxCap is how many outcomes a session may owe and store, unless a setting says otherwise.
-const DefaultOutboxCap = 1000
-
 // Line is a destination as a deliverer knows it.
 type Line struct {
 	Destination string

@@ -16,10 +16,6 @@ import (
 	"turnstile/internal/script"
 )
 
-// DefaultDestinationCap is how many outcomes all sessions may owe a destination and store for it,
-// unless a setting says otherwise.
-const DefaultDestinationCap = 1_000_000
-
 // owingField is the field of rediskey.Waiting with what all destinations were owed at the last count.
 const owingField = "owing"
 

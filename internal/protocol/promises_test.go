@@ -317,7 +317,7 @@ func TestPromisesOutlivePeople(t *testing.T) {
 func TestOutboxCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{OutboxCap: 2})
+	c := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Outbox: 2}})
 	expect.OK(t, c.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	submit := func(id string, o ...actors.Option) string {
 		r, err := receipt.Input(b.Ctx, c.Session(actors.Key), actors.With(turnstile.Message{ID: id, Text: id}, o...))

@@ -64,7 +64,7 @@ func (s *Sender) set(now int64) {
 // except on a Cluster. The error wraps session.ErrUnchanged if nothing was stored.
 func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	named := a.Route.To != "" && a.Route.To != session.NoReply || a.Route.To == "" && a.Fallback != ""
-	m, err := a.encode(s.full.over(ctx, s.rdb, named, a.DestinationCap))
+	m, err := a.encode(s.full.over(ctx, s.rdb, named, a.Limits.Destination))
 	if err != nil {
 		return Accepted{}, err
 	}

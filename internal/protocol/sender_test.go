@@ -30,7 +30,7 @@ func TestWaitingMessagesGoTogether(t *testing.T) {
 	accept := func(ctx context.Context, sessionKey, id string) (protocol.Accepted, error) {
 		return sender.Accept(ctx, protocol.Accept{
 			Session: sessionKey, Message: session.Message{ID: id, Text: id}, Nonce: id + " nonce", Named: true,
-			LineCap: 1000, OutboxCap: 10, IdempotencyTTL: time.Hour,
+			Limits: session.Limits{}.WithDefaults(), IdempotencyTTL: time.Hour,
 		})
 	}
 	for _, sessionKey := range []string{"known", actors.Key} { // for the clock and the scripts

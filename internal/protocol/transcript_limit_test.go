@@ -70,7 +70,7 @@ func TestLowerTranscriptBytes(t *testing.T) {
 // gone.
 func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t, transcriptBytes(1<<20), func(c *protocol.Config) { c.Limits = session.Limits{Payload: 8 << 20} })
+	b := actors.NewBench(t, transcriptBytes(1<<20), func(c *protocol.Config) { c.Limits = session.Limits{MessageBytes: 8 << 20} })
 	wroteLong(b, 0, 400_000, true)
 	b.Say("b")
 	h := b.Start()

@@ -23,8 +23,7 @@ func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 		Queue: session.QueueSettings{
 			Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 		},
-		Limits:  s.Limits(),
-		LineCap: s.LineCap,
+		Limits: s.Limits(),
 		Keep: worker.Keep{
 			Results:         cmp.Or(s.Retention, shortest),
 			Transcripts:     s.TranscriptTTL,

@@ -8,7 +8,6 @@ package admin
 import (
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -22,12 +21,9 @@ type Client struct {
 	cfg Config
 }
 
-// Config has a Client's settings. A zero field means its default.
+// Config has the limits of senders and workers. A zero field means its default.
 type Config struct {
-	Limits session.Limits
-
-	// LineCap is how many messages may wait in one session. Rerun stops at it. Defaults to 10,000.
-	LineCap int
+	Limits session.Limits // Rerun stops at Limits.Queue
 }
 
 // NewClient returns a client. Two configs panic. It shares rdb, which the caller closes.
@@ -41,9 +37,6 @@ func NewClient(rdb redis.UniversalClient, config ...Config) *Client {
 		panic("admin.NewClient takes one Config at most")
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
-	if cfg.LineCap == 0 {
-		cfg.LineCap = protocol.DefaultLineCap
-	}
 	return &Client{rdb: rdb, cfg: cfg}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -97,7 +98,7 @@ func ExampleConfig() {
 	defer stop()
 	ctx := context.Background()
 	stopped(ctx, rdb)
-	n, err := admin.NewClient(rdb, admin.Config{LineCap: 1}).Session("web:42").Rerun(ctx, admin.All)
+	n, err := admin.NewClient(rdb, admin.Config{Limits: session.Limits{Queue: 1}}).Session("web:42").Rerun(ctx, admin.All)
 	fmt.Println(n, err)
 	// Output: 1 <nil>
 }

@@ -21,7 +21,7 @@ const (
 // Rerun queues stopped and failed dead letters with these message IDs again, or All, in the order in
 // which they first arrived, and returns how many. Expired, dropped and interrupted messages stay dead
 // letters. So do those that are archived during the call, and those for which the queue has no room
-// (Config.LineCap).
+// (Limits.Queue).
 //
 // The error wraps session.ErrUnchanged if nothing was changed. After another error some messages may
 // be queued: call Rerun again for the rest.
@@ -57,7 +57,7 @@ func (s *Session) rerun(ctx context.Context, ids []string) (n int, err error) {
 			letters[i] = protocol.DeadTask{ID: d.id, Arrived: d.arrived}
 		}
 		all = all[m:]
-		moved, now, err := protocol.Rerun{Session: s.key, Call: fmt.Sprint(name, "-", batch), LineCap: s.admin.cfg.LineCap, Letters: letters}.Do(ctx, rdb)
+		moved, now, err := protocol.Rerun{Session: s.key, Call: fmt.Sprint(name, "-", batch), LineCap: s.admin.cfg.Limits.Queue, Letters: letters}.Do(ctx, rdb)
 		if batch == 1 {
 			err = protocol.Unchanged(err, false)
 		}

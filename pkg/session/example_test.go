@@ -99,21 +99,21 @@ func ExampleMessage_Validate() {
 }
 
 func ExampleLimits_Validate() {
-	err := session.Limits{Text: 4}.Validate(session.Message{Text: "hello"})
+	err := session.Limits{MessageBytes: 4}.Validate(session.Message{Text: "hello"})
 	fmt.Println(errors.Is(err, session.ErrTooLarge), err)
-	// Output: true invalid message: its text has 5 bytes, at most 4 are allowed; attach a file instead
+	// Output: true invalid message: its text has 5 bytes, and a message may have 4 bytes in JSON; attach a file instead
 }
 
 // Limits of zero mean the defaults.
 func ExampleLimits_WithDefaults() {
-	l := session.Limits{Attachments: 3}.WithDefaults()
-	fmt.Println(l.Text, l.Meta, l.Attachments, l.Payload)
-	// Output: 1048576 65536 3 2097152
+	l := session.Limits{Queue: 3}.WithDefaults()
+	fmt.Println(l.MessageBytes, l.Queue, l.AllQueues == session.NoLimit, l.Outbox, l.Destination)
+	// Output: 2097152 3 true 1000 1000000
 }
 
 // Limits also bound the payload.
 func ExampleLimits_EncodePayload() {
-	l := session.Limits{Payload: 64}
+	l := session.Limits{MessageBytes: 64}
 	_, err := l.EncodePayload(session.Message{Text: strings.Repeat("x", 64)})
 	fmt.Println(err)
 	_, err = l.DecodePayload([]byte(`{"v":1,"text":"short"}`))

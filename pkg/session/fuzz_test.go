@@ -56,7 +56,7 @@ func FuzzPayload(f *testing.F) {
 		if len(m.Attachments) == 0 {
 			m.Attachments = nil
 		}
-		got, err := session.Limits{Payload: math.MaxInt}.DecodePayload(again)
+		got, err := session.Limits{MessageBytes: math.MaxInt}.DecodePayload(again)
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%s becomes %s: %+v, %v", data, again, got, err)
 		}

@@ -1,56 +1,57 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 
 	"turnstile/internal/boundedjson"
 )
 
-// Limits bound the size of one message. A zero field means its default. A sender checks them before
-// it stores a message. A worker checks them when it takes one: a larger message becomes a dead
-// letter.
+// maxAttachments bounds the attachments of a message, whatever Limits say: agents read their list in a
+// prompt, and people on a page.
+const maxAttachments = 100
+
+// Limits bound what is stored. Give senders and workers the same. A zero field means its default.
 type Limits struct {
-	// Text is the most bytes of the text. Defaults to MaxTextLen, 1 MiB.
-	Text int
+	// MessageBytes is the most bytes of one message as JSON. A sender refuses a larger message, and a
+	// worker makes it a dead letter. Defaults to 2 MiB.
+	MessageBytes int
 
-	// Meta is the most bytes of all names and values of meta. Defaults to 64 KiB.
-	Meta int
+	// Queue is how many messages may wait in one session, whether or not a turn runs. Delayed
+	// messages may fill half of it, rounded up. Defaults to 10,000.
+	Queue int
 
-	// Attachments is the most attachments. Defaults to 100.
-	Attachments int
+	// AllQueues is how many messages may wait in all sessions together. Workers count them every
+	// 20 s, so senders may exceed it by what they send meanwhile. Messages for a session with a
+	// running turn count against Queue only. Defaults to NoLimit.
+	AllQueues int
 
-	// Payload is the most bytes of the message as JSON. Defaults to 2 MiB.
-	Payload int
+	// Outbox is how many outcomes of a session's messages may be owed to destinations or wait for
+	// their delivery. Defaults to 1,000.
+	Outbox int
+
+	// Destination is how many outcomes all sessions together may owe one destination or store for
+	// it, or NoLimit. Workers count them every 20 s and senders read the counts once a second, so
+	// senders may exceed it by what they send meanwhile. Defaults to 1,000,000.
+	Destination int
 }
 
 // WithDefaults returns l with the defaults in place of its zero fields.
 func (l Limits) WithDefaults() Limits {
-	for _, d := range []struct {
-		v   *int
-		def int
-	}{{&l.Text, MaxTextLen}, {&l.Meta, 64 << 10}, {&l.Attachments, 100}, {&l.Payload, 2 << 20}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
+	return Limits{
+		MessageBytes: cmp.Or(l.MessageBytes, 2<<20), Queue: cmp.Or(l.Queue, 10_000), AllQueues: cmp.Or(l.AllQueues, NoLimit),
+		Outbox: cmp.Or(l.Outbox, 1000), Destination: cmp.Or(l.Destination, 1_000_000),
 	}
-	return l
 }
 
-// Validate checks a message, except for its id and its size as JSON. Errors wrap ErrInvalid; those
-// about a size wrap ErrTooLarge.
+// Validate checks a message, except for its id and its size as JSON, which EncodePayload checks.
+// Errors wrap ErrInvalid; those about a size wrap ErrTooLarge.
 func (l Limits) Validate(m Message) error {
-	l = l.WithDefaults()
-	meta := 0
-	for name, value := range m.Meta {
-		meta += len(name) + len(value)
-	}
-	switch {
-	case len(m.Text) > l.Text:
-		return fmt.Errorf("%w message: its text has %d bytes, at most %d are allowed; attach a file instead", ErrTooLarge, len(m.Text), l.Text)
-	case meta > l.Meta:
-		return fmt.Errorf("%w message: its meta has %d bytes, at most %d are allowed", ErrTooLarge, meta, l.Meta)
-	case len(m.Attachments) > l.Attachments:
-		return fmt.Errorf("%w message: it has %d attachments, at most %d are allowed", ErrTooLarge, len(m.Attachments), l.Attachments)
+	switch most := l.WithDefaults().MessageBytes; {
+	case len(m.Text) > most:
+		return fmt.Errorf("%w message: its text has %d bytes, and a message may have %d bytes in JSON; attach a file instead", ErrTooLarge, len(m.Text), most)
+	case len(m.Attachments) > maxAttachments:
+		return fmt.Errorf("%w message: it has %d attachments, at most %d are allowed", ErrTooLarge, len(m.Attachments), maxAttachments)
 	}
 	return m.valid()
 }
@@ -69,7 +70,7 @@ func (l Limits) EncodePayload(m Message) ([]byte, error) {
 }
 
 func (l Limits) payload(n int) error {
-	if most := l.WithDefaults().Payload; n > most {
+	if most := l.WithDefaults().MessageBytes; n > most {
 		return fmt.Errorf("%w message: it has %d bytes in JSON, at most %d are allowed; attach files instead", ErrTooLarge, n, most)
 	}
 	return nil

@@ -15,9 +15,6 @@ const (
 	// TaskType is the type of a message's asynq task.
 	TaskType = "turnstile:message"
 
-	// MaxTextLen is the default of Limits.Text, in bytes.
-	MaxTextLen = 1 << 20
-
 	payloadVersion = 1
 )
 

@@ -70,7 +70,7 @@ func TestPayload(t *testing.T) {
 		`{"v":1,"text":"a","mode":1}`, `{"v":1,"text":"a","expires_in":"-1s"}`, `{"v":1,"text":"a","expires_in":"soon"}`,
 		`{"v":1,"text":"a","attachments":[{"name":"x"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","path":"p"}]}`,
 		`{"v":1,"text":"a","attachments":[{"url":"u"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","size":-1}]}`,
-		`{"v":1,"text":"` + strings.Repeat("x", session.MaxTextLen+1) + `"}`,
+		`{"v":1,"text":"` + strings.Repeat("x", 2<<20) + `"}`,
 	} {
 		if _, err := session.DecodePayload([]byte(bad)); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%.60s: %v", bad, err)

@@ -35,12 +35,9 @@ type Config struct {
 	// 1 s, a cap of 100 and DropNew.
 	Queue session.QueueSettings
 
-	// Limits bound one message. A message over them becomes a dead letter. Give senders the same.
+	// Limits are those of senders: give both the same. A larger message becomes a dead letter, and so
+	// do the newest messages of other producers over Limits.Queue. The worker ignores the others.
 	Limits session.Limits
-
-	// LineCap is how many messages may wait in one session. Senders are refused over it, if they have
-	// the same; of other producers' messages the newest become dead letters. Defaults to 10,000.
-	LineCap int
 
 	// Keep is how long and how much is kept.
 	Keep Keep
@@ -200,7 +197,7 @@ func (c Config) validate() error {
 	var errs []error
 	wrong := func(field, text string) { errs = append(errs, fmt.Errorf("worker: Config.%s %s", field, text)) }
 	for field, bad := range map[string]bool{
-		"Concurrency": c.Concurrency < 0, "LineCap": c.LineCap < 0, "AgentTimeout": c.AgentTimeout < 0, "MaxAttempts": c.MaxAttempts < 0,
+		"Concurrency": c.Concurrency < 0, "Limits.MessageBytes": c.Limits.MessageBytes < 0, "Limits.Queue": c.Limits.Queue < 0, "AgentTimeout": c.AgentTimeout < 0, "MaxAttempts": c.MaxAttempts < 0,
 		"RetryBackoff": c.RetryBackoff < 0, "StuckLimit": c.StuckLimit < 0, "SweepInterval": c.SweepInterval < 0,
 		"RecoveryRate": c.RecoveryRate < 0, "WarmAgents": c.WarmAgents < 0, "WarmTTL": c.WarmTTL < 0,
 		"Queue.Cap": c.Queue.Cap < 0, "Queue.Debounce": c.Queue.Debounce < 0,
@@ -236,7 +233,7 @@ func (c Config) validate() error {
 func (c Config) consumer(a agent.Agent, traits agent.Traits) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
-		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits, LineCap: c.LineCap,
+		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits,
 		StuckLimit: c.StuckLimit, CrashPolicy: protocol.CrashPolicy(c.Crash), RecoveryRate: c.RecoveryRate,
 		Retention: c.Keep.Results, TranscriptTTL: c.Keep.Transcripts, SessionTTL: c.Keep.Sessions, ArchiveTTL: c.Keep.DeadLetters,
 		TranscriptBytes: c.Keep.TranscriptBytes, TranscriptCap: max(c.Keep.TranscriptBytes/entryLeast, 1),

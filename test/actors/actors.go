@@ -34,7 +34,7 @@ func NewClient(rdb redis.UniversalClient) *Client {
 func NewClientWith(rdb redis.UniversalClient, cfg turnstile.ClientConfig) *Client {
 	return &Client{
 		turnstile.NewClient(rdb, cfg),
-		admin.NewClient(rdb, admin.Config{Limits: cfg.Limits, LineCap: cfg.LineCap}),
+		admin.NewClient(rdb, admin.Config{Limits: cfg.Limits}),
 	}
 }
 

@@ -54,8 +54,8 @@ func BenchOn(t *testing.T, rdb redis.UniversalClient, changes ...Setup) *Bench {
 // NewBenchWithCap makes a bench with this cap of the line, for the sender and the worker.
 func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 	t.Helper()
-	b := NewBench(t, append(changes, func(c *protocol.Config) { c.LineCap, c.TurnMessages = n, 1 })...)
-	b.Client = NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: n})
+	b := NewBench(t, append(changes, func(c *protocol.Config) { c.Limits.Queue, c.TurnMessages = n, 1 })...)
+	b.Client = NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Queue: n}})
 	return b
 }
 

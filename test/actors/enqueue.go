@@ -51,18 +51,18 @@ func (b *Bench) Flood(n int) {
 	expect.OK(b, err)
 }
 
-// OverLimits are messages that exceed one limit each, by its name.
+// OverLimits are messages that exceed one limit each, by a part of the error.
 func OverLimits() map[string]session.Message {
 	many := make([]session.Attachment, 101)
 	for i := range many {
 		many[i] = session.Attachment{Name: "a", URL: "https://example.com/a"}
 	}
-	long := session.Attachment{Name: strings.Repeat("x", 2<<20), URL: "https://example.com/a"}
+	long := strings.Repeat("x", 2<<20)
 	return map[string]session.Message{
-		"text":            {Text: strings.Repeat("x", 1<<20+1)},
-		"meta":            {Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}},
+		"JSON":            {Text: long + "x"},
+		"in JSON":         {Text: "a", Meta: map[string]string{"k": long}},
 		"101 attachments": {Text: "a", Attachments: many},
-		"bytes in JSON":   {Text: "a", Attachments: []session.Attachment{long}},
+		"bytes in JSON":   {Text: "a", Attachments: []session.Attachment{{Name: long, URL: "https://example.com/a"}}},
 	}
 }
 

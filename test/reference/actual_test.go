@@ -78,7 +78,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 		plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.client = actors.NewClientWith(r.rdb, turnstile.ClientConfig{
-		Limits: messageLimits, LineCap: c.LineCap, OutboxCap: c.OutboxCap, DefaultReplyTo: func(string) string { return b.fallback },
+		Limits: limitsOf(c), DefaultReplyTo: func(string) string { return b.fallback },
 	})
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
@@ -101,7 +101,7 @@ func configOf(c reference.Config, worker int) sq.Config {
 	}
 	return sq.Config{
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
-		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, LineCap: c.LineCap, TranscriptBytes: transcriptBytes, Line: settingsOf(c.Workers[worker]),
+		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: limitsOf(c), TranscriptBytes: transcriptBytes, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
 	}
 }
@@ -168,8 +168,10 @@ func receiptOf(status, state, reason string, position int, at, start int64) stri
 	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
 }
 
-// messageLimits are far below the defaults, so that a message that is too long costs little.
-var messageLimits = session.Limits{Payload: 10_000}
+// limitsOf bounds a message far below the default, so that one that is too long costs little.
+func limitsOf(c reference.Config) session.Limits {
+	return session.Limits{MessageBytes: 10_000, Queue: c.LineCap, Outbox: c.OutboxCap}
+}
 
 // A large entry is padded to this many bytes, for which Redis takes a quarter more. A transcript
 // has room for this many large entries, whatever else is in it.
@@ -187,7 +189,7 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 	}
 	text := id
 	if long {
-		text = strings.Repeat("x", int(sq.TaskMost(messageLimits)))
+		text = strings.Repeat("x", int(sq.TaskMost(limitsOf(reference.Config{}))))
 	}
 	payload, err := session.Message{ID: id, Text: text}.EncodePayload()
 	b.must(err)

@@ -62,7 +62,7 @@ func TestChatWithPicturesInItsHistory(t *testing.T) {
 		p.Messages = append(p.Messages, sdk.AssistantMessage(got.Choices[0].Message.Content))
 	}
 	for message, most := range map[int]int{2 << 20: 8 << 20, 16 << 20: 2 * (16<<20 + 16<<10)} {
-		_, r.url = r.gateway(func(c *gateway.Config) { c.Limits.Payload = message })
+		_, r.url = r.gateway(func(c *gateway.Config) { c.Limits.MessageBytes = message })
 		body := `{"messages": [{"role": "user", "content": "hello"}], "metadata": {"session": "s"}}`
 		body += strings.Repeat(" ", most-len(body))
 		for _, length := range []int{-1, most} { // of an unknown length, and of a known one

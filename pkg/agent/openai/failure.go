@@ -142,7 +142,7 @@ func (r *run) refused(e *statusError) failure {
 	model, base := r.config.Model, r.base.Redacted()
 	switch {
 	case e.tooLong():
-		why := fmt.Errorf("the conversation is too long for the model %s; if this comes often, set TURNSTILE_CONTEXT_TOKENS lower than %d",
+		why := fmt.Errorf("the conversation is too long for the model %s; if this comes often, set context_tokens of TURNSTILE_OPENAI_FILE lower than %d",
 			model, r.config.ContextTokens)
 		return failure{why: agent.ForUser(why, "the conversation is too long: /new begins a new one, /undo takes back the last turn")}
 	case e.status == http.StatusUnauthorized && r.config.Key == "":

@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		key    string
 		want   []string
 	}{
-		{modelserver.ContextTooLong(), key, []string{"too long for the model m", "/new", "/undo", "TURNSTILE_CONTEXT_TOKENS lower than 32000"}},
+		{modelserver.ContextTooLong(), key, []string{"too long for the model m", "/new", "/undo", "context_tokens of TURNSTILE_OPENAI_FILE lower than 32000"}},
 		{modelserver.Plain(400, "application/json", `{"object":"error","message":"Input is too long"}`), key, []string{"/new"}},
 		{modelserver.Plain(400, "application/json", `{"error":{"message":"a","type":"exceed_context_size_error","code":400}}`), key, []string{"/new"}},
 		{modelserver.Plain(413, "text/html", "<h1>"), key, []string{"/new"}},

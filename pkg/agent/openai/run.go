@@ -66,7 +66,7 @@ func (r *run) converse(ctx context.Context) error {
 		if len(reply.calls) > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
 				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
-					"TURNSTILE_TOOL_ROUNDS is the limit; what it has done until now is kept", r.config.ToolRounds)
+					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 			for _, c := range reply.calls {
 				if err := r.use(ctx, c); err != nil {
@@ -86,7 +86,7 @@ func (r *run) finish(last *completion) error {
 	case r.output:
 		return nil
 	case last.finish == "length":
-		return errors.New("the model reached the limit of its reply before it said a word: raise TURNSTILE_MAX_TOKENS")
+		return errors.New("the model reached the limit of its reply before it said a word: raise max_tokens of TURNSTILE_OPENAI_FILE")
 	}
 	return errors.New("the model ended without a word")
 }

@@ -170,7 +170,7 @@ func TestToolRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
 	r.model.Otherwise(func(modelserver.Request) modelserver.Response { return call("", "cat", `{}`) })
-	r.says(r.run(turn("go")), false, "used tools 2 times", "TURNSTILE_TOOL_ROUNDS")
+	r.says(r.run(turn("go")), false, "used tools 2 times", "tool_rounds of TURNSTILE_OPENAI_FILE")
 	r.requests(3)
 	if n := strings.Count(r.story(), "tool_end"); n != 2 {
 		t.Errorf("%d tools ran", n)
@@ -185,7 +185,7 @@ func TestHowAReplyEndsDecidesTheTurn(t *testing.T) {
 		err   string
 	}{
 		"length":         {[]modelserver.Step{modelserver.Text("half a"), modelserver.Finish("length")}, "text: half a\nnotice: The model's reply was truncated: it reached the limit of its length.", ""},
-		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise TURNSTILE_MAX_TOKENS"},
+		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise max_tokens of TURNSTILE_OPENAI_FILE"},
 		"content filter": {[]modelserver.Step{modelserver.Text("you"), modelserver.Finish("content_filter")}, "text: you", "content filter"},
 		"refusal":        {[]modelserver.Step{modelserver.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
 		"nothing":        {nil, "", "ended without a word"},
