@@ -40,7 +40,7 @@ func TestCommandWithAnID(t *testing.T) {
 	}
 	left := func(b *actors.Bench, turns int) {
 		b.Helper()
-		expect.Equal(b, "turns", len(b.Transcript(b.Info().SessionID)), 2*turns)
+		expect.Equal(b, "turns", len(b.Transcript(b.Info().TranscriptID)), 2*turns)
 	}
 	submit := func(b *actors.Bench) (receipt.Receipt, error) {
 		return receipt.Input(b.Ctx, b.Client.Session(actors.Key), undo)

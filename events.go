@@ -168,7 +168,7 @@ func (s *Session) visitMessage(ctx context.Context, id string, place protocol.Ev
 // endOf is the end of a turn that the stream has lost.
 func endOf(o session.Outcome) session.Event {
 	return session.Event{
-		Type: session.EventTurnEnded, SessionID: o.SessionID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,
+		Type: session.EventTurnEnded, TranscriptID: o.TranscriptID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,
 		Reply: o.Reply, Error: o.Error, Code: o.Code, Detail: o.Detail, DurationMS: o.DurationMS, Usage: o.Usage,
 	}
 }

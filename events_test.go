@@ -162,7 +162,7 @@ func TestEventsThroughNew(t *testing.T) {
 	b.Command("/new")
 	b.Say("b")
 	b.Drain()
-	if second := wantEvents(t, events, "turn_started", "turn_ended"); second.SessionID == first.SessionID {
+	if second := wantEvents(t, events, "turn_started", "turn_ended"); second.TranscriptID == first.TranscriptID {
 		t.Error("both turns have the same session id")
 	}
 }
@@ -183,7 +183,7 @@ func TestEventsOfATrimmedStream(t *testing.T) {
 
 	events := readEvents(b, b.Client, ids[1])
 	gap := wantEvents(t, events, "gap")
-	expect.Equal(t, "session id", gap.SessionID, b.Info().SessionID)
+	expect.Equal(t, "session id", gap.TranscriptID, b.Info().TranscriptID)
 	expect.Equal(t, "entries", gap.Entries, 6)
 	expect.Equal(t, "id", gap.ID, "")
 	wantEvents(t, events, "turn_started", "turn_ended")

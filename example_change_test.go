@@ -150,7 +150,7 @@ func ExampleSession_SetQueue() {
 	demo.Check(client.Session("web:42").SetQueue(ctx, session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(2 * time.Second)}))
 	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
-	fmt.Println(info.Settings)
+	fmt.Println(info.Queue)
 	// Output: collect debounce:2s
 }
 

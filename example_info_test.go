@@ -21,7 +21,7 @@ func ExampleSession_Info() {
 	<-started
 	info, err := chat.Info(ctx)
 	demo.Check(err)
-	fmt.Println(chat.Key(), info.Phase, info.Messages, info.Pending)
+	fmt.Println(chat.Key(), info.Phase, info.Messages, info.Waiting)
 	// Output: web:42 running [one] 0
 }
 

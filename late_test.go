@@ -99,9 +99,9 @@ func TestLateRotation(t *testing.T) {
 			}
 			b.Say("b")
 			b.Drain()
-			id := b.Info().SessionID
+			id := b.Info().TranscriptID
 			late.deliver(b)
-			expect.Equal(t, "session id", b.Info().SessionID, id)
+			expect.Equal(t, "session id", b.Info().TranscriptID, id)
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestTooLateIsSaid(t *testing.T) {
 	b.Say("a")
 	b.Drain()
 	b.Say("b")
-	id := b.Info().SessionID
+	id := b.Info().TranscriptID
 	b.Redis.AddHook(slowly{ago: time.Minute})
 	_, stop := b.Client.Session(actors.Key).Stop(b.Ctx)
 	_, rotate := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
@@ -144,5 +144,5 @@ func TestTooLateIsSaid(t *testing.T) {
 		}
 	}
 	expect.List(t, "the line", b.Waiting(), "b")
-	expect.Equal(t, "session id", b.Info().SessionID, id)
+	expect.Equal(t, "session id", b.Info().TranscriptID, id)
 }

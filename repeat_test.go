@@ -38,7 +38,7 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 	b.Say("stopped")
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
-	r.sessionID = b.Info().SessionID
+	r.sessionID = b.Info().TranscriptID
 	r.ticket, err = store.New(b.Redis).NewTicket(b.Ctx, "grant", time.Hour)
 	expect.OK(t, err)
 	b.Say("waits")

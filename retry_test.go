@@ -33,7 +33,7 @@ func TestB75_Retry(t *testing.T) {
 		}})
 		expect.OK(t, err)
 		b.Say("later")
-		sid := b.Info().SessionID
+		sid := b.Info().TranscriptID
 		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
 		b.Replies("/retry", "Running again: b")
 		expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
@@ -92,7 +92,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 			expect.OK(t, err)
 			expect.Equal(t, "undone", u.Text, "b\n\nc\n\nd")
 			expect.Equal(t, "entries", u.Entries, 4)
-			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
+			expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "a", "re: a")
 		})
 	})
 	t.Run("retry", func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		b.Say("a")
 		b.Drain()
 		b.Replies("/retry", "Nothing was changed: invalid message")
-		expect.Equal(t, "entries", len(b.Transcript(b.Info().SessionID)), 1)
+		expect.Equal(t, "entries", len(b.Transcript(b.Info().TranscriptID)), 1)
 	})
 }
 

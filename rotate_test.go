@@ -40,7 +40,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 				expect.OK(t, err)
 				command, _, _ := strings.Cut(name, " ")
 				b.Replies(command, "The running turn ends in the old one")
-				fresh := b.Info().SessionID
+				fresh := b.Info().TranscriptID
 				expect.Equal(t, "session id changed", fresh != old, true)
 				h = end(b, h)
 				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
@@ -50,7 +50,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 				b.Finish(h)
 				expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a")
 				expect.List(t, "the new transcript", b.Transcript(fresh), "b", "re: b", "c", "d", "re: c")
-				expect.Equal(t, "the steered one's", b.Outcome("s").SessionID, old)
+				expect.Equal(t, "the steered one's", b.Outcome("s").TranscriptID, old)
 				b.Replies(command, "The next message begins a new conversation.")
 			})
 		})
@@ -78,7 +78,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	expect.List(t, "old transcript", b.Transcript(old), "a", "re: a")
 	expect.List(t, "new transcript", b.Transcript(fresh), "b", "re: b")
 	expect.Equal(t, "entries counted", b.Info().Entries, 2)
-	expect.Equal(t, "session id", b.Info().SessionID, fresh)
+	expect.Equal(t, "session id", b.Info().TranscriptID, fresh)
 
 	again, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 	expect.OK(t, err)

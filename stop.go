@@ -40,7 +40,7 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 		case found.Earlier:
 			continue
 		}
-		stopped = session.Stopped{Phase: found.Phase, Fence: found.Fence, Dropped: found.Dropped}
+		stopped = session.Stopped{Phase: session.Phase(found.Phase), Fence: found.Fence, Dropped: found.Dropped}
 		if !found.More {
 			if stopped.Dropped > 0 {
 				_ = protocol.NeedAttention(ctx, rdb, now, s.key)

@@ -33,7 +33,7 @@ func TestStopBesideRefusals(t *testing.T) {
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "messages left", len(b.Waiting()), 0)
-	if got := b.Info().Archived; got < n-1 {
+	if got := b.Info().DeadLetters; got < n-1 {
 		t.Errorf("%d archived, want %d", got, n-1)
 	}
 }
@@ -169,7 +169,7 @@ func TestStopInBatches(t *testing.T) {
 	expect.Equal(t, "dropped", s.Dropped, n)
 	expect.Equal(t, "calls", calls, 3)
 	expect.List(t, "the line", b.Waiting(), "meanwhile")
-	expect.Equal(t, "archived", b.Info().Archived, n)
+	expect.Equal(t, "archived", b.Info().DeadLetters, n)
 	expect.Equal(t, "last", b.Outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
 }
 

@@ -24,7 +24,7 @@ func TestStopWhoseSenderDies(t *testing.T) {
 		b := actors.NewBench(t)
 		line(b)
 		b.StopAndDie(actors.Script("stop"))
-		expect.Equal(t, "archived by the sender", b.Info().Archived, 500)
+		expect.Equal(t, "archived by the sender", b.Info().DeadLetters, 500)
 		b.Say("later")
 		expect.List(t, "runs", b.Work(), "later")
 		b.StopEnded(n)
@@ -63,7 +63,7 @@ func TestStopBehindAnother(t *testing.T) {
 	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
-	expect.Equal(t, "archived", b.Info().Archived, 1102)
+	expect.Equal(t, "archived", b.Info().DeadLetters, 1102)
 	expect.List(t, "the line", b.Waiting())
 }
 
@@ -87,5 +87,5 @@ func TestStopCountsWhatWorkersArchive(t *testing.T) {
 	s, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)
-	expect.Equal(t, "archived", b.Info().Archived, n)
+	expect.Equal(t, "archived", b.Info().DeadLetters, n)
 }

@@ -50,16 +50,16 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		if err != nil {
 			return session.Undone{}, protocol.Unchanged(err, true)
 		}
-		if info.Left > 0 || info.Phase != session.PhaseIdle {
+		if info.LeaseLeft > 0 || info.Phase != session.PhaseIdle {
 			break
 		}
-		end, err := s.lastTurn(ctx, info.SessionID)
+		end, err := s.lastTurn(ctx, info.TranscriptID)
 		u = end.Undone
 		if err != nil {
 			return u, protocol.Unchanged(err, true)
 		}
 		move := protocol.Undo{
-			Session: s.key, SessionID: info.SessionID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
+			Session: s.key, SessionID: info.TranscriptID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
 			Messages: end.messages(),
 		}
 		if again {

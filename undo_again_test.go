@@ -54,9 +54,9 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 			u, err := c.first(b.Ctx, b.Client)
 			expect.OK(t, err)
 			expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "c 2")
-			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
+			expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "a", "re: a")
 			b.Drain()
-			expect.List(t, "transcript then", b.Transcript(b.Info().SessionID), c.then...)
+			expect.List(t, "transcript then", b.Transcript(b.Info().TranscriptID), c.then...)
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "c")
-	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "b", "re: b")
+	expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "b", "re: b")
 }
 
 // A sender of the previous version has removed the turn, or repeats its request to this one.
@@ -81,7 +81,7 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
 	b.Drain()
-	sid, run := b.Info().SessionID, b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
+	sid, run := b.Info().TranscriptID, b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 	turn := rediskey.IDPrefix(actors.Key) + run
 	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
 		b.Redis.LTrim(b.Ctx, b.Keys.Transcript(sid), 0, -3)
@@ -114,7 +114,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 6")
-	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "a", "re: a")
 
 	b.Say("c")
 	h = b.Start()
@@ -141,7 +141,7 @@ func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	looks := 0
 	b.Redis.AddHook(actors.Before(actors.Script("undo"), func() {
 		looks++
-		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), "another program's")
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), "another program's")
 	}))
 	if _, err := b.Client.Session(actors.Key).Undo(b.Ctx); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)

@@ -38,7 +38,7 @@ func TestB75_TwoAtOnce(t *testing.T) {
 			b := actors.NewBench(t)
 			b.SayAll("a", "b", "c")
 			b.Drain()
-			sid := b.Info().SessionID
+			sid := b.Info().TranscriptID
 			other := another(b)
 			b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
 				u, err := c.first(other)(b.Ctx)
@@ -67,7 +67,7 @@ func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "b")
-	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "a", "re: a")
 }
 
 // Turns with checkpoints, /undo and readers run at once: a reader sees whole turns only, and a
@@ -120,7 +120,7 @@ func TestB76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%d of %d turns were undone, %d states were seen, the last one %s", undone, turns, seen, last)
-	expect.Equal(t, "entries left", len(b.Transcript(b.Info().SessionID)), 2*(turns-undone))
+	expect.Equal(t, "entries left", len(b.Transcript(b.Info().TranscriptID)), 2*(turns-undone))
 }
 
 // wholeTurns reads a session's state at one moment and checks that it is a valid one.

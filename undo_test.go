@@ -20,7 +20,7 @@ func TestB75_Undo(t *testing.T) {
 		b.Replies("/retry", "no turn yet")
 		b.SayAll("a", "b")
 		b.Drain()
-		sid := b.Info().SessionID
+		sid := b.Info().TranscriptID
 		// An unreadable entry belongs to the turn before it.
 		b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
 		entries := b.Info().Entries
@@ -29,7 +29,7 @@ func TestB75_Undo(t *testing.T) {
 		if b.Info().Entries <= entries {
 			t.Error("nobody sees that the transcript has changed")
 		}
-		expect.Equal(t, "session id", b.Info().SessionID, sid)
+		expect.Equal(t, "session id", b.Info().TranscriptID, sid)
 		u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "undone", u.Text, "a")
@@ -62,7 +62,7 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 			b.Replies(command, "A turn is running")
 			actors.Same(t, command, was, b.Dump())
 			b.Finish(h)
-			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
+			expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "a", "re: a", "b", "re: b", "c", "re: c")
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
 	b.Drain()
-	sid := b.Info().SessionID
+	sid := b.Info().TranscriptID
 	b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)

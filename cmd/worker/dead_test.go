@@ -233,7 +233,7 @@ func TestDeadDrop(t *testing.T) {
 	if r := call(t, environ, "dead", "drop", "--all").want(t, exitOK); r.out != "No session has dead letters.\n" {
 		t.Errorf("%q", r.out)
 	}
-	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Pending != 1 || info.Archived != 0 {
+	if info, err := c.Session("a").Info(limited(t)); err != nil || info.Waiting != 1 || info.DeadLetters != 0 {
 		t.Errorf("%+v, %v", info, err)
 	}
 }

@@ -112,7 +112,7 @@ func erase(ctx context.Context, rdb redis.UniversalClient, key string, undeliver
 	if err := admin.NewClient(rdb).Session(key).Erase(ctx, options...); err != nil {
 		return forgotten{}, err
 	}
-	return forgotten{known: gateway.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+	return forgotten{known: gateway.Known(info), Session: key, Entries: len(transcript.Entries), Pending: info.Waiting, Scheduled: info.Delayed, Archived: info.DeadLetters}, nil
 }
 
 // count is a number with its noun.

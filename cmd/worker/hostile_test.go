@@ -142,7 +142,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	}
 	expect.Soon(t, "b's message, which was rerun, to end", func() bool {
 		b, err := sessions.Session("b").Info(t.Context())
-		return err == nil && b.Phase == session.PhaseIdle && b.Pending == 0
+		return err == nil && b.Phase == session.PhaseIdle && b.Waiting == 0
 	})
 	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}, {"show", "b"}} {
 		r := call(t, environ, append(args, "--json")...).want(t, exitOK)

@@ -73,7 +73,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle), lastActive(s), s.Pending, s.Scheduled, s.Archived, orDash(firstLine(s.Title)))
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}

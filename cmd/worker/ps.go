@@ -15,19 +15,19 @@ import (
 
 // listed is one session in the list.
 type listed struct {
-	Session   string      `json:"session"`
-	SessionID string      `json:"session_id"`
-	Phase     string      `json:"phase"`
-	State     admin.State `json:"state"`
-	Paused    bool        `json:"paused"`
-	Suspended bool        `json:"suspended"`
-	Worker    string      `json:"worker"`
-	Fence     int64       `json:"fence"`
-	Turn      string      `json:"turn"`
-	Since     *time.Time  `json:"since"` // null: no turn runs
-	Followups int         `json:"followups"`
-	Pending   int         `json:"pending"`
-	Scheduled int         `json:"scheduled"`
+	Session   string        `json:"session"`
+	SessionID string        `json:"session_id"`
+	Phase     session.Phase `json:"phase"`
+	State     admin.State   `json:"state"`
+	Paused    bool          `json:"paused"`
+	Suspended bool          `json:"suspended"`
+	Worker    string        `json:"worker"`
+	Fence     int64         `json:"fence"`
+	Turn      string        `json:"turn"`
+	Since     *time.Time    `json:"since"` // null: no turn runs
+	Followups int           `json:"followups"`
+	Pending   int           `json:"pending"`
+	Scheduled int           `json:"scheduled"`
 
 	running time.Duration
 }
@@ -80,9 +80,9 @@ const noWorker = "no worker is running: messages wait until one is started"
 
 func listedOf(s admin.SessionInfo) listed {
 	return listed{
-		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
-		running: s.Since,
+		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
+		running: s.Running,
 	}
 }
 

@@ -160,14 +160,14 @@ func TestButtons(t *testing.T) {
 	entries := func() int {
 		info, err := r.client.Session("web:1").Info(t.Context())
 		expect.OK(t, err)
-		list, err := actors.Transcript(t.Context(), r.client.Session("web:1"), info.SessionID)
+		list, err := actors.Transcript(t.Context(), r.client.Session("web:1"), info.TranscriptID)
 		expect.OK(t, err)
 		return len(list)
 	}
 	idle := func() bool {
 		info, err := r.client.Session("web:1").Info(t.Context())
 		expect.OK(t, err)
-		return info.Phase == session.PhaseIdle && info.Pending == 0
+		return info.Phase == session.PhaseIdle && info.Waiting == 0
 	}
 	r.has(r.post("/board/s/web:1/send", url.Values{"text": {"one\r\ntwo"}, "id": {"m1"}}), 200, "The message was sent")
 	o, err := r.client.Session("web:1").Wait(t.Context(), "m1")

@@ -73,7 +73,7 @@ func reasons(list []admin.SessionInfo) []reasonCount {
 		{"with dead letters", 0, listLink(string(admin.StateAttention), "", "")},
 	}
 	for _, s := range list {
-		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Archived > 0} {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.DeadLetters > 0} {
 			if is {
 				counts[i].N++
 			}

@@ -30,9 +30,9 @@ func (g *Gateway) postStop(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	return Respond(w, http.StatusOK, struct {
-		Phase   string `json:"phase"`
-		Fence   int64  `json:"fence"`
-		Dropped int    `json:"dropped"`
+		Phase   session.Phase `json:"phase"`
+		Fence   int64         `json:"fence"`
+		Dropped int           `json:"dropped"`
 	}{s.Phase, s.Fence, s.Dropped})
 }
 

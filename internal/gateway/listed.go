@@ -4,31 +4,32 @@ import (
 	"time"
 
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 // Listed is a session in a list, as `worker ls --json` prints it.
 type Listed struct {
-	Session   string      `json:"session"`
-	SessionID string      `json:"session_id"`
-	Phase     string      `json:"phase"`
-	State     admin.State `json:"state"`
-	Paused    bool        `json:"paused"`
-	Suspended bool        `json:"suspended"`
-	Worker    string      `json:"worker"`
-	Turn      string      `json:"turn"`
-	Since     *time.Time  `json:"since"` // null: no turn runs
-	Pending   int         `json:"pending"`
-	Scheduled int         `json:"scheduled"`
-	Archived  int         `json:"archived"`
-	Title     string      `json:"title"`
-	ActiveAt  *time.Time  `json:"active_at"` // null: unknown
+	Session   string        `json:"session"`
+	SessionID string        `json:"session_id"`
+	Phase     session.Phase `json:"phase"`
+	State     admin.State   `json:"state"`
+	Paused    bool          `json:"paused"`
+	Suspended bool          `json:"suspended"`
+	Worker    string        `json:"worker"`
+	Turn      string        `json:"turn"`
+	Since     *time.Time    `json:"since"` // null: no turn runs
+	Pending   int           `json:"pending"`
+	Scheduled int           `json:"scheduled"`
+	Archived  int           `json:"archived"`
+	Title     string        `json:"title"`
+	ActiveAt  *time.Time    `json:"active_at"` // null: unknown
 }
 
 // ListedOf returns a session for a list.
 func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
-		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,
+		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
 		Title: s.Title,
 	}
 	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {

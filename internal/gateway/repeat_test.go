@@ -71,7 +71,7 @@ func (r *rig) atRest() (dump string) {
 		list, err := operator.Page(r.Context(), admin.Query{})
 		expect.OK(r, err)
 		return !slices.ContainsFunc(list.Sessions, func(s admin.SessionInfo) bool {
-			return s.Phase != session.PhaseIdle || s.Pending > 0 && !s.Paused
+			return s.Phase != session.PhaseIdle || s.Waiting > 0 && !s.Paused
 		})
 	})
 	ctx := context.Background()

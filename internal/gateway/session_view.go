@@ -18,16 +18,16 @@ var ErrUnknown = errors.New("is unknown: it never had a message, or it was forgo
 // SessionView is a session without its transcript, as `worker show --json` prints it and the gateway
 // serves it.
 type SessionView struct {
-	Session   string      `json:"session"`
-	SessionID string      `json:"session_id"`
-	Phase     string      `json:"phase"`
-	State     admin.State `json:"state"`
-	Paused    bool        `json:"paused"`
-	Worker    string      `json:"worker"`
-	Fence     int64       `json:"fence"`
-	Pending   int         `json:"pending"`
-	Followups []Followup  `json:"followups"`
-	Resume    Resume      `json:"resume"`
+	Session   string        `json:"session"`
+	SessionID string        `json:"session_id"`
+	Phase     session.Phase `json:"phase"`
+	State     admin.State   `json:"state"`
+	Paused    bool          `json:"paused"`
+	Worker    string        `json:"worker"`
+	Fence     int64         `json:"fence"`
+	Pending   int           `json:"pending"`
+	Followups []Followup    `json:"followups"`
+	Resume    Resume        `json:"resume"`
 
 	Title   string                `json:"title"`
 	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
@@ -125,12 +125,12 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		return SessionView{}, err
 	}
 	v := SessionView{
-		Session: info.Session, SessionID: info.SessionID, Phase: info.Phase, State: info.State, Paused: info.Paused,
+		Session: info.Session, SessionID: info.TranscriptID, Phase: info.Phase, State: info.State, Paused: info.Paused,
 		Worker: info.Worker, Fence: info.Fence,
-		Pending: info.Pending, Followups: []Followup{}, Resume: resumeOf(info.Resume),
+		Pending: info.Waiting, Followups: []Followup{}, Resume: resumeOf(info.Resume),
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info),
-		Scheduled: info.Scheduled, Archived: info.Archived, Running: info.Since,
-		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
+		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running,
+		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Queue, Dropped: info.Dropped,
 		ReplyTo: info.ReplyTo,
 	}
 	if q := info.Question; q != nil {
@@ -178,8 +178,8 @@ func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 
 // Known reports whether a session had a message or a setting.
 func Known(info session.Info) bool {
-	return info.SessionID != "" || info.Phase != session.PhaseIdle || info.Pending+info.Scheduled+info.Archived > 0 ||
-		info.Title != "" || info.ReplyTo != "" || info.Settings != (session.QueueSettings{})
+	return info.TranscriptID != "" || info.Phase != session.PhaseIdle || info.Waiting+info.Delayed+info.DeadLetters > 0 ||
+		info.Title != "" || info.ReplyTo != "" || info.Queue != (session.QueueSettings{})
 }
 
 // StartOf returns when the running turn began, nil if none runs.

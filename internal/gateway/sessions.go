@@ -65,7 +65,7 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 		if !Known(info) {
 			return unknownSession(r.Session)
 		}
-		id = info.SessionID
+		id = info.TranscriptID
 	} else if err := session.ValidateID(id); err != nil {
 		return err
 	}

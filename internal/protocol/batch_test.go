@@ -196,7 +196,7 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 			for _, s := range c.names {
 				info, err := c.Client.Session(s).Info(c.Ctx)
 				expect.OK(t, err)
-				entries, err := actors.Transcript(c.Ctx, c.Client.Session(s), info.SessionID)
+				entries, err := actors.Transcript(c.Ctx, c.Client.Session(s), info.TranscriptID)
 				expect.OK(t, err)
 				expect.Equal(t, "entries of "+s, len(entries), 6)
 				queue, err := c.Inspector().GetQueueInfo(rediskey.Queue(s))

@@ -65,7 +65,7 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 			b.Say("b", session.ModeInterrupt)
 			b.Die()
 			expect.List(t, "next", actors.MessageIDs(b.Claim()), "b")
-			expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, b.Keys.Transcript(b.Info().SessionID)).Val(), int64(c.left))
+			expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID)).Val(), int64(c.left))
 			expect.Equal(t, "partial", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
 			expect.Equal(t, "its end", b.Outcome("a").Status, c.want)
 			expect.Equal(t, "is a dead letter", len(b.Dead(actors.Key)), map[bool]int{true: 1}[c.left == 0])
@@ -87,7 +87,7 @@ func TestTranscriptCapIsLoweredStepByStep(t *testing.T) {
 			for i := range entries {
 				entries[i] = "{}"
 			}
-			transcript := b.Keys.Transcript(b.Info().SessionID)
+			transcript := b.Keys.Transcript(b.Info().TranscriptID)
 			expect.OK(t, b.Redis.RPush(b.Ctx, transcript, entries...).Err())
 			expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Run(), "entries", int64(len(entries))).Err())
 			b.SayAll("a", "b", "c", "d")

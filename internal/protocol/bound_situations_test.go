@@ -248,7 +248,7 @@ func wideSituations() []wide {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "forgetful", func(c *protocol.Config) { c.Retention = 0 })
 			b.Say("now")
 			b.Drain()
-			keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+			keys := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 			f.past("e", n)
 			return func() error { return protocol.Do(b.Ctx, b.Redis, "forget", keys, nil, "age", -1).Err() }
 		}},

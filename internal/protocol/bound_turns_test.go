@@ -62,7 +62,7 @@ func erasing(fill func(f *filler, n int)) func(*actors.Bench, *filler, int) func
 		b.Say("one")
 		b.Drain()
 		fill(f, n)
-		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+		keys := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 		return func() error { // not Erase, which would search all of the filling's keys
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			for range 2 { // the first look may come before everything is there
@@ -79,7 +79,7 @@ func undoing(kind string) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		b.Say("one")
 		b.Drain()
-		id := b.Info().SessionID
+		id := b.Info().TranscriptID
 		b.Redis.Del(b.Ctx, b.Keys.Transcript(id))
 		f.past(kind, n) // all of the turn "old"
 		return func() error {

@@ -24,7 +24,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("before")
 	b.Drain()
-	sid := b.Info().SessionID
+	sid := b.Info().TranscriptID
 	for i := range 30 {
 		id := fmt.Sprint("m", i)
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
@@ -57,7 +57,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 			t.Errorf("states seen: %v", seen)
 		}
 		s := b.Info()
-		expect.Equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
+		expect.Equal(t, "after cancel", string(s.Phase)+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
 		expect.Equal(t, "start time", s.StartedAt.IsZero(), true)
 		expect.Equal(t, "the message", b.Outcome(id).Status, session.StatusStopped)
 		expect.List(t, "transcript", b.Transcript(sid), "before", "re: before")

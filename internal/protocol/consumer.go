@@ -283,7 +283,7 @@ func newSessionID() string {
 
 func (c *Consumer) phase() string {
 	if c.cfg.Immediate {
-		return session.PhaseRunning
+		return string(session.PhaseRunning)
 	}
-	return session.PhaseStarting
+	return string(session.PhaseStarting)
 }

@@ -143,7 +143,7 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 			} else {
 				expect.Equal(t, "kept", b.State("a"), "completed")
 			}
-			expect.Equal(t, "the transcript begins with", b.Transcript(o.SessionID)[0], "a")
+			expect.Equal(t, "the transcript begins with", b.Transcript(o.TranscriptID)[0], "a")
 		})
 	}
 	t.Run("nothing of it was stored", func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestTranscriptOfADeadTurnExpires(t *testing.T) {
 	b.Say("b", session.ModeInterrupt)
 	b.Die()
 	expect.Equal(t, "the next message", b.Claim().Turn().Message.ID, "b")
-	transcript := b.Keys.Transcript(b.Info().SessionID)
+	transcript := b.Keys.Transcript(b.Info().TranscriptID)
 	expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, transcript).Val(), 1)
 	if left := b.Redis.PTTL(b.Ctx, transcript).Val(); left < time.Hour {
 		t.Errorf("the transcript expires in %s", left)

@@ -43,7 +43,7 @@ func TestDropsInBatches(t *testing.T) {
 	}
 	expect.Equal(t, "the newest", b.Waiting()[9], "new10")
 	dropped := 230 + 3 - 10
-	expect.Equal(t, "dead letters", b.Info().Archived, dropped)
+	expect.Equal(t, "dead letters", b.Info().DeadLetters, dropped)
 	expect.Equal(t, "asynq's failed", b.Redis.Get(b.Ctx, b.Keys.Failed()).Val(), fmt.Sprint(dropped))
 	expect.Equal(t, "asynq's processed", b.Redis.Get(b.Ctx, b.Keys.Processed()).Val(), fmt.Sprint(dropped))
 }
@@ -79,7 +79,7 @@ func TestDropsLookNoFurther(t *testing.T) {
 	expect.OK(t, b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task("first8")), "first").Err())
 	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("new").Position, 1+urgent+3)
-	expect.Equal(t, "dead letters", b.Info().Archived, 0)
+	expect.Equal(t, "dead letters", b.Info().DeadLetters, 0)
 	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("newer").Position, 1+urgent+4)
 
@@ -90,7 +90,7 @@ func TestDropsLookNoFurther(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	b.Say("newest")
 	expect.List(t, "behind them", b.Waiting()[urgent-4:], "newer", "newest")
-	expect.Equal(t, "dead letters", b.Info().Archived, 3)
+	expect.Equal(t, "dead letters", b.Info().DeadLetters, 3)
 }
 
 // A message that went first loses that right when its turn requeues it.

@@ -41,7 +41,7 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 
 // start returns the event of the turn's start. The caller holds c.mu.
 func (c *Claim) start() session.Event {
-	e := session.Event{Type: session.EventTurnStarted, SessionID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume}
+	e := session.Event{Type: session.EventTurnStarted, TranscriptID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume}
 	for _, t := range c.turn.Messages() {
 		e.Messages = append(e.Messages, t.Message.ID)
 	}

@@ -33,7 +33,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 // OutcomeOf returns the outcome of a message whose turn ended with e.
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
-		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
+		Session: sessionKey, TranscriptID: e.TranscriptID, ID: id, Turn: e.Turn, Status: e.Status,
 		Reply: e.Reply, Error: e.Error, Code: e.Code, Detail: e.Detail, DurationMS: e.DurationMS,
 		Usage: e.Usage,
 	}

@@ -44,7 +44,7 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 	var results []string
 	for range 3 {
-		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+		keys := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 		got, err := protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "unused", 0, "last", true, "keep", false).Slice()
 		expect.OK(t, err)
 		results = append(results, fmt.Sprint(got...))

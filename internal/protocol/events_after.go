@@ -56,12 +56,12 @@ func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 // gapOf returns the event of a gap, with the end of the current transcript.
 func gapOf(ctx context.Context, rdb redis.UniversalClient, k rediskey.Session) (session.Event, error) {
 	gap := session.Event{Type: session.EventGap}
-	err := rdb.HGet(ctx, k.Record(), "session_id").Scan(&gap.SessionID)
+	err := rdb.HGet(ctx, k.Record(), "session_id").Scan(&gap.TranscriptID)
 	if errors.Is(err, redis.Nil) {
 		return gap, nil
 	}
 	if err == nil {
-		gap.Entries, err = rdb.LLen(ctx, k.Transcript(gap.SessionID)).Result()
+		gap.Entries, err = rdb.LLen(ctx, k.Transcript(gap.TranscriptID)).Result()
 	}
 	return gap, err
 }

@@ -176,7 +176,7 @@ func (c *Claim) written(end End) (w written, err error) {
 		return w, err
 	}
 	outcome := session.Event{
-		Type: session.EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
+		Type: session.EventTurnEnded, TranscriptID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: text(end.Error), Code: end.Code, Detail: text(end.Detail), DurationMS: time.Since(turn.Started).Milliseconds(),
 		Usage: end.Usage,
 	}

@@ -69,7 +69,7 @@ func acceptMove(b *actors.Bench, id string, mode session.Mode) func() error {
 func retract(b *actors.Bench, task, msg string) func() error {
 	b.Helper()
 	s := b.Info()
-	entries, err := actors.Transcript(b.Ctx, b.Client.Session(actors.Key), s.SessionID)
+	entries, err := actors.Transcript(b.Ctx, b.Client.Session(actors.Key), s.TranscriptID)
 	expect.OK(b, err)
 	turn, n := "none", 0
 	var messages []string
@@ -82,7 +82,7 @@ func retract(b *actors.Bench, task, msg string) func() error {
 		}
 	}
 	return func() error {
-		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.SessionID), []string{b.Keys.Call("undo-" + turn)}, "turn", turn, "id", task, "msg", msg,
-			"sid", s.SessionID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.SessionID)).Val(), "written", s.Entries, "messages", messages).Err()
+		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.TranscriptID), []string{b.Keys.Call("undo-" + turn)}, "turn", turn, "id", task, "msg", msg,
+			"sid", s.TranscriptID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.TranscriptID)).Val(), "written", s.Entries, "messages", messages).Err()
 	}
 }

@@ -68,7 +68,7 @@ func TestRenewalOfTheTurnBefore(t *testing.T) {
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	seq := func() string { return b.Redis.HGet(b.Ctx, b.Keys.Run(), "seq").Val() }
 	was := seq()
-	expect.OK(t, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().SessionID), nil,
+	expect.OK(t, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().TranscriptID), nil,
 		"token", token, "fence", before, "ttl", 60_000).Err())
 	expect.Equal(t, "the last batch of events", seq(), was) // another would be written again
 	b.Die()
@@ -85,7 +85,7 @@ func TestTranscriptLivesAfterItsLastTurn(t *testing.T) {
 		b.Say("a")
 		b.Drain()
 		for _, ids := range [][]string{{"b"}, {"c", "d"}} {
-			transcript := b.Keys.Transcript(b.Info().SessionID)
+			transcript := b.Keys.Transcript(b.Info().TranscriptID)
 			expect.OK(t, b.Redis.PExpire(b.Ctx, transcript, 10*time.Minute).Err())
 			b.SayAll(ids...)
 			expect.List(t, "runs", b.Drain(), ids...)

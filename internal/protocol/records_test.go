@@ -108,7 +108,7 @@ var damaged = map[string]func(b *actors.Bench, value string){
 		b.Redis.Set(b.Ctx, b.Keys.Partial(), strings.ReplaceAll(value, "FENCE", fence), 0)
 	},
 	"entry": func(b *actors.Bench, value string) {
-		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), value)
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), value)
 	},
 	"task": func(b *actors.Bench, value string) {
 		for _, id := range []string{"one", "two"} {
@@ -246,7 +246,7 @@ func looks(b *actors.Bench) {
 	expect.OK(b, err)
 	_, err = resume.Read(b.Ctx, b.Redis, actors.Key)
 	expect.OK(b, err)
-	_, err = actors.Transcript(b.Ctx, b.Client.Session(actors.Key), info.SessionID)
+	_, err = actors.Transcript(b.Ctx, b.Client.Session(actors.Key), info.TranscriptID)
 	expect.OK(b, err)
 	for _, command := range []string{"/status", "/history", "/queue", "/title"} {
 		_, err := b.Client.Command(b.Ctx, actors.Key, command, "")

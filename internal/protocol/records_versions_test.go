@@ -20,7 +20,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Resume(), "pending", "1", "colour", "red").Err())
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "colour", "red").Err())
 	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), `{"v":9,"entries":7}`, 0).Err())
-	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
+	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
 	b.Say("b")
 	h := b.Start()
 	expect.Equal(t, "resume", h.Turn().Resume, "restart_timeout")

@@ -231,7 +231,7 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	b.Drain()
-	old := b.Info().SessionID
+	old := b.Info().TranscriptID
 	b.SayAll("b", "c")
 	faults := actors.SendTwice(actors.Script("claim"), func() {
 		_, err := actors.NewClient(b.Redis).Session(actors.Key).NewTranscript(b.Ctx)

@@ -245,7 +245,7 @@ func sessionSituations() []situation {
 			b.SayAll("one", "two")
 			b.Finish(b.Start())
 			b.Die()
-			keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+			keys := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 			fence := b.Info().Fence
 			b.Pass(5 * time.Millisecond) // the fencing token must not be ahead of the clock
 			return func() error {
@@ -318,7 +318,7 @@ func sessionSituations() []situation {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "forgetful", func(c *protocol.Config) { c.Retention = 0 })
 			b.Say("now")
 			b.Drain()
-			keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+			keys := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 			return func() error {
 				return protocol.Do(b.Ctx, b.Redis, "forget", keys, nil, "age", -1).Err()
 			}

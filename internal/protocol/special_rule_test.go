@@ -76,7 +76,7 @@ func renewAsOwner(b *actors.Bench) {
 	if r[0] == nil || r[0] == "" || b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val() != r[0] {
 		return
 	}
-	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().TranscriptID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
 // special fails the test if the session has what its field special does not cover.

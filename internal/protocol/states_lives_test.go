@@ -45,7 +45,7 @@ func lives() map[string]func(b *actors.Bench) {
 		expect.OK(b, err)
 	}
 	forget := func(b *actors.Bench) {
-		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "forget", protocol.KeysOf(actors.Key, b.Info().SessionID), nil, "age", -1).Err())
+		expect.OK(b, protocol.Do(b.Ctx, b.Redis, "forget", protocol.KeysOf(actors.Key, b.Info().TranscriptID), nil, "age", -1).Err())
 	}
 	noted := func(note func(context.Context, redis.UniversalClient, string) (bool, error), then func(*actors.Bench)) func(*actors.Bench) {
 		return func(b *actors.Bench) {

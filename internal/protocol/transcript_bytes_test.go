@@ -14,7 +14,7 @@ import (
 // memory returns the memory that Redis uses for the transcript, and the number of its entries.
 func memory(b *actors.Bench) (bytes, entries int64) {
 	b.Helper()
-	key := b.Keys.Transcript(b.Info().SessionID)
+	key := b.Keys.Transcript(b.Info().TranscriptID)
 	return b.Redis.MemoryUsage(b.Ctx, key, 0).Val(), b.Redis.LLen(b.Ctx, key).Val()
 }
 
@@ -45,7 +45,7 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	if bytes > 8<<20 || entries < 20 {
 		t.Errorf("%d bytes, %d entries", bytes, entries)
 	}
-	texts := b.Transcript(b.Info().SessionID)
+	texts := b.Transcript(b.Info().TranscriptID)
 	expect.Equal(t, "the newest", texts[len(texts)-1][:4], "0039")
 	expect.Equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }

@@ -22,7 +22,7 @@ func TestTranscriptIsMeasuredLater(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t, transcriptBytes(limit))
 			wroteLong(b, 0, 10, plain)
-			k := b.Keys.Transcript(b.Info().SessionID)
+			k := b.Keys.Transcript(b.Info().TranscriptID)
 			for i := range 30 { // it counts nothing
 				expect.OK(t, b.Redis.RPush(b.Ctx, k, `{"role":"user","text":"`+strings.Repeat("y", 50_000+i)+`"}`).Err())
 				expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Run(), "entries", 1).Err())
@@ -80,7 +80,7 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 		{Role: session.RoleUser, Text: "b", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: strings.Repeat("x", 3<<20), Turn: h.Turn().ID},
 	}})
 	expect.OK(t, err)
-	texts := b.Transcript(b.Info().SessionID)
+	texts := b.Transcript(b.Info().TranscriptID)
 	expect.Equal(t, "entries", len(texts), 1)
 	b.Say("c")
 	h = b.Start()
@@ -92,5 +92,5 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Entries, " ", u.Text), "2 c")
-	expect.Equal(t, "entries", len(b.Transcript(b.Info().SessionID)), 1)
+	expect.Equal(t, "entries", len(b.Transcript(b.Info().TranscriptID)), 1)
 }

@@ -121,7 +121,7 @@ func TestUnclaimOfAFreshConversation(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	b.Drain()
-	sid := b.Info().SessionID
+	sid := b.Info().TranscriptID
 	_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
 	expect.OK(t, err)
 	b.Say("b")

@@ -27,7 +27,7 @@ func TestWrongTypes(t *testing.T) {
 				t.Run(keys[i], func(t *testing.T) {
 					b := actors.NewBench(t)
 					move := s.prepare(b)
-					name := protocol.KeysOf(actors.Key, b.Info().SessionID)
+					name := protocol.KeysOf(actors.Key, b.Info().TranscriptID)
 					if i < len(name) {
 						spoil(b, name[i])
 					} else if keys[i] == "idem" {

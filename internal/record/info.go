@@ -59,29 +59,29 @@ func Infos(ctx context.Context, rdb redis.UniversalClient, keys []string) ([]ses
 func (r reads) info(key string, now time.Time) session.Info {
 	run, record := script.HashFields(r.run), script.HashFields(r.record)
 	s := session.Info{
-		Session: key, Phase: session.PhaseIdle, SessionID: record.Text("session_id"), Fence: run.Int("fence"),
-		Pending: int(r.pending.Val()), Scheduled: int(r.scheduled.Val() + r.retried.Val()),
-		Archived: int(r.archived.Val()),
-		Title:    record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
+		Session: key, Phase: session.PhaseIdle, TranscriptID: record.Text("session_id"), Fence: run.Int("fence"),
+		Waiting: int(r.pending.Val()), Delayed: int(r.scheduled.Val() + r.retried.Val()),
+		DeadLetters: int(r.archived.Val()),
+		Title:       record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
 	}
 	s.Resume = resumeOf(script.HashFields(r.resume))
-	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Settings) // settings that cannot be read count as none
+	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Queue) // settings that cannot be read count as none
 	var dropped []string
 	_ = json.Unmarshal([]byte(record.Text("dropped")), &dropped)
 	if len(dropped) > 0 {
 		s.Dropped = len(dropped) + int(max(record.Int("omitted")-record.Int("omitted_told"), 0))
 	}
-	if run.Text("sid") == s.SessionID { // otherwise no turn has run in the current transcript
+	if run.Text("sid") == s.TranscriptID { // otherwise no turn has run in the current transcript
 		s.Entries = run.Int("entries")
 	}
 	if token := r.sentinel.Val(); token == "" || token != run.Text("token") {
 		return s
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
-	s.Phase, s.Worker, s.Left = run.Text("phase"), run.Text("worker"), r.ttl.Val()
+	s.Phase, s.Worker, s.LeaseLeft = session.Phase(run.Text("phase")), run.Text("worker"), r.ttl.Val()
 	s.Turn = prefix + fence
 	s.StartedAt = time.UnixMilli(run.Int("started_at"))
-	s.Since = now.Sub(s.StartedAt)
+	s.Running = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
 	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"))
 	var ids []string

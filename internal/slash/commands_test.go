@@ -28,7 +28,7 @@ func TestCommandQueue(t *testing.T) {
 		want := session.QueueSettings{
 			Mode: session.ModeCollect, Debounce: session.Millis(500 * time.Millisecond), Cap: 25, Drop: session.DropSummarize,
 		}
-		expect.Equal(t, "settings", b.Info().Settings, want)
+		expect.Equal(t, "settings", b.Info().Queue, want)
 		b.Replies("/queue", said)
 		b.Replies("/status", said)
 		before := b.Dump()
@@ -44,7 +44,7 @@ func TestCommandQueue(t *testing.T) {
 		}
 		actors.Same(t, "a wrong /queue", before, b.Dump())
 		b.Replies("/queue reset", "as the worker is configured")
-		expect.Equal(t, "settings", b.Info().Settings, session.QueueSettings{})
+		expect.Equal(t, "settings", b.Info().Queue, session.QueueSettings{})
 		b.Replies("/queue", "nothing is set here")
 	})
 }
@@ -164,7 +164,7 @@ func TestCommandHistory(t *testing.T) {
 		{Role: session.RoleAssistant, Text: strings.Repeat("ä", 1500), Turn: h.Turn().ID, Interrupted: true},
 	}})
 	expect.OK(t, err)
-	b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), "not JSON")
+	b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID), "not JSON")
 	lines := strings.Split(b.Command("/history"), "\n")
 	expect.List(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, interrupted")
 	expect.Equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")

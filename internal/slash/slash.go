@@ -164,8 +164,8 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	if s.Title != "" {
 		lines = append(lines, "Title: "+s.Title)
 	}
-	if s.Settings != (session.QueueSettings{}) {
-		lines = append(lines, "Messages while it is busy: "+s.Settings.String())
+	if s.Queue != (session.QueueSettings{}) {
+		lines = append(lines, "Messages while it is busy: "+s.Queue.String())
 	}
 	switch r := s.Resume; {
 	case r.Suspended:
@@ -175,8 +175,8 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	case r.Pending:
 		lines = append(lines, "Its last turn was interrupted; the next one gets a note.")
 	}
-	if s.Archived > 0 {
-		lines = append(lines, counted(s.Archived, "dead letter", "dead letters")+"; /resume reruns those that a /stop ended or that failed.")
+	if s.DeadLetters > 0 {
+		lines = append(lines, counted(s.DeadLetters, "dead letter", "dead letters")+"; /resume reruns those that a /stop ended or that failed.")
 	}
 	return strings.Join(lines, "\n"), nil
 }
@@ -188,10 +188,10 @@ func noWorker(ctx context.Context, c Operations) bool {
 }
 
 func statusLine(s session.Info, paused bool) string {
-	waiting := fmt.Sprintf("%d waiting", s.Pending)
+	waiting := fmt.Sprintf("%d waiting", s.Waiting)
 	switch s.Phase {
 	case session.PhaseIdle:
-		if s.Pending == 0 {
+		if s.Waiting == 0 {
 			return "Idle: nothing runs, nothing waits."
 		}
 		if paused {
@@ -201,7 +201,7 @@ func statusLine(s session.Info, paused bool) string {
 	case session.PhaseStarting:
 		return "The agent is starting up, " + waiting + "."
 	}
-	return fmt.Sprintf("A turn has been running for %s, %s.", s.Since.Round(time.Second), waiting)
+	return fmt.Sprintf("A turn has been running for %s, %s.", s.Running.Round(time.Second), waiting)
 }
 
 func stop(ctx context.Context, c Operations, _ string) (string, error) {
@@ -249,10 +249,10 @@ func queue(ctx context.Context, c Operations, args string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if s.Settings == (session.QueueSettings{}) {
+		if s.Queue == (session.QueueSettings{}) {
 			return "Messages while the session is busy: as the worker is configured; nothing is set here.", nil
 		}
-		return "Messages while the session is busy: " + s.Settings.String(), nil
+		return "Messages while the session is busy: " + s.Queue.String(), nil
 	case "reset":
 		return "Messages while the session is busy: as the worker is configured.", c.SetQueue(ctx, session.QueueSettings{})
 	}

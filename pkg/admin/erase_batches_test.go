@@ -41,8 +41,8 @@ func TestEraseInBatches(t *testing.T) {
 		t.Errorf("a turn has begun: %v", err)
 	}
 	s := b.Info()
-	expect.Equal(t, "dead letters left", s.Archived, 200)
-	expect.Equal(t, "messages left in line", s.Pending, 699)
+	expect.Equal(t, "dead letters left", s.DeadLetters, 200)
+	expect.Equal(t, "messages left in line", s.Waiting, 699)
 	b.Die()
 	calls = 0
 	expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))

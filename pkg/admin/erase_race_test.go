@@ -148,5 +148,5 @@ func newOrNothing(b *actors.Bench, there bool) {
 	}
 	expect.List(b, "drained", b.Drain(), "new")
 	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
-	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
+	expect.Equal(b, "entries", len(b.Transcript(b.Info().TranscriptID)), 2)
 }

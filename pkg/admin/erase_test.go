@@ -112,7 +112,7 @@ func TestErase(t *testing.T) {
 
 		expect.OK(b, b.Client.Operate(actors.Key).Erase(b.Ctx))
 		expect.List(b, "left", traces(b))
-		if s, err := b.Client.Session(actors.Key + "2").Info(b.Ctx); err != nil || s.Pending != 1 {
+		if s, err := b.Client.Session(actors.Key + "2").Info(b.Ctx); err != nil || s.Waiting != 1 {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
 

@@ -32,7 +32,7 @@ func ExampleClient_Sessions() {
 	defer stop()
 	for s, err := range operator.Sessions(context.Background(), admin.Query{Match: "web:*", OldestFirst: true}) {
 		demo.Check(err)
-		fmt.Println(s.Session, s.State, s.Pending)
+		fmt.Println(s.Session, s.State, s.Waiting)
 	}
 	// Output: web:42 waiting 1
 }

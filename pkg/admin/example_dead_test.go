@@ -58,7 +58,7 @@ func ExampleClient_Sessions_deadLetters() {
 	demo.Check(rerunAll(ctx, operator))
 	s, err := operator.Session("web:42").Info(ctx)
 	demo.Check(err)
-	fmt.Println(s.State, s.Pending, s.Archived)
+	fmt.Println(s.State, s.Waiting, s.DeadLetters)
 	// Output: waiting 2 0
 }
 
@@ -71,7 +71,7 @@ func ExampleSession_Rerun() {
 	demo.Check(err)
 	info, err := turnstile.NewClient(rdb).Session("web:42").Info(ctx)
 	demo.Check(err)
-	fmt.Println(n, info.Pending, info.Archived)
+	fmt.Println(n, info.Waiting, info.DeadLetters)
 	// Output: 2 2 0
 }
 

@@ -29,7 +29,7 @@ func ExampleClient_Sessions_busy() {
 	}
 	for s, err := range admin.NewClient(rdb).Sessions(ctx, admin.Query{State: admin.StateBusy}) {
 		demo.Check(err)
-		fmt.Println(s.Session, s.State, s.Pending)
+		fmt.Println(s.Session, s.State, s.Waiting)
 	}
 	// Output: web:42 waiting 2
 }

@@ -77,11 +77,11 @@ func (q Query) means(s SessionInfo) bool {
 	case "", StateUndelivered: // stored has checked it
 		return true
 	case StateBusy:
-		return s.Phase != session.PhaseIdle || s.Pending+s.Scheduled > 0
+		return s.Phase != session.PhaseIdle || s.Waiting+s.Delayed > 0
 	case StateDeadLetters:
-		return s.Archived > 0
+		return s.DeadLetters > 0
 	case StateAttention:
-		return s.Paused || s.Suspended || s.Archived > 0 || s.Phase != session.PhaseIdle && s.Question != nil
+		return s.Paused || s.Suspended || s.DeadLetters > 0 || s.Phase != session.PhaseIdle && s.Question != nil
 	}
 	return s.State == q.State
 }

@@ -46,7 +46,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 	}
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(b, err)
-	expect.Equal(b, "archived", b.Info().Archived, n)
+	expect.Equal(b, "archived", b.Info().DeadLetters, n)
 	return ids
 }
 
@@ -60,7 +60,7 @@ func TestRerunInBatches(t *testing.T) {
 	}
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
-	expect.Equal(t, "archived", b.Info().Archived, n)
+	expect.Equal(t, "archived", b.Info().DeadLetters, n)
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() {
 		calls++
@@ -133,7 +133,7 @@ func TestRerunBesideAnother(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 500)
 	expect.List(t, "the line", b.Waiting())
-	expect.Equal(t, "archived", b.Info().Archived, 1100)
+	expect.Equal(t, "archived", b.Info().DeadLetters, 1100)
 	n, err = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
 	expect.OK(t, err)
 	expect.Equal(t, "run again the next time", n, 1100)

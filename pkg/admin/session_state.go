@@ -101,9 +101,9 @@ func (s SessionInfo) state(ready, due bool) State {
 		return StateRunning
 	case s.Paused:
 		return StatePaused
-	case s.Pending+s.Scheduled > 0 && ready, s.Pending > 0 && !due:
+	case s.Waiting+s.Delayed > 0 && ready, s.Waiting > 0 && !due:
 		return StateWaiting
-	case s.Pending+s.Scheduled > 0:
+	case s.Waiting+s.Delayed > 0:
 		return StateDelayed
 	case s.Suspended:
 		return StateSuspended

@@ -70,7 +70,7 @@ func (q *queue) sessionID() string {
 	q.Helper()
 	s, err := q.client.Session(chat).Info(q.Context())
 	expect.OK(q, err)
-	return s.SessionID
+	return s.TranscriptID
 }
 
 func TestB22_PendingKeepsTheIdentity(t *testing.T) {

@@ -73,11 +73,11 @@ const (
 
 // Event is one event of a session. Which fields it has depends on its Type.
 type Event struct {
-	Type      EventType `json:"type"`
-	SessionID string    `json:"session_id,omitempty"`
-	Turn      string    `json:"turn,omitempty"`
-	Fence     int64     `json:"fence,omitempty"`
-	Messages  []string  `json:"messages,omitempty"` // message ids
+	Type         EventType `json:"type"`
+	TranscriptID string    `json:"session_id,omitempty"`
+	Turn         string    `json:"turn,omitempty"`
+	Fence        int64     `json:"fence,omitempty"`
+	Messages     []string  `json:"messages,omitempty"` // message ids
 
 	// In an agent's event.
 	Text   string          `json:"text,omitempty"`

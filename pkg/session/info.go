@@ -2,41 +2,44 @@ package session
 
 import "time"
 
+// Phase says what a session's owner does.
+type Phase string
+
 // The phases of a session.
 const (
-	PhaseIdle     = "idle"     // it has no owner
-	PhaseStarting = "starting" // a worker has claimed a turn; the agent does not run yet
-	PhaseRunning  = "running"  // the turn's agent runs
+	PhaseIdle     Phase = "idle"     // it has no owner
+	PhaseStarting Phase = "starting" // a worker has claimed a turn; the agent does not run yet
+	PhaseRunning  Phase = "running"  // the turn's agent runs
 )
 
-// Info is the state of a session, as pkg/admin reads it.
+// Info is the state of a session. That of an unknown one is idle and empty.
 type Info struct {
-	Session   string
-	SessionID string // names the current transcript; "" before the first turn
-	Phase     string // PhaseIdle, PhaseStarting or PhaseRunning
-	Fence     int64  // the fencing token of the running or the last turn
+	Session      string
+	TranscriptID string // "" before the first turn
+	Phase        Phase
+	Fence        int64 // the fencing token of the running or the last turn
 
 	// Of the running turn. Zero if the session is idle.
 	Worker    string        // the owner's name
-	Turn      string        // the turn's id
-	Messages  []string      // the ids of its messages
+	Turn      string        // the turn's ID
+	Messages  []string      // the IDs of its messages
 	Question  *Question     // the open question, nil if there is none
 	StartedAt time.Time     // when it was claimed, by Redis' clock
-	Since     time.Duration // time since StartedAt
-	Mode      Mode          // the mode of a message that arrives without one
-	Left      time.Duration // for how long the owner's lease still lasts
+	Running   time.Duration // time since StartedAt
+	Mode      Mode          // of a message that arrives without one
+	LeaseLeft time.Duration // how long the owner's lease still lasts
 
-	Pending   int   // messages in the line
-	Scheduled int   // delayed messages, and messages that wait for a retry
-	Archived  int   // dead letters
-	Entries   int64 // entries of the current transcript
+	Waiting     int   // messages in the queue
+	Delayed     int   // delayed messages, and messages that wait for a retry
+	DeadLetters int   // messages that will not run again by themselves
+	Entries     int64 // of the transcript
 
-	Title    string        // "" if there is none
-	TitleBy  string        // "user" or "agent"
-	Settings QueueSettings // as set by /queue; a zero field means the worker's
-	ReplyTo  string        // the destination of its messages' outcomes; "" if there is none
-	Resume   Resume        // what an interruption left for the next turn
-	Dropped  int           // messages that a full line has dropped and that the next turn's note reports
+	Title   string        // "" if there is none
+	TitleBy string        // "user" or "agent"
+	Queue   QueueSettings // as set for this session; a zero field means the worker's
+	ReplyTo string        // the destination of its messages' outcomes; "" if there is none
+	Resume  Resume        // for the next turn
+	Dropped int           // messages that a full queue has dropped and that the next turn's note reports
 }
 
 // Resume is what an interruption left for the next turn.

@@ -21,12 +21,12 @@ const (
 
 // Outcome is how a message ended.
 type Outcome struct {
-	Session   string `json:"session"`
-	SessionID string `json:"session_id,omitempty"`
-	ID        string `json:"id"`
-	Turn      string `json:"turn,omitempty"`
-	Status    Status `json:"status"`
-	Reply     string `json:"reply"`
+	Session      string `json:"session"`
+	TranscriptID string `json:"session_id,omitempty"`
+	ID           string `json:"id"`
+	Turn         string `json:"turn,omitempty"`
+	Status       Status `json:"status"`
+	Reply        string `json:"reply"`
 
 	// Error is a sentence for users that says why the status is not StatusDone.
 	Error string `json:"error,omitempty"`

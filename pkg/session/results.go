@@ -2,9 +2,9 @@ package session
 
 // Stopped is the result of turnstile.Client.Stop.
 type Stopped struct {
-	Phase   string // the session's phase when Stop came: PhaseIdle, PhaseStarting or PhaseRunning
-	Fence   int64  // the fencing token of the cancelled turn, 0 if idle
-	Dropped int    // how many waiting messages were archived
+	Phase   Phase // when Stop came
+	Fence   int64 // the fencing token of the cancelled turn, 0 if idle
+	Dropped int   // how many waiting messages were archived
 }
 
 // Undone is the turn that turnstile.Client.Undo or Retry removed from the transcript.

@@ -200,7 +200,7 @@ func TestBrokenEntry(t *testing.T) {
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
-	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
+	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().TranscriptID), "{broken").Err())
 
 	r.say("m2", "hello again")
 	a := s.next(t, "m2")

@@ -123,7 +123,7 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	}
 	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 	s.empty(t)
-	expect.Equal(t, "waiting messages", r.info().Pending, 0)
+	expect.Equal(t, "waiting messages", r.info().Waiting, 0)
 }
 
 // Interrupt keeps the turn's entries, rollback none.

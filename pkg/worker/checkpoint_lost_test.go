@@ -46,7 +46,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	s := newStage()
 	r.worker(s, sentinelTTL(heir.TTL))
 	a := s.next(t, "m1")
-	expect.Equal(t, "session id", a.TranscriptID, first.SessionID)
+	expect.Equal(t, "session id", a.TranscriptID, first.TranscriptID)
 	expect.Equal(t, "redelivered", a.Redelivered, true)
 	expect.List(t, "history", brief(a.History), "user hi", "assistant echo: hi",
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)")

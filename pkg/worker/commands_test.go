@@ -148,7 +148,7 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%v, %d states seen", count, states)
-	expect.Soon(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Pending == 0 && r.token() == "" })
+	expect.Soon(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Waiting == 0 && r.token() == "" })
 	r.wholeTurns()
 	r.alternates(r.key)
 	if count["undo"] == 0 || count["retry"] == 0 {

@@ -62,7 +62,7 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: expect.Lease(5 * time.Second)}) }
 	p := start(0)
 	r.say("m0", "hello")
-	old := r.ends("m0", session.StatusDone).SessionID
+	old := r.ends("m0", session.StatusDone).TranscriptID
 	r.say("m1", "die")
 	r.say("m2", "on")
 	// The first death does not count: the worker had not renewed, so the reply to its claim may
@@ -82,7 +82,7 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	}
 	r.archivedAs("m1")
 	next := r.ends("m2", session.StatusDone)
-	if next.SessionID == old {
+	if next.TranscriptID == old {
 		t.Error("the session was not suspended: the next message has the old session id")
 	}
 	expect.Equal(t, "turns of the deadly message", len(r.started("m1")), 4)
@@ -91,7 +91,7 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "entries of the old transcript", len(entries), 2)
 	r.say("m3", "and on")
-	expect.Equal(t, "session id of the message after", r.ends("m3", session.StatusDone).SessionID, next.SessionID)
+	expect.Equal(t, "session id of the message after", r.ends("m3", session.StatusDone).TranscriptID, next.TranscriptID)
 	p.end()
 }
 
@@ -179,7 +179,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 				want = append(want, id)
 			}
 			end(one)
-			expect.Equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
+			expect.Equal(t, "waiting messages", r.info().Waiting+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
 			r.process("two", heir)
 			for i := range 11 {
 				r.ends(fmt.Sprint("m", i), session.StatusDone)

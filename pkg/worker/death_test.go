@@ -249,7 +249,7 @@ func (c course) check(r *rig, log string) {
 	}
 	expect.Soon(r, "the session to be free", func() bool { return r.token() == "" })
 	s := r.info()
-	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
+	if s.Phase != session.PhaseIdle || s.Waiting+s.Delayed > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
 		r.Errorf("the session is left as %+v", s)
 	}
 	if r.rdb.Exists(r.ctx, r.k.Partial()).Val() > 0 {
@@ -272,7 +272,7 @@ func (c course) check(r *rig, log string) {
 // order, and that only interrupted turns have left others.
 func (c course) effects(r *rig, answered []string) {
 	r.Helper()
-	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), r.info().SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), r.info().TranscriptID)
 	expect.OK(r, err)
 	var said []string
 	for _, e := range entries {

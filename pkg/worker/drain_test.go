@@ -91,7 +91,7 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 	s.empty(t)
 	r.free("after the drain")
-	expect.Equal(t, "waiting messages", r.info().Pending, 1)
+	expect.Equal(t, "waiting messages", r.info().Waiting, 1)
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventTurnRequeued {
 			t.Error("the turn was requeued")

@@ -158,7 +158,7 @@ func TestUnsteadyRedisIsNoDeath(t *testing.T) {
 			expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
 			r.say("m2", "on")
 			s.next(t, "m2").reply("two")
-			expect.Equal(t, "session id afterwards", r.ends("m2", session.StatusDone).SessionID, sid)
+			expect.Equal(t, "session id afterwards", r.ends("m2", session.StatusDone).TranscriptID, sid)
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestUnsteadyRedisAndADeadlyMessage(t *testing.T) {
 	}
 	expect.Soon(t, "a turn", func() bool { return len(r.started("m1")) == 4 })
 	r.say("", "/stop")
-	sid := r.ends("m1", session.StatusStopped).SessionID
+	sid := r.ends("m1", session.StatusStopped).TranscriptID
 	r.say("m2", "die")
 	for i := 1; i <= 4; i++ {
 		p.wait()
@@ -197,7 +197,7 @@ func TestUnsteadyRedisAndADeadlyMessage(t *testing.T) {
 		p = start(i)
 	}
 	o := r.ends("m2", session.StatusFailed)
-	expect.Equal(t, "session id", o.SessionID, sid)
+	expect.Equal(t, "session id", o.TranscriptID, sid)
 	if !strings.Contains(o.Error, "its worker died in 3 turns in a row") {
 		t.Errorf("error %q", o.Error)
 	}
@@ -293,7 +293,7 @@ func TestRenewalsFail(t *testing.T) {
 	expect.Soon(t, "two failures", func() bool { return f.failed.Load() >= 2 })
 	f.failing.Store(false)
 	token := r.token()
-	expect.Soon(t, "a renewal", func() bool { return r.info().Left > ttl*8/10 })
+	expect.Soon(t, "a renewal", func() bool { return r.info().LeaseLeft > ttl*8/10 })
 	expect.Equal(t, "sentinel", r.token(), token)
 	if a.ctx.Err() != nil {
 		t.Fatalf("the turn ended: %v", context.Cause(a.ctx))

@@ -207,7 +207,7 @@ func (r *rig) proved(key string) (again int) {
 	expect.List(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
 	s, err := r.client.Session(key).Info(r.ctx)
 	expect.OK(r, err)
-	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
+	if s.Phase != session.PhaseIdle || s.Waiting+s.Delayed+s.DeadLetters > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
 		r.Errorf("%s is left as %+v", key, s)
 	}
 	return len(starts) - len(slices.Compact(starts))

@@ -170,7 +170,7 @@ func TestUsage(t *testing.T) {
 	if o.Usage == nil || *o.Usage != want {
 		t.Errorf("outcome: %+v", o.Usage)
 	}
-	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), o.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), o.TranscriptID)
 	expect.OK(t, err)
 	if last := entries[len(entries)-1]; last.Usage == nil || *last.Usage != want || entries[0].Usage != nil {
 		t.Errorf("entries: %+v", entries)

@@ -99,7 +99,7 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	expect.Equal(t, "reset", e.Reset, "")
 	expect.Equal(t, "resume", e.Resume, resume.ReasonShutdown)
 	b.reply("ok")
-	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.TranscriptID)
+	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).TranscriptID, a.TranscriptID)
 }
 
 // The mark stays while the turn runs that got its note, and also if that turn fails: then the

@@ -275,7 +275,7 @@ func (r *rig) transcript(key string) (lines []string) {
 	r.Helper()
 	s, err := r.client.Session(key).Info(r.ctx)
 	expect.OK(r, err)
-	entries, err := actors.Transcript(r.ctx, r.client.Session(key), s.SessionID)
+	entries, err := actors.Transcript(r.ctx, r.client.Session(key), s.TranscriptID)
 	expect.OK(r, err)
 	for _, e := range entries {
 		line := string(e.Role) + " " + e.Text

@@ -202,7 +202,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	command("/help", "/stop")
 	command("/status", "A turn has been running")
 	expect.Equal(t, "the sentinel", r.token(), token)
-	expect.Equal(t, "waiting messages", r.info().Pending, 0)
+	expect.Equal(t, "waiting messages", r.info().Waiting, 0)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
@@ -233,7 +233,7 @@ func TestB09_AStopWhileStartingPreventsTheTurn(t *testing.T) {
 			expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 			s.empty(t)
 			expect.Equal(t, "reason in the archive", r.archivedAs("m1"), "stopped by user")
-			expect.Equal(t, "waiting messages", r.info().Pending, 0)
+			expect.Equal(t, "waiting messages", r.info().Waiting, 0)
 		})
 	}
 }
@@ -256,7 +256,7 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
 	expect.Equal(t, "reason", e.Reason, string(worker.ReasonShutdown))
 	expect.Equal(t, "error", e.Error, "")
-	expect.Equal(t, "waiting messages", r.info().Pending, 1)
+	expect.Equal(t, "waiting messages", r.info().Waiting, 1)
 	if r.rdb.ZScore(r.ctx, rediskey.Ready, r.key).Err() != nil {
 		t.Error("the session is not ready for another worker")
 	}
@@ -289,6 +289,6 @@ func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 	got, err := os.ReadFile(file)
 	expect.OK(t, err)
 	expect.Equal(t, "signals to the agent", string(got), "INT\n")
-	expect.Equal(t, "waiting messages", r.info().Pending, 1)
+	expect.Equal(t, "waiting messages", r.info().Waiting, 1)
 	r.free("after the drain")
 }

@@ -85,7 +85,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	expect.Equal(t, "phase", r.info().Phase, "running")
 	expect.Equal(t, "a third message", r.say("m3", "third").Status, receipt.Queued)
 	a.reply("one")
-	expect.Equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).SessionID, a.TranscriptID)
+	expect.Equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).TranscriptID, a.TranscriptID)
 	b := s.next(t, "m2")
 	expect.Equal(t, "session id of the next turn", b.TranscriptID, fresh)
 	expect.Equal(t, "sentinel", r.token(), token)

@@ -134,7 +134,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			behind(r)
-			expect.Soon(t, "the steer to be offered", func() bool { return r.info().Pending == 2 })
+			expect.Soon(t, "the steer to be offered", func() bool { return r.info().Waiting == 2 })
 			take(t, a)
 			a.reply("ok")
 			for _, id := range []string{"m2", "m3", "m4"} {
@@ -331,7 +331,7 @@ func TestUntakenSteerOfAFailedTurnRuns(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "steer", session.ModeSteer)
-	expect.Soon(t, "the steer to be offered", func() bool { return r.info().Pending == 0 })
+	expect.Soon(t, "the steer to be offered", func() bool { return r.info().Waiting == 0 })
 	a.fail(errors.New("no"))
 	s.next(t, "m2").reply("two")
 	r.ends("m1", session.StatusFailed)

@@ -210,7 +210,7 @@ func TestInterruptMode(t *testing.T) {
 	r.ends("m3", session.StatusDone)
 	expect.List(t, "transcript", r.transcript(r.key),
 		"user hello", "assistant half a rep", "tool search (interrupted)", "user now!", "assistant three", "user behind", "assistant two")
-	expect.Equal(t, "dead letters", r.info().Archived, 0)
+	expect.Equal(t, "dead letters", r.info().DeadLetters, 0)
 }
 
 func TestStop(t *testing.T) {

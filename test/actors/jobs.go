@@ -107,7 +107,7 @@ func (b *Bench) StopAndDie(match redistest.Match) {
 // StopEnded checks that n messages are archived, and none is left of a stop.
 func (b *Bench) StopEnded(n int) {
 	b.Helper()
-	expect.Equal(b, "archived", b.Info().Archived, n)
+	expect.Equal(b, "archived", b.Info().DeadLetters, n)
 	expect.Equal(b, "archived", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
 	expect.Equal(b, "marked", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stopping").Val(), "")
 	expect.List(b, "the line", b.Waiting())

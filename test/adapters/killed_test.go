@@ -112,7 +112,7 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 		t.Errorf("two runs with a child each, not %q", pids)
 	}
 	first.Signal(syscall.SIGCONT)
-	entries, err := actors.Transcript(ctx, client.Session(key), outcome.SessionID)
+	entries, err := actors.Transcript(ctx, client.Session(key), outcome.TranscriptID)
 	if err != nil || len(entries) < 2 || entries[0].Text != "do it" {
 		t.Errorf("%+v, %v", entries, err)
 	}

@@ -119,7 +119,7 @@ func (h *Harvest) messages(ctx context.Context, records []history.Record) error 
 		case !ended:
 			f.Reason = state
 		default:
-			f.Status, f.Reply, f.Error, f.Turn, f.SID = string(o.Status), o.Reply, o.Why(), o.Turn, o.SessionID
+			f.Status, f.Reply, f.Error, f.Turn, f.SID = string(o.Status), o.Reply, o.Why(), o.Turn, o.TranscriptID
 		}
 		h.log.Add(f)
 	}

@@ -230,7 +230,7 @@ func entries(reply string, ids ...string) (list []string) {
 // once.
 func (s *stage) oneSet(key string, want []string) {
 	s.Helper()
-	list, err := actors.Transcript(s.ctx, s.client.Session(key), s.info(key).SessionID)
+	list, err := actors.Transcript(s.ctx, s.client.Session(key), s.info(key).TranscriptID)
 	expect.OK(s, err)
 	var got []string
 	for _, e := range list {
@@ -253,7 +253,7 @@ func (s *stage) nothingLeft(key string) {
 	info := s.info(key)
 	active, err := s.rdb.LLen(s.ctx, rediskey.For(key).Active()).Result()
 	expect.OK(s, err)
-	if info.Phase != session.PhaseIdle || info.Left > 0 || info.Pending+info.Scheduled+info.Archived > 0 || active > 0 {
+	if info.Phase != session.PhaseIdle || info.LeaseLeft > 0 || info.Waiting+info.Delayed+info.DeadLetters > 0 || active > 0 {
 		s.Errorf("left of %s: %+v, %d active", key, info, active)
 	}
 }

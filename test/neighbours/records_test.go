@@ -54,7 +54,7 @@ func TestOldWorkerWithNewRecords(t *testing.T) {
 				set = c.whole
 			}
 			r.oneSet(r.key, set)
-			if info := r.info(r.key); info.Pending > 0 || info.Left > 0 {
+			if info := r.info(r.key); info.Waiting > 0 || info.LeaseLeft > 0 {
 				t.Errorf("left: %+v", info)
 			}
 			if c.after != nil {
@@ -92,7 +92,7 @@ func situations() []situation {
 					r.Errorf("the dropped message: %+v", o)
 				}
 				info := r.info(r.key)
-				if info.Title != "A title" || info.Settings.Mode != session.ModeQueue || info.Dropped != 0 {
+				if info.Title != "A title" || info.Queue.Mode != session.ModeQueue || info.Dropped != 0 {
 					r.Errorf("the record, when the old worker's turn had the note of the dropped message: %+v", info)
 				}
 			},

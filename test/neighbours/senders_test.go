@@ -84,7 +84,7 @@ func (e exchange) follow(t *testing.T) {
 	e.starts("follow", "first")
 	follow := e.launch(e.sender, "enqueue", "", nil, "-s", "follow", "--id", "second", "--follow", "--json",
 		"tool=search:200ms", "stream=3", "tick=150ms", "the", "second")
-	expect.Soon(e, "the second message", func() bool { return e.info("follow").Pending == 1 })
+	expect.Soon(e, "the second message", func() bool { return e.info("follow").Waiting == 1 })
 	if r := e.enqueue("-s", "follow", "--id", "third", "--follow", "third"); r.code != 0 || r.out != "echo: third\n" {
 		t.Errorf("the third message: %+v", r)
 	}
@@ -127,7 +127,7 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 			t.Parallel()
 			r := newRecords(newStage(t), nil)
 			follow := r.launch(before, "enqueue", "", nil, append(form, "-s", r.key, "--id", "one", "one")...)
-			expect.Soon(r, "the message", func() bool { return r.info(r.key).Pending == 1 })
+			expect.Soon(r, "the message", func() bool { return r.info(r.key).Waiting == 1 })
 			h := r.start()
 			turn := h.Turn().ID
 			expect.OK(r, h.Emit(r.ctx, []session.Event{

@@ -355,7 +355,7 @@ func (b *actual) event(e session.Event) string {
 	}
 	switch e.Type {
 	case session.EventTurnStarted:
-		return reference.Started(turn, b.names.session(e.SessionID), ids)
+		return reference.Started(turn, b.names.session(e.TranscriptID), ids)
 	case session.EventTurnEnded:
 		return reference.Ended(string(e.Status), turn, ids, reason(e.Error))
 	case session.EventTurnRetry:

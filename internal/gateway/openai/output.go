@@ -81,11 +81,11 @@ func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 
 // entries are those of the turn that ended a message.
 func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session.Entry, err error) {
-	if o.Turn == "" || o.SessionID == "" {
+	if o.Turn == "" || o.TranscriptID == "" {
 		return nil, nil
 	}
 	for before, n := int64(0), 0; n == 0 || before != 0 && n < transcriptPages; n++ {
-		page, err := a.client.Session(o.Session).Transcript(ctx, turnstile.TranscriptQuery{ID: o.SessionID, Before: before, Limit: transcriptPage})
+		page, err := a.client.Session(o.Session).Transcript(ctx, turnstile.TranscriptQuery{ID: o.TranscriptID, Before: before, Limit: transcriptPage})
 		if err != nil {
 			return nil, err
 		}

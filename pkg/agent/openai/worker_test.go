@@ -75,7 +75,7 @@ func transcript(r *rig, c *actors.Client) (text string, entries []session.Entry)
 	if err != nil {
 		r.Fatal(err)
 	}
-	entries, err = actors.Transcript(r.Context(), c.Session(r.Name()), info.SessionID)
+	entries, err = actors.Transcript(r.Context(), c.Session(r.Name()), info.TranscriptID)
 	if err != nil {
 		r.Fatal(err)
 	}
