@@ -169,6 +169,6 @@ func (s *Session) visitMessage(ctx context.Context, id string, place protocol.Ev
 func endOf(o session.Outcome) session.Event {
 	return session.Event{
 		Type: session.EventTurnEnded, TranscriptID: o.TranscriptID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,
-		Reply: o.Reply, Error: o.Error, Code: o.Code, Detail: o.Detail, DurationMS: o.DurationMS, Usage: o.Usage,
+		Reply: o.Reply, Error: o.Error, Code: o.Code, Detail: o.Detail, Duration: o.Duration, Usage: o.Usage,
 	}
 }

@@ -64,7 +64,7 @@ func (s shown) print(w io.Writer) error {
 		if e.Interrupted {
 			mark = " (interrupted)"
 		}
-		head := fmt.Sprintf("  %s  %-9s  ", clock(time.UnixMilli(e.At)), printable.Line(string(e.Role)))
+		head := fmt.Sprintf("  %s  %-9s  ", clock(e.At.Time), printable.Line(string(e.Role)))
 		fmt.Fprintf(&b, "%s%s%s\n", head, continued(entryText(e), len(head)), mark)
 	}
 	s.printTurn(&b)

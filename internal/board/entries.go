@@ -21,16 +21,16 @@ func shownEntries(list []session.Entry) []entry {
 	for i, e := range list {
 		all[i] = entry{Entry: e, Ends: e.Turn != "" && (i+1 == len(list) || list[i+1].Turn != e.Turn)}
 		if all[i].Ends {
-			all[i].Took = took(e.Turn, e.At)
+			all[i].Took = took(e.Turn, e.At.Time)
 		}
 	}
 	return all
 }
 
-// took returns the time from a turn's claim, which its id has in ms by Redis' clock, to a time.
-func took(turn string, ms int64) time.Duration {
+// took returns the time from a turn's claim, which its ID has in ms by Redis' clock, to a time.
+func took(turn string, at time.Time) time.Duration {
 	claimed, err := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
-	if d := time.Duration(ms-claimed) * time.Millisecond; err == nil && d >= 0 && d < 365*24*time.Hour {
+	if d := at.Sub(time.UnixMilli(claimed)); err == nil && d >= 0 && d < 365*24*time.Hour {
 		return d
 	}
 	return 0

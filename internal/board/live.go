@@ -56,8 +56,8 @@ func liveOf(v gateway.SessionView) live {
 		case session.EventTurnRetry:
 			l.Items, tools = nil, map[string]int{} // the turn begins anew
 		case session.EventQuestionAsked:
-			if l.Input, l.Until = e.Input, (time.Time{}); e.TimeoutMS > 0 {
-				l.Until = e.At.Add(time.Duration(e.TimeoutMS) * time.Millisecond)
+			if l.Input, l.Until = e.Input, (time.Time{}); e.Timeout > 0 {
+				l.Until = e.At.Add(time.Duration(e.Timeout))
 				if v.Since != nil {
 					l.Left = l.Until.Sub(v.Since.Add(v.Running)).Milliseconds()
 				}

@@ -35,7 +35,7 @@ var pages = func() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"text": shownText, "line": shownLine, "json": shownJSON, "empty": emptyJSON, "file": fileLink,
-	"ago": ago, "stamp": stamp, "milli": time.UnixMilli, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "ms": func(n int64) time.Duration { return time.Duration(n) * time.Millisecond },
+	"ago": ago, "stamp": stamp, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
 // textMost is how much of one text a page shows, in bytes. The API returns the whole text.

@@ -34,7 +34,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
 		Session: sessionKey, TranscriptID: e.TranscriptID, ID: id, Turn: e.Turn, Status: e.Status,
-		Reply: e.Reply, Error: e.Error, Code: e.Code, Detail: e.Detail, DurationMS: e.DurationMS,
+		Reply: e.Reply, Error: e.Error, Code: e.Code, Detail: e.Detail, Duration: e.Duration,
 		Usage: e.Usage,
 	}
 }

@@ -18,7 +18,7 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inhe
 		return err
 	}
 	turn, why := c.Turn(), text(cause.Error())
-	e := session.Event{Type: session.EventTurnRetry, Error: AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
+	e := session.Event{Type: session.EventTurnRetry, Error: AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
 	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
 }
 

@@ -3,7 +3,6 @@ package terminal
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"turnstile/internal/printable"
 	"turnstile/pkg/resume"
@@ -35,7 +34,7 @@ func note(e session.Event, own bool) (text string, alert bool) {
 			text = "the turn is resumed after " + interruption(e.Resume)
 		}
 	case session.EventTurnRetry:
-		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Why(), time.Duration(e.RetryInMS)*time.Millisecond)
+		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Why(), e.RetryIn)
 		alert = true
 	case session.EventTurnRequeued:
 		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true

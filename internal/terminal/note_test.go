@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"testing"
+	"time"
 
 	"turnstile/pkg/session"
 )
@@ -28,7 +29,7 @@ func TestNote(t *testing.T) {
 		{e: session.Event{Type: "turn_started", Reset: "suspended"}, want: "a new conversation begins: the last one was interrupted too often", alert: true},
 		{e: session.Event{Type: "turn_requeued", Reason: "shutdown_timeout"}, want: "the turn was interrupted by its worker's shutdown; its message stays", alert: true},
 		{e: session.Event{Type: "turn_requeued", Reason: "lease_lost"}, want: "the turn was interrupted by a lease that its worker could not renew in time; its message stays", alert: true},
-		{e: session.Event{Type: "turn_retry", Attempt: 2, Error: "flaky", RetryInMS: 1500}, want: "attempt 2 failed: flaky; again in 1.5s", alert: true},
+		{e: session.Event{Type: "turn_retry", Attempt: 2, Error: "flaky", RetryIn: session.Millis(1500 * time.Millisecond)}, want: "attempt 2 failed: flaky; again in 1.5s", alert: true},
 		{e: session.Event{Type: "notice", Text: "This worker drains.\n"}, want: "This worker drains."},
 		{e: session.Event{Type: "of another version", Text: "x"}},
 	} {

@@ -3,7 +3,6 @@ package terminal
 import (
 	"regexp"
 	"strings"
-	"time"
 
 	"turnstile/internal/printable"
 	"turnstile/pkg/session"
@@ -26,8 +25,8 @@ func (s *Story) question(e session.Event) []Line {
 	if s.Allow != "" {
 		id := Quoted(e.CallID)
 		how := "decide with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id
-		if e.TimeoutMS > 0 {
-			how += "   within " + (time.Duration(e.TimeoutMS) * time.Millisecond).String()
+		if e.Timeout > 0 {
+			how += "   within " + e.Timeout.String()
 		}
 		lines = append(lines, Line{how, Alert})
 	}

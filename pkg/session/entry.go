@@ -28,7 +28,7 @@ type Entry struct {
 	Usage *Usage `json:"usage,omitempty"` // the whole turn's, in its last entry
 
 	Turn        string `json:"turn"`                  // the turn's id
-	At          int64  `json:"at"`                    // ms since 1970, by Redis' clock
+	At          Time   `json:"at"`                    // by Redis' clock
 	Interrupted bool   `json:"interrupted,omitempty"` // the turn was interrupted here
 }
 

@@ -40,7 +40,7 @@ const (
 const (
 	EventTurnStarted  EventType = "turn_started"  // a turn was claimed for Messages
 	EventTurnEnded    EventType = "turn_ended"    // the turn and its Messages ended with Status
-	EventTurnRetry    EventType = "turn_retry"    // the turn failed and runs again in RetryInMS
+	EventTurnRetry    EventType = "turn_retry"    // the turn failed and runs again after RetryIn
 	EventTurnRequeued EventType = "turn_requeued" // the worker requeued the turn's messages for Reason
 	EventQueued       EventType = "queued"        // Messages arrived while a turn was running; Mode says what they do
 	EventSteered      EventType = "steered"       // the running turn's agent took Messages in
@@ -97,20 +97,19 @@ type Event struct {
 	// is a timeout, or somebody whom the caller did not name.
 	By string `json:"by,omitempty"`
 
-	// In a question: the time in ms after which it counts as denied. 0: it waits until its turn
-	// ends.
-	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+	// In a question: the time after which it counts as denied. 0: it waits until its turn ends.
+	Timeout Millis `json:"timeout_ms,omitempty"`
 
 	// In a turn's end, retry or requeue. Error, Code and Detail are those of an Outcome.
-	Status     Status `json:"status,omitempty"`
-	Reply      string `json:"reply,omitempty"`
-	Error      string `json:"error,omitempty"`
-	Code       string `json:"code,omitempty"`
-	Detail     string `json:"detail,omitempty"`
-	DurationMS int64  `json:"duration_ms,omitempty"`
-	Attempt    int    `json:"attempt,omitempty"`
-	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
-	Reason     string `json:"reason,omitempty"`
+	Status   Status `json:"status,omitempty"`
+	Reply    string `json:"reply,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Code     string `json:"code,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	Duration Millis `json:"duration_ms,omitempty"`
+	Attempt  int    `json:"attempt,omitempty"`
+	RetryIn  Millis `json:"retry_in_ms,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 
 	// In a turn's start. Reset says why its session id is new, Resume why an earlier run of its
 	// messages was interrupted.

@@ -39,8 +39,8 @@ type Outcome struct {
 	// and secrets. Empty if Error says it all.
 	Detail string `json:"detail,omitempty"`
 
-	DurationMS int64  `json:"duration_ms"`     // of the turn, from its claim
-	Usage      *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reported none
+	Duration Millis `json:"duration_ms"`     // of the turn, from its claim
+	Usage    *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reported none
 }
 
 // The codes of a failure.

@@ -1,10 +1,8 @@
 package session
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -154,23 +152,4 @@ func (s QueueSettings) String() string {
 		words = append(words, "drop:"+string(s.Drop))
 	}
 	return strings.Join(words, " ")
-}
-
-// Millis is a time.Duration that is a number of milliseconds in JSON.
-type Millis time.Duration
-
-// MarshalJSON implements json.Marshaler.
-func (d Millis) MarshalJSON() ([]byte, error) {
-	return strconv.AppendInt(nil, time.Duration(d).Milliseconds(), 10), nil
-}
-
-// UnmarshalJSON implements json.Unmarshaler. A number that does not fit becomes the next one that does.
-func (d *Millis) UnmarshalJSON(data []byte) error {
-	var ms float64
-	if err := json.Unmarshal(data, &ms); err != nil {
-		return fmt.Errorf("milliseconds: %w", err)
-	}
-	const most = float64(math.MaxInt64 - 1<<10) // a float64 that fits
-	*d = Millis(min(max(ms*float64(time.Millisecond), -most), most))
-	return nil
 }

@@ -87,7 +87,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	defer q.await(0)
 	q.recorder.publish(session.Event{
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
-		Input: question.Input, TimeoutMS: q.timeout.Milliseconds(),
+		Input: question.Input, Timeout: session.Millis(q.timeout),
 	})
 	q.open.begin()
 	defer q.open.end()

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"strings"
+	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
@@ -44,13 +45,13 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		case last >= 0 && s.made[last].Role == session.RoleAssistant:
 			s.words.WriteString(e.Text)
 		default:
-			s.made = append(s.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: s.turn.ID, At: at})
+			s.made = append(s.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: s.turn.ID, At: atMS(at)})
 		}
 		return someText
 	case session.EventToolStart:
 		s.flushWords()
 		s.made = append(s.made, session.Entry{
-			Role: session.RoleTool, Turn: s.turn.ID, At: at,
+			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at),
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
 		})
 		if s.open == nil {
@@ -95,7 +96,7 @@ func (s *entries) flushWords() {
 
 func (s *entries) userEntry(m session.Message, at int64) session.Entry {
 	return session.Entry{
-		Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments, Turn: s.turn.ID, At: at,
+		Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments, Turn: s.turn.ID, At: atMS(at),
 	}
 }
 
@@ -124,10 +125,12 @@ func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry 
 	case len(s.made) > 0 && last.Role == session.RoleAssistant:
 		last.Text = reply
 	default:
-		all = append(all, session.Entry{Role: session.RoleAssistant, Text: reply, Turn: s.turn.ID, At: at})
+		all = append(all, session.Entry{Role: session.RoleAssistant, Text: reply, Turn: s.turn.ID, At: atMS(at)})
 		last = &all[len(all)-1]
 	}
 	last.Interrupted = last.Interrupted || interrupted
 	last.Usage = s.usage
 	return all
 }
+
+func atMS(ms int64) session.Time { return session.Time{Time: time.UnixMilli(ms)} }

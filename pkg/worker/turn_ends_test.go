@@ -56,7 +56,7 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	}
 	expect.Equal(t, "retries", len(retries), 2)
 	for i, e := range retries {
-		wait, usual := time.Duration(e.RetryInMS)*time.Millisecond, base<<i
+		wait, usual := time.Duration(e.RetryIn), base<<i
 		if wait < usual*3/4-time.Millisecond || wait > usual*5/4 {
 			t.Errorf("wait %d is %s, want %s give or take a quarter", i+1, wait, usual)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
@@ -98,7 +99,7 @@ func TestLongTurns(t *testing.T) {
 	}
 	for i := range 2 * each {
 		key := sessionKey(i)
-		if o := s.ends(key, "long"); o.Status != session.StatusDone || o.DurationMS < 2500 {
+		if o := s.ends(key, "long"); o.Status != session.StatusDone || time.Duration(o.Duration) < 2500*time.Millisecond {
 			t.Errorf("the message of %s: %+v", key, o)
 		}
 		s.oneSet(key, entries("echo: long", "long"))
