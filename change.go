@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -115,7 +116,7 @@ func (s *Session) SetReplyTo(ctx context.Context, destination string) error {
 		return err
 	}
 	if destination != "" {
-		if err := session.ValidateDestination(destination); err != nil {
+		if err := wire.ValidateDestination(destination); err != nil {
 			return err
 		}
 	}

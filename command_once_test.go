@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -80,7 +81,7 @@ func TestCommandWithAnID(t *testing.T) {
 	t.Run("its program died before the command", func(t *testing.T) {
 		t.Parallel()
 		b, _ := bench(t)
-		what, err := session.Message{Text: undo.Text}.EncodePayload()
+		what, err := wire.Message{Text: undo.Text}.Payload()
 		expect.OK(t, err)
 		_, begun, err := protocol.NewOnce(b.Redis, actors.Key, "k", what, time.Hour).Begin(b.Ctx)
 		expect.OK(t, err)

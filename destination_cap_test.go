@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -25,7 +26,7 @@ func TestDestinationCap(t *testing.T) {
 		_, err := actors.NewClientWith(b.Redis, turnstile.ClientConfig{Limits: session.Limits{Destination: most}}).Session(sessionKey).Send(b.Ctx, actors.With(turnstile.Message{ID: id, Text: id}, o...))
 		return err
 	}
-	to := func(name string) actors.Option { return actors.ReplyTo(session.Route{To: name}) }
+	to := func(name string) actors.Option { return actors.ReplyTo(wire.Route{To: name}) }
 	for i := range 3 { // more than the cap: nobody has counted yet
 		expect.OK(t, submit(2, fmt.Sprint("s", i), "m", to("hook")))
 	}

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/slash"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -71,11 +72,11 @@ func (s *Session) once(ctx context.Context, id, text string, run func() (string,
 	if err := session.ValidateID(id); err != nil {
 		return "", err
 	}
-	m := session.Message{Text: text}
+	m := wire.Message{Text: text}
 	if s.user != "" {
 		m.Meta = map[string]string{"sender": s.user}
 	}
-	what, err := s.c.cfg.Limits.EncodePayload(m)
+	what, err := m.Encode(s.c.cfg.Limits)
 	if err != nil {
 		return "", err
 	}

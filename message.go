@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -40,10 +41,10 @@ func (s *Session) Message(ctx context.Context, id string) (m StoredMessage, err 
 	}
 	stored, err := protocol.ParseTaskMessage([]byte(task.Text("msg")))
 	if err == nil {
-		m.Message, err = s.c.cfg.Limits.DecodePayload(stored.Payload())
-	}
-	if err != nil {
-		m.Message = session.Message{} // it is a dead letter because it cannot be read
+		var said wire.Message
+		if said, err = wire.Decode(stored.Payload(), s.c.cfg.Limits); err == nil { // else it is a dead letter
+			m.Message = said.Said()
+		}
 	}
 	m.ID, m.EndedAt, m.AcceptedAt = id, stored.Ended, acceptedAt(task)
 	switch m.State = session.MessageState(state); state {

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -155,7 +156,7 @@ func TestContract_RetriedMessage(t *testing.T) {
 
 	ran := make(chan string, 1)
 	stop := b.StockServer(func(_ context.Context, task *asynq.Task) error {
-		m, err := session.DecodePayload(task.Payload())
+		m, err := wire.Decode(task.Payload(), session.Limits{})
 		ran <- m.Text
 		return err
 	})

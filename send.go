@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -52,7 +53,7 @@ type Message struct {
 	ReplyTo string
 
 	// ReplyContext is JSON that every delivery repeats, for example the chat in which to reply. It
-	// has at most session.MaxContext bytes.
+	// has at most wire.MaxContext bytes.
 	ReplyContext json.RawMessage
 
 	// ReplyBy is when the outcome is too late to be delivered, and ReplyWithin is the same as a time
@@ -66,16 +67,16 @@ type Message struct {
 }
 
 // stored is the message as it is stored.
-func (m Message) stored() session.Message {
-	return session.Message{
+func (m Message) stored() wire.Message {
+	return wire.Message{
 		ID: m.ID, TraceParent: m.TraceParent, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments,
-		ExpiresIn: session.Duration(m.ExpiresIn),
+		ExpiresIn: wire.Duration(m.ExpiresIn),
 	}
 }
 
 // route is where the outcome goes. Its context has no blanks and line breaks, as it is stored.
-func (m Message) route() session.Route {
-	r := session.Route{To: m.ReplyTo, Context: m.ReplyContext, By: m.ReplyBy, Within: m.ReplyWithin}
+func (m Message) route() wire.Route {
+	r := wire.Route{To: m.ReplyTo, Context: m.ReplyContext, By: m.ReplyBy, Within: m.ReplyWithin}
 	var line bytes.Buffer
 	if len(r.Context) > 0 && json.Compact(&line, r.Context) == nil {
 		r.Context = line.Bytes()
@@ -96,7 +97,7 @@ func (m Message) check(limits session.Limits, fallback string) error {
 			return fmt.Errorf("%w delay: a message that must follow another one cannot be delayed", session.ErrInvalid)
 		}
 	}
-	return errors.Join(m.route().Validate(), session.Route{To: fallback}.Validate(), session.ValidateID(m.ID), limits.Validate(m.stored()))
+	return errors.Join(m.route().Validate(), wire.Route{To: fallback}.Validate(), session.ValidateID(m.ID), m.stored().Validate(limits))
 }
 
 // Receipt says where a message is that was sent.

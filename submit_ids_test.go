@@ -11,7 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -36,7 +36,7 @@ func TestIDsOfPlainSenders(t *testing.T) {
 
 	expect.Equal(t, "submitted", sent(b, "own", "own"), "accepted ")
 	enqueue := func() error {
-		_, err := asynq.NewClientFromRedisClient(b.Redis).EnqueueContext(b.Ctx, asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"own"}`)),
+		_, err := asynq.NewClientFromRedisClient(b.Redis).EnqueueContext(b.Ctx, asynq.NewTask(wire.TaskType, []byte(`{"v":1,"text":"own"}`)),
 			asynq.Queue(actors.Queue), asynq.TaskID(b.Task("own")))
 		return err
 	}

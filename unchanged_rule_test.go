@@ -61,7 +61,10 @@ var operations = map[string]operation{
 	}},
 	"undo":  {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Undo(ctx); return err }},
 	"retry": {"undo", func(ctx context.Context, c clients) error { _, err := c.Session(actors.Key).Retry(ctx); return err }},
-	"rerun": {"rerun", func(ctx context.Context, c clients) error { _, err := c.admin.Session(actors.Key).Rerun(ctx, admin.All); return err }},
+	"rerun": {"rerun", func(ctx context.Context, c clients) error {
+		_, err := c.admin.Session(actors.Key).Rerun(ctx, admin.All)
+		return err
+	}},
 	"rerun of one": {"rerun", func(ctx context.Context, c clients) error {
 		_, err := c.admin.Session(actors.Key).Rerun(ctx, "stopped")
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -64,7 +65,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		}
 		if again {
 			m := end.message()
-			if err := s.c.cfg.Limits.Validate(m); err != nil {
+			if err := m.Validate(s.c.cfg.Limits); err != nil {
 				return u, err
 			}
 			move.Again = &m
@@ -152,8 +153,8 @@ func (t *turnEnd) messages() (ids []string) {
 }
 
 // message is what the user said in the turn, as one message.
-func (t *turnEnd) message() session.Message {
-	m := session.Message{ID: NewMessageID(), Text: t.Text}
+func (t *turnEnd) message() wire.Message {
+	m := wire.Message{ID: NewMessageID(), Text: t.Text}
 	for _, e := range slices.Backward(t.said) {
 		m.Attachments = append(m.Attachments, e.Attachments...)
 		if m.Meta == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -162,7 +163,7 @@ func TestFollowThroughADrain(t *testing.T) {
 // replace gives a waiting message another text.
 func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 	t.Helper()
-	payload, err := session.Message{Text: text}.EncodePayload()
+	payload, err := wire.Message{Text: text}.Payload()
 	if err != nil {
 		t.Fatal(err)
 	}

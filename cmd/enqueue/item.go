@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -18,9 +19,9 @@ type item struct {
 	line    int
 	bytes   int
 	session string
-	message session.Message
-	delay   session.Duration
-	route   session.Route
+	message wire.Message
+	delay   wire.Duration
+	route   wire.Route
 }
 
 // entry is a line: its message, or what is wrong with it. broken says that no line can be read
@@ -70,8 +71,8 @@ type fields struct {
 	Mode        session.Mode         `json:"mode"`
 	Meta        map[string]string    `json:"meta"`
 	Attachments []session.Attachment `json:"attachments"`
-	In          *session.Duration    `json:"in"`
-	ExpiresIn   *session.Duration    `json:"expires_in"`
+	In          *wire.Duration       `json:"in"`
+	ExpiresIn   *wire.Duration       `json:"expires_in"`
 	ReplyTo     *string              `json:"reply_to"`
 	Context     json.RawMessage      `json:"context"`
 	DeliverBy   *string              `json:"deliver_by"`
@@ -91,10 +92,10 @@ func (o options) item(text []byte) (item, error) {
 	}
 	it := item{
 		session: or(line.Session, o.session),
-		delay:   or(line.In, session.Duration(o.in)),
-		message: session.Message{
+		delay:   or(line.In, wire.Duration(o.in)),
+		message: wire.Message{
 			ID: or(line.ID, ""), Text: line.Text, Mode: line.Mode, Meta: line.Meta, Attachments: line.Attachments,
-			ExpiresIn: or(line.ExpiresIn, session.Duration(o.expiresIn)),
+			ExpiresIn: or(line.ExpiresIn, wire.Duration(o.expiresIn)),
 		},
 		route: o.route(),
 	}
@@ -136,7 +137,7 @@ func (o options) item(text []byte) (item, error) {
 	if err := it.route.Validate(); err != nil {
 		return it, err
 	}
-	return it, o.limits.Validate(it.message)
+	return it, it.message.Validate(o.limits)
 }
 
 func or[T any](v *T, fallback T) T {

@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/slash"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -21,10 +22,10 @@ func newID(text string) string {
 }
 
 // message is the message of the arguments, validated.
-func (o options) message(ctx context.Context, words []string, stdin io.Reader) (session.Message, error) {
-	m := session.Message{
+func (o options) message(ctx context.Context, words []string, stdin io.Reader) (wire.Message, error) {
+	m := wire.Message{
 		ID: o.id, Text: strings.Join(words, " "), Mode: session.Mode(o.mode),
-		Meta: o.meta, ExpiresIn: session.Duration(o.expiresIn),
+		Meta: o.meta, ExpiresIn: wire.Duration(o.expiresIn),
 	}
 	if o.after != "" {
 		return m, nil // the arguments have the text
@@ -41,7 +42,7 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 	if len(m.Text) > o.limits.MessageBytes {
 		return m, o.tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))
 	}
-	if err := o.limits.Validate(m); err != nil {
+	if err := m.Validate(o.limits); err != nil {
 		return m, usage(err)
 	}
 	return m, nil

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/version"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -92,8 +93,8 @@ func (o *options) setsReplyTo(words []string) bool {
 }
 
 // route is where the outcome of a message goes.
-func (o *options) route() session.Route {
-	r := session.Route(o.deliverBy)
+func (o *options) route() wire.Route {
+	r := wire.Route(o.deliverBy)
 	r.To = o.replyTo
 	if o.context != "" {
 		r.Context = json.RawMessage(o.context)
@@ -108,13 +109,13 @@ func (d *duration) String() string { return "" } // the help shows no default
 func (*duration) Type() string     { return "duration" }
 
 func (d *duration) Set(text string) error {
-	v, err := session.ParseDuration(text)
+	v, err := wire.ParseDuration(text)
 	*d = duration(v)
 	return err
 }
 
 // deliverBy is a flag with a time or a duration: a route that has only that.
-type deliverBy session.Route
+type deliverBy wire.Route
 
 func (d *deliverBy) String() string { return "" } // the help shows no default
 func (*deliverBy) Type() string     { return "time" }
@@ -123,7 +124,7 @@ func (d *deliverBy) Set(text string) error {
 	if text == "" {
 		return errors.New("it is empty: give it a time or a duration, or leave it out")
 	}
-	r, err := session.Route{}.DeliverBy(text)
+	r, err := wire.Route{}.DeliverBy(text)
 	*d = deliverBy(r)
 	return err
 }
@@ -184,7 +185,7 @@ func (o *options) validate(words []string) error {
 			return usage(err)
 		}
 	}
-	if _, err := session.ParseMode(o.mode); err != nil {
+	if _, err := wire.ParseMode(o.mode); err != nil {
 		return usage(err)
 	}
 	if err := o.route().Validate(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -24,7 +25,7 @@ var errTimeout = errors.New("no reply in time")
 type single struct {
 	ctx context.Context
 	o   options
-	m   session.Message
+	m   wire.Message
 	out *output
 
 	link   *away
@@ -32,7 +33,7 @@ type single struct {
 	seen   string          // the id of the last event
 }
 
-func newSingle(ctx context.Context, o options, m session.Message, out *output, link *away) *single {
+func newSingle(ctx context.Context, o options, m wire.Message, out *output, link *away) *single {
 	return &single{
 		ctx: ctx, o: o, m: m, out: out, link: link, seen: o.after,
 		teller: terminal.Teller{Story: newStory(o, o.session, m.ID), Screen: out.screen},
@@ -96,7 +97,7 @@ func (o options) chat(client *turnstile.Client, key string) *turnstile.Session {
 }
 
 // outgoing is a message to send after a delay, with its outcome's route.
-func outgoing(m session.Message, in time.Duration, route session.Route) turnstile.Message {
+func outgoing(m wire.Message, in time.Duration, route wire.Route) turnstile.Message {
 	return turnstile.Message{
 		ID: m.ID, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments, ExpiresIn: time.Duration(m.ExpiresIn), Delay: in,
 		ReplyTo: route.To, ReplyContext: route.Context, ReplyBy: route.By, ReplyWithin: route.Within,
@@ -105,7 +106,7 @@ func outgoing(m session.Message, in time.Duration, route session.Route) turnstil
 
 // submitFailure says what is known of a message, or a command, whose Submit failed. again is the
 // flag that gives its id.
-func submitFailure(ctx context.Context, key string, m session.Message, r receipt.Receipt, err error, again string) failure {
+func submitFailure(ctx context.Context, key string, m wire.Message, r receipt.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
 	case errors.Is(err, session.ErrInvalid):

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -94,7 +95,7 @@ func TestUsedID(t *testing.T) {
 func TestTheMessageArrivesAsItWasGiven(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	got := make(chan session.Message, 1)
+	got := make(chan wire.Message, 1)
 	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		got <- h.Turn().Message
 		return echo(h)
@@ -122,7 +123,7 @@ func TestTheMessageArrivesAsItWasGiven(t *testing.T) {
 		if m.Text != c.want {
 			t.Errorf("%.40q arrived as %.40q", c.want, m.Text)
 		}
-		if m.Mode != session.ModeReject || m.ExpiresIn != session.Duration(time.Hour) || len(m.Meta) != 2 || m.Meta["k"] != "v=w" {
+		if m.Mode != session.ModeReject || m.ExpiresIn != wire.Duration(time.Hour) || len(m.Meta) != 2 || m.Meta["k"] != "v=w" {
 			t.Errorf("%q arrived with %+v", c.want, m)
 		}
 	}

@@ -67,13 +67,13 @@ func wireMessage(id, payload string) string {
 	return string(b)
 }
 
-// wire sends the page's commands.
-type wire struct {
+// rawClient sends the page's commands.
+type rawClient struct {
 	t   *testing.T
 	rdb redis.UniversalClient
 }
 
-func (w wire) do(args ...any) any {
+func (w rawClient) do(args ...any) any {
 	w.t.Helper()
 	reply, err := w.rdb.Do(context.Background(), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -83,7 +83,7 @@ func (w wire) do(args ...any) any {
 }
 
 // enqueue is the page's steps 1 to 3.
-func (w wire) enqueue(id, payload string) (stored int64) {
+func (w rawClient) enqueue(id, payload string) (stored int64) {
 	w.t.Helper()
 	w.do("SADD", "asynq:queues", wireQueue)
 	stored, _ = w.do("EVAL", wireScript(w.t, "enqueue"), 2, wireTask+id, "asynq:{session:s1}:pending",
@@ -93,7 +93,7 @@ func (w wire) enqueue(id, payload string) (stored int64) {
 }
 
 // now is the page's step 4.
-func (w wire) now() int64 {
+func (w rawClient) now() int64 {
 	w.t.Helper()
 	reply, _ := w.do("TIME").([]any)
 	seconds, err1 := strconv.ParseInt(reply[0].(string), 10, 64)
@@ -105,7 +105,7 @@ func (w wire) now() int64 {
 }
 
 // notify sends the page's steps 5 to 7.
-func (w wire) notify() {
+func (w rawClient) notify() {
 	w.t.Helper()
 	now := w.now()
 	w.do("ZADD", "turnstile:sessions", now, "s1")
@@ -114,7 +114,7 @@ func (w wire) notify() {
 }
 
 // answer waits for the end of a message on the stream.
-func (w wire) answer(id string) map[string]any {
+func (w rawClient) answer(id string) map[string]any {
 	w.t.Helper()
 	last := "0"
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
@@ -142,7 +142,7 @@ func (w wire) answer(id string) map[string]any {
 }
 
 // result is HMGET of state and result.
-func (w wire) result(id string) (state string, end map[string]any) {
+func (w rawClient) result(id string) (state string, end map[string]any) {
 	w.t.Helper()
 	reply, _ := w.do("HMGET", wireTask+id, "state", "result").([]any)
 	state, _ = reply[0].(string)
@@ -157,7 +157,7 @@ func (w wire) result(id string) (state string, end map[string]any) {
 func TestWireMessageHasAReply(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	w := wire{t, client(t, url)}
+	w := rawClient{t, client(t, url)}
 	const payload = `{"v":1,"text":"hello","mode":"queue","meta":{"k":"v"},"attachments":[{"name":"a","mime":"text/plain","path":"/a","size":1}],"expires_in":"10m"}`
 	if w.enqueue("m1", payload) != 1 {
 		t.Fatal("not stored")
@@ -203,7 +203,7 @@ func TestWireMessageHasAReply(t *testing.T) {
 func TestWirePlainMessage(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	w := wire{t, client(t, url)}
+	w := rawClient{t, client(t, url)}
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
 	turns(t, url, hour, echo)
 	sweeper, err := actors.NewConsumer(rdb, protocol.Config{Worker: "sweeper"})
@@ -221,7 +221,7 @@ func TestWirePlainMessage(t *testing.T) {
 func TestWireDelayedMessage(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	w := wire{t, client(t, url)}
+	w := rawClient{t, client(t, url)}
 	turns(t, url, hour, echo)
 	now := w.now()
 	at := now/1000 + 1
@@ -246,7 +246,7 @@ func TestWireDelayedMessage(t *testing.T) {
 func TestWireBadPayload(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	w := wire{t, client(t, url)}
+	w := rawClient{t, client(t, url)}
 	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		if err := h.Turn().Err; err != nil {
 			return &protocol.End{Status: session.StatusFailed, Error: err.Error()}
@@ -268,7 +268,7 @@ func TestWireBadPayload(t *testing.T) {
 func TestWireOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	w := wire{t, cluster.Client()}
+	w := rawClient{t, cluster.Client()}
 	turns(t, cluster.URL(), hour, echo)
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
 	w.notify()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"turnstile/internal/slash"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -50,7 +51,7 @@ func wrongType(line []byte, wrong *json.UnmarshalTypeError) error {
 	switch {
 	case wrong.Type == reflect.TypeFor[session.Attachment]():
 		must = "a list of objects"
-	case wrong.Type == reflect.TypeFor[session.Duration](), wrong.Type == reflect.TypeFor[*session.Duration]():
+	case wrong.Type == reflect.TypeFor[wire.Duration](), wrong.Type == reflect.TypeFor[*wire.Duration]():
 		must = `a string, such as "10s"`
 	case wrong.Type.Kind() == reflect.Map, wrong.Type.Kind() == reflect.Struct:
 		must = "an object"

@@ -11,13 +11,13 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
-	"turnstile/pkg/session"
 )
 
 // newAgent makes the agent. checkNamed checks that what it needs exists.
@@ -115,12 +115,12 @@ func readOpenAI(path string, c *openai.Config) error {
 		return err
 	}
 	var f struct {
-		SystemPrompt  string           `json:"system_prompt"`
-		Temperature   *float64         `json:"temperature"`
-		MaxTokens     int              `json:"max_tokens"`
-		ContextTokens *int             `json:"context_tokens"`
-		ToolRounds    int              `json:"tool_rounds"`
-		ToolTimeout   session.Duration `json:"tool_timeout"`
+		SystemPrompt  string        `json:"system_prompt"`
+		Temperature   *float64      `json:"temperature"`
+		MaxTokens     int           `json:"max_tokens"`
+		ContextTokens *int          `json:"context_tokens"`
+		ToolRounds    int           `json:"tool_rounds"`
+		ToolTimeout   wire.Duration `json:"tool_timeout"`
 	}
 	var wrong *json.UnmarshalTypeError
 	switch err := strictjson.DecodeNamed(data, &f); {

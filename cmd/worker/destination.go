@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 )
 
 // The states of a destination, in JSON.
@@ -95,7 +95,7 @@ func (p *program) destinationCommand(name, short string, pauses bool) *cobra.Com
 
 // setDestination pauses or enables a destination, for all deliverers.
 func (p *program) setDestination(ctx context.Context, flags map[string]string, name string, pauses, asJSON bool) error {
-	if err := session.ValidateDestination(name); err != nil {
+	if err := wire.ValidateDestination(name); err != nil {
 		return err
 	}
 	wasOff := false

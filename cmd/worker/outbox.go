@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -109,7 +110,7 @@ func ofDestination(to *string, c *cobra.Command) *cobra.Command {
 		if !c.Flags().Changed("to") {
 			return nil
 		}
-		return session.ValidateDestination(*to)
+		return wire.ValidateDestination(*to)
 	}
 	return c
 }

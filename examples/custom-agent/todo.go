@@ -73,7 +73,7 @@ type turn struct {
 
 // do carries out a message. Each change is a use of a tool, so watchers see it and the transcript
 // has it.
-func (t *turn) do(m agent.Message) {
+func (t *turn) do(m session.Message) {
 	for line := range strings.Lines(m.Text) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue

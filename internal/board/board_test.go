@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/internal/outbox"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -319,7 +320,7 @@ func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker()
-	id := r.submit("web:1", "hello", actors.ReplyTo(session.Route{To: "helpdesk"}))
+	id := r.submit("web:1", "hello", actors.ReplyTo(wire.Route{To: "helpdesk"}))
 	_, err := r.client.Session("web:1").Wait(t.Context(), id)
 	expect.OK(t, err)
 	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "delivery <code class=\"id\">", "waits")

@@ -12,6 +12,8 @@ import (
 type overview struct {
 	admin.Backlog
 	Workers, Draining int
+	Sessions          int64          // all of them
+	Attention         int64          // those that may need attention
 	Slots, Turns      int            // of all workers, a few seconds ago
 	Today             *session.Usage // nil: no agent has reported tokens today
 	Reasons           []reasonCount  // why the newest of them need it
@@ -45,11 +47,12 @@ func (b *Board) overview(v *visit) *overview {
 	workers, noWorkers := b.deps.Admin.Workers(v.work)
 	today, noTokens := b.gateway.Store().TokensToday(v.work)
 	attend, noList := b.deps.Admin.Page(v.work, admin.Query{State: admin.StateAttention, Limit: reasonsOf})
-	if err := errors.Join(noBacklog, noWorkers, noTokens, noList); err != nil {
+	sessions, attends, noCount := b.deps.Admin.CountSessions(v.work)
+	if err := errors.Join(noBacklog, noWorkers, noTokens, noList, noCount); err != nil {
 		_ = b.problem(v.Request, err) // it logs
 		return nil
 	}
-	o := overview{Backlog: backlog, Today: today, Differ: b.gateway.DestinationsDiffer()}
+	o := overview{Backlog: backlog, Sessions: sessions, Attention: attends, Today: today, Differ: b.gateway.DestinationsDiffer()}
 	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {

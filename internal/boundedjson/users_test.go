@@ -8,6 +8,7 @@ import (
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/protocol"
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -16,12 +17,12 @@ func TestDecodersAreBounded(t *testing.T) { //nolint:paralleltest // it counts w
 	attachments := `{"v": 1, "text": "a", "attachments": [{}` + strings.Repeat(",{}", 600_000) + `]}`
 	entries := `{"v": 1, "messages": ["m"], "entries": [""` + strings.Repeat(`,""`, 600_000) + `]}`
 	for name, decode := range map[string]func(){
-		"a payload":  func() { _, _ = session.DecodePayload([]byte(attachments)) },
+		"a payload":  func() { _, _ = wire.Decode([]byte(attachments), session.Limits{}) },
 		"an entry":   func() { protocol.DecodeEntry(attachments) },
 		"a partial":  func() { protocol.DecodePartial(entries) },
-		"a setting":  func() { _ = strictjson.Decode([]byte(attachments), new(session.Message)) },
-		"a body":     func() { _ = strictjson.DecodeNamed([]byte(attachments), new(session.Message)) },
-		"two bodies": func() { _ = strictjson.DecodeNamed([]byte(attachments+attachments), new(session.Message)) },
+		"a setting":  func() { _ = strictjson.Decode([]byte(attachments), new(wire.Message)) },
+		"a body":     func() { _ = strictjson.DecodeNamed([]byte(attachments), new(wire.Message)) },
+		"two bodies": func() { _ = strictjson.DecodeNamed([]byte(attachments+attachments), new(wire.Message)) },
 		"any value":  func() { _ = boundedjson.Unmarshal([]byte(attachments), new(any)) },
 	} {
 		var before, after runtime.MemStats

@@ -14,6 +14,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -137,7 +138,7 @@ func complaint(typ reflect.Type, err error) string {
 }
 
 func parseMode(text string) (session.Mode, error) {
-	mode, err := session.ParseMode(text)
+	mode, err := wire.ParseMode(text)
 	if err != nil {
 		return "", errors.New("is unknown: use queue, collect, steer, interrupt, rollback or reject")
 	}
@@ -145,7 +146,7 @@ func parseMode(text string) (session.Mode, error) {
 }
 
 func parseDrop(text string) (session.DropPolicy, error) {
-	drop, err := session.ParseDropPolicy(text)
+	drop, err := wire.ParseDropPolicy(text)
 	if err != nil {
 		return "", errors.New("is unknown: use new, old or summarize")
 	}

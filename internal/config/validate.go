@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // stopMargin is the time beside its drain that a worker needs to mark, requeue and release what
@@ -192,8 +192,8 @@ func (p *problems) judgeOutlivesTurn(name string, ttl, turn time.Duration) {
 
 func (p *problems) judgeLimits(w Worker) {
 	atLeast(p, "TURNSTILE_MAX_ATTEMPTS", w.MaxAttempts, 1)
-	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, session.MaxQueueCap)
-	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, session.MaxDebounce)
+	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, wire.MaxQueueCap)
+	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, wire.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
 	p.judgeStored(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
 	p.judgeIdempotency(w.IdempotencyTTL)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent/exec"
-	"turnstile/pkg/session"
 )
 
 // AgentKind names an agent that the worker can run.
@@ -170,10 +170,10 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseDuration is session.ParseDuration with an error whose text continues a sentence that
+// parseDuration is wire.ParseDuration with an error whose text continues a sentence that
 // begins with the value.
 func parseDuration(text string) (time.Duration, error) {
-	d, err := session.ParseDuration(text)
+	d, err := wire.ParseDuration(text)
 	if err != nil {
 		return 0, errors.New("is not a duration: write it as 500ms, 90s, 10m, 1h30m or 30d")
 	}

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"turnstile/internal/strictjson"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // BadJSON is the problem of a body that could not be decoded. It names the field of the body, and not
@@ -45,7 +45,7 @@ func fieldOf(wrong *json.UnmarshalTypeError) string {
 
 // wanted says what JSON a type is read from.
 func wanted(t reflect.Type) string {
-	if t == reflect.TypeFor[session.Duration]() {
+	if t == reflect.TypeFor[wire.Duration]() {
 		return `a duration such as "90s"`
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"turnstile"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -121,7 +122,7 @@ func (g *Gateway) postQueue(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	if s != (session.QueueSettings{}) {
-		if _, err := session.ParseQueueSettings(s.String()); err != nil { // the rules of /queue
+		if _, err := wire.ParseQueueSettings(s.String()); err != nil { // the rules of /queue
 			return err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"turnstile/internal/outbox"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 )
 
 // destination is a receiver of deliveries. Its address has no path: that may have a secret.
@@ -148,7 +148,7 @@ func (g *Gateway) destinationOf(w http.ResponseWriter, r *Request) (string, erro
 		return "", err
 	}
 	name := r.PathValue("d")
-	if err := session.ValidateDestination(name); err != nil {
+	if err := wire.ValidateDestination(name); err != nil {
 		return "", err
 	}
 	if all, known := g.outcomeRoutes(); known && all.Named(name) == nil {

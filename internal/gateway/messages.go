@@ -12,18 +12,19 @@ import (
 	"turnstile"
 	"turnstile/internal/receipt"
 	"turnstile/internal/slash"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
 // messageBody is the body of a new message: a message's wire payload, and what the gateway does
 // with it.
 type messageBody struct {
-	session.Message
+	wire.Message
 	V int `json:"v"` // of the wire payload, 1
 
-	Delay    session.Duration `json:"delay"`    // before the message joins the line
-	As       string           `json:"as"`       // the user below the token's name who says it
-	Commands bool             `json:"commands"` // slash commands are carried out
+	Delay    wire.Duration `json:"delay"`    // before the message joins the line
+	As       string        `json:"as"`       // the user below the token's name who says it
+	Commands bool          `json:"commands"` // slash commands are carried out
 
 	ReplyTo string          `json:"reply_to"` // the destination of the outcome
 	Context json.RawMessage `json:"context"`  // repeated by its deliveries

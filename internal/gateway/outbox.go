@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 )
 
 // messageDeliveries is how many of a session's deliveries are searched for those of one message.
@@ -86,7 +86,7 @@ func (g *Gateway) postRedrive(w http.ResponseWriter, r *Request) error {
 	}
 	if body.Destination == "" {
 		body.Destination = admin.All
-	} else if err := session.ValidateDestination(body.Destination); err != nil {
+	} else if err := wire.ValidateDestination(body.Destination); err != nil {
 		return err
 	}
 	n, err := g.deps.Admin.Session(body.Session).Redrive(r.Work(), body.Destination)

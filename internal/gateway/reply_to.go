@@ -5,6 +5,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/outbox"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -13,7 +14,7 @@ func (r *Request) outcomeTo(sessionKey string, b messageBody, m *turnstile.Messa
 	if err := r.gateway.checkReplyTo(sessionKey, b.ReplyTo); err != nil {
 		return err
 	}
-	route, err := session.Route{}.DeliverBy(b.DeliverBy)
+	route, err := wire.Route{}.DeliverBy(b.DeliverBy)
 	m.ReplyTo, m.ReplyContext, m.ReplyBy, m.ReplyWithin = b.ReplyTo, b.Context, route.By, route.Within
 	return err
 }
@@ -32,7 +33,7 @@ func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if name == "" || name == session.NoReply {
 		return nil
 	}
-	if err := session.ValidateDestination(name); err != nil {
+	if err := wire.ValidateDestination(name); err != nil {
 		return err
 	}
 	all, known := g.outcomeRoutes()

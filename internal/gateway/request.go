@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -181,7 +182,7 @@ func (r *Request) TraceParent() string { return traceParent(r.Header) }
 
 func traceParent(h http.Header) string {
 	if values := h.Values(traceHeader); len(values) == 1 {
-		return session.TraceParent(strings.TrimSpace(values[0]))
+		return wire.TraceParent(strings.TrimSpace(values[0]))
 	}
 	return ""
 }

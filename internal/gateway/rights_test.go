@@ -18,8 +18,8 @@ import (
 	"turnstile/internal/gateway/openai"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -112,7 +112,7 @@ func TestRoutesAndRights(t *testing.T) {
 		n++
 		return seed(fmt.Sprintf("mine:%d", n))
 	}
-	theirs := seed("theirs:1", actors.ReplyTo(session.Route{To: "hook"}))
+	theirs := seed("theirs:1", actors.ReplyTo(wire.Route{To: "hook"}))
 	k := rediskey.For(theirs)
 	record := r.redis.ZRangeWithScores(t.Context(), k.Outbox(), 0, 0).Val()[0]
 	expect.OK(t, r.redis.ZRem(t.Context(), k.Outbox(), record.Member).Err())

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -24,7 +25,7 @@ func (r *Request) Wait() (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := session.ParseDuration(text)
+	d, err := wire.ParseDuration(text)
 	if err != nil || d < 0 {
 		return 0, Fail(InvalidRequest, "wait is %.100q; write it as 30s.", text)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // Field numbers of asynq's ServerInfo and WorkerInfo (asynq v0.26.0, internal/proto),
@@ -141,7 +141,7 @@ func workerInfo(c *protocol.Claim, identity []byte, most time.Duration) []byte {
 	}
 	info := slices.Clone(identity)
 	info = appendText(info, workerTaskID, taskID)
-	info = appendText(info, workerTaskType, session.TaskType)
+	info = appendText(info, workerTaskType, wire.TaskType)
 	info = appendText(info, workerPayload, fmt.Sprintf(`{"turn":%q}`, turn.ID))
 	info = appendText(info, workerQueue, rediskey.Queue(c.Session()))
 	info = appendTime(info, workerStart, turn.StartedAt)

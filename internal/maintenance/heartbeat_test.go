@@ -16,8 +16,8 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -72,7 +72,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	expect.Equal(t, "turns", len(s.ActiveWorkers), 2)
 	w, turn := s.ActiveWorkers[0], claims[0].Turn()
 	expect.Equal(t, "task id", w.TaskID, b.Task("a"))
-	expect.Equal(t, "task type", w.TaskType, session.TaskType)
+	expect.Equal(t, "task type", w.TaskType, wire.TaskType)
 	expect.Equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
 	expect.Equal(t, "queue", w.Queue, actors.Queue)
 	expect.Equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
@@ -118,7 +118,7 @@ func TestContract_Heartbeat(t *testing.T) {
 func TestContract_HeartbeatIsBounded(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
+	b.EnqueueTask(wire.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
 	long := b.Claim()
 	_, err := b.Client.Session("other").Send(b.Ctx, turnstile.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)

@@ -25,6 +25,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -242,7 +243,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 func TestSessionsWithDeliveriesWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.SweepInterval = 100 * time.Millisecond })
-	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(session.Route{To: "bot"}))
+	r.submit("a", turnstile.Message{ID: "m", Text: "hello"}, actors.ReplyTo(wire.Route{To: "bot"}))
 	r.submit("b", turnstile.Message{ID: "m", Text: "hello"})
 	r.ends("a", "m")
 	r.ends("b", "m")

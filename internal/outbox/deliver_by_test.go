@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -24,8 +24,8 @@ func TestDeliverBy(t *testing.T) {
 	})
 	for _, m := range []struct {
 		id    string
-		route session.Route
-	}{{"first", session.Route{}}, {"late", session.Route{By: soon}}, {"last", session.Route{Within: time.Hour}}} {
+		route wire.Route
+	}{{"first", wire.Route{}}, {"late", wire.Route{By: soon}}, {"last", wire.Route{Within: time.Hour}}} {
 		m.route.To, m.route.Context = "bot", []byte(`{"chat":7}`)
 		_, err := r.Client.Session(key).Send(r.ctx, actors.With(turnstile.Message{ID: m.id, Text: "hello"}, actors.ReplyTo(m.route)))
 		expect.OK(t, err)

@@ -12,7 +12,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"turnstile/internal/strictjson"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // defaultMaxAge is how long a record is tried.
@@ -126,7 +126,7 @@ func (e entry) destination() (*Destination, []error) {
 	d := &Destination{Route: Route{e.Name, e.Sessions, e.From}, URL: e.URL, MaxAge: defaultMaxAge, Private: e.Private, Detail: e.Detail}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if session.ValidateDestination(e.Name) != nil {
+	if wire.ValidateDestination(e.Name) != nil {
 		add("has no usable name: use 1 to 64 of a-z, 0-9, - and _, beginning with a letter or digit")
 	}
 	if problem := judgeURL(e.URL, e.Private); problem != "" {
@@ -138,7 +138,7 @@ func (e entry) destination() (*Destination, []error) {
 		}
 	}
 	if e.MaxAge != "" {
-		age, err := session.ParseDuration(e.MaxAge)
+		age, err := wire.ParseDuration(e.MaxAge)
 		if err != nil || age < time.Minute {
 			add("has max_age %.100q: write a duration of at least 1m, such as 72h", e.MaxAge)
 		}

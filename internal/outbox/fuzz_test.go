@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/expect"
 )
 
@@ -39,7 +39,7 @@ func FuzzDestinations(f *testing.F) {
 		}
 		for _, name := range all.Names() {
 			d := all.Named(name)
-			if session.ValidateDestination(name) != nil || d == nil || len(d.signers) == 0 || len(d.signers) > maxSecrets || d.MaxAge < time.Minute {
+			if wire.ValidateDestination(name) != nil || d == nil || len(d.signers) == 0 || len(d.signers) > maxSecrets || d.MaxAge < time.Minute {
 				t.Errorf("%q: %+v", name, d)
 			}
 			p := newPoster(1, nil)

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -23,7 +24,7 @@ var senderStream = scripts.Stream{EventsCap: 100_000}
 // all. lua/accept.lua.
 type Accept struct {
 	Session string
-	Message session.Message
+	Message wire.Message
 	Nonce   string        // of this Submit, in the task's header: its repetition finds its own task
 	Named   bool          // the sender named the message's id
 	Delay   time.Duration // how long the message waits before it joins the line
@@ -31,7 +32,7 @@ type Accept struct {
 
 	// Route says where the outcome goes. Without a destination it goes to the session's own, else to
 	// Fallback, else nowhere.
-	Route    session.Route
+	Route    wire.Route
 	Fallback string
 
 	// After is the id of the message that this one must follow directly. Empty: any or none.
@@ -65,7 +66,7 @@ type acceptance struct {
 
 // encode returns the call of the fast path if it is for such a message, else of the full path. full are destinations that get no more outcomes.
 func (a Accept) encode(full []string) (*acceptance, error) {
-	payload, err := a.Limits.EncodePayload(a.Message)
+	payload, err := a.Message.Encode(a.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 	idem := k.Idem(a.Message.ID)
 	fast := scripts.AcceptFastArgs{
 		Task: k.TaskPrefix(), Session: a.Session, ID: rediskey.TaskID(a.Session, a.Message.ID),
-		Msg:   string(encodeTask(a.Session, a.Message.ID, payload, a.Nonce, session.TraceParent(a.Message.TraceParent))),
+		Msg:   string(encodeTask(a.Session, a.Message.ID, payload, a.Nonce, wire.TraceParent(a.Message.TraceParent))),
 		Nonce: a.Nonce, Mode: string(a.Message.Mode), LineCap: int64(a.Limits.Queue), To: a.Route.To,
 		Hash: hash, IdemTTL: max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
 	}
@@ -115,7 +116,7 @@ func unixMilli(at time.Time) int64 {
 
 // bodyHash is a hash of what a sender wants of a message, but for its times. A payload leaves some modes
 // out.
-func bodyHash(payload []byte, mode session.Mode, route session.Route, after string) string {
+func bodyHash(payload []byte, mode session.Mode, route wire.Route, after string) string {
 	h := sha256.New()
 	h.Write(payload)
 	h.Write([]byte("\n" + mode))
@@ -129,7 +130,7 @@ func bodyHash(payload []byte, mode session.Mode, route session.Route, after stri
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func followupEntry(m session.Message) (string, error) {
+func followupEntry(m wire.Message) (string, error) {
 	text, err := json.Marshal(struct {
 		ID   string `json:"id"`
 		Text string `json:"text"`

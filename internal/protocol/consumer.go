@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -38,7 +39,7 @@ type Config struct {
 	Warm bool
 
 	// Line are the queue settings of a session that has none of its own. Defaults to
-	// session.DefaultQueueSettings.
+	// wire.DefaultQueueSettings.
 	Line session.QueueSettings
 
 	// StuckLimit is how many interruptions in a row, without a finished turn between them, suspend
@@ -116,7 +117,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.SentinelTTL, 15*time.Second)
-	c.Line = c.Line.Over(session.DefaultQueueSettings())
+	c.Line = wire.Over(c.Line, wire.DefaultQueueSettings())
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
 	c.Limits = c.Limits.WithDefaults()

@@ -13,7 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/receipt"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -36,13 +36,13 @@ func TestContract_AcceptStoresWhatAsynqStores(t *testing.T) {
 			got := storedTask(b, "a")
 			expect.OK(t, b.Client.Operate(actors.Key).Erase(b.Ctx))
 
-			payload, err := session.Message{Text: m.Text, Meta: m.Meta, ExpiresIn: session.Duration(m.ExpiresIn)}.EncodePayload()
+			payload, err := wire.Message{Text: m.Text, Meta: m.Meta, ExpiresIn: wire.Duration(m.ExpiresIn)}.Payload()
 			expect.OK(t, err)
 			nonce := regexp.MustCompile("turnstile-nonce..([A-Z2-7]{26})").FindStringSubmatch(got.fields["msg"])
 			if len(nonce) != 2 {
 				t.Fatalf("no nonce in %q", got.fields["msg"])
 			}
-			task := asynq.NewTaskWithHeaders(session.TaskType, payload, map[string]string{"turnstile-nonce": nonce[1]})
+			task := asynq.NewTaskWithHeaders(wire.TaskType, payload, map[string]string{"turnstile-nonce": nonce[1]})
 			_, err = asynq.NewClientFromRedisClient(b.Redis).EnqueueContext(b.Ctx, task,
 				asynq.Queue(actors.Queue), asynq.TaskID(b.Task("a")), asynq.MaxRetry(2), asynq.ProcessIn(delay))
 			expect.OK(t, err)

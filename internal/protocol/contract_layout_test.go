@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -136,8 +136,8 @@ func TestContract_WhatTheConsumerTakes(t *testing.T) {
 		t.Run(fmt.Sprintf("%.20q", id), func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			b.EnqueueTask(session.TaskType, payload, id, opts...)
-			b.EnqueueTask(session.TaskType, `{"v":1,"text":"second"}`, "second")
+			b.EnqueueTask(wire.TaskType, payload, id, opts...)
+			b.EnqueueTask(wire.TaskType, `{"v":1,"text":"second"}`, "second")
 			lock := b.Redis.HGet(b.Ctx, b.Keys.Task(id), "unique_key").Val()
 			got := endOf(b, id)
 			h := b.Start()
@@ -194,7 +194,7 @@ func endOf(b *actors.Bench, id string) <-chan string {
 func TestContract_Delayed(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	b.EnqueueTask(session.TaskType, `{"v":1,"text":"soon"}`, "soon", asynq.ProcessIn(expect.Lease(3*time.Second)))
+	b.EnqueueTask(wire.TaskType, `{"v":1,"text":"soon"}`, "soon", asynq.ProcessIn(expect.Lease(3*time.Second)))
 	b.ClaimNothing("it is delayed")
 	info, err := b.Inspector().GetTaskInfo(actors.Queue, "soon")
 	expect.OK(t, err)
@@ -206,7 +206,7 @@ func TestContract_Delayed(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "soon")
 
 	client := asynq.NewClientFromRedisClient(b.Redis)
-	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(`{"v":1,"text":"h"}`), map[string]string{"a": "b", "turnstile-nonce": "x"})
+	task := asynq.NewTaskWithHeaders(wire.TaskType, []byte(`{"v":1,"text":"h"}`), map[string]string{"a": "b", "turnstile-nonce": "x"})
 	_, err = client.Enqueue(task, asynq.Queue(actors.Queue), asynq.TaskID("h"))
 	expect.OK(t, err)
 	expect.List(t, "runs", b.Drain(), "h")

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -30,7 +31,7 @@ func TestContract_StockServerDrains(t *testing.T) {
 
 	ran := make(chan string, 10)
 	stop := b.StockServer(func(ctx context.Context, task *asynq.Task) error {
-		m, err := session.DecodePayload(task.Payload())
+		m, err := wire.Decode(task.Payload(), session.Limits{})
 		if n, _ := asynq.GetRetryCount(ctx); m.Text == "retried" && n != 1 {
 			t.Errorf("asynq counts %d retries", n)
 		}
@@ -131,7 +132,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
+			b.EnqueueTask(wire.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
 			lock := b.Redis.HGet(b.Ctx, b.Keys.Task("x"), "unique_key").Val()
 			expect.Equal(t, "holds its lock", b.Redis.Get(b.Ctx, lock).Val(), "x")
 			end(b)
@@ -140,7 +141,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 		t.Run(name+", another's lock", func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
+			b.EnqueueTask(wire.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
 			lock := b.Redis.HGet(b.Ctx, b.Keys.Task("x"), "unique_key").Val()
 			b.Redis.Set(b.Ctx, lock, "another", time.Hour)
 			end(b)
@@ -148,7 +149,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 		})
 	}
 	b := actors.NewBench(t)
-	b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
+	b.EnqueueTask(wire.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
 	lock := b.Redis.HGet(b.Ctx, b.Keys.Task("x"), "unique_key").Val()
 	expect.OK(t, b.Start().Retry(b.Ctx, errors.New("x"), 0))
 	expect.Equal(t, "lock after a retry", b.Redis.Get(b.Ctx, lock).Val(), "x")

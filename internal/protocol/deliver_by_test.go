@@ -9,6 +9,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -17,7 +18,7 @@ import (
 // submitBy submits a message whose outcome goes to hook, by a time or within a duration of its own.
 func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 	b.Helper()
-	route, err := session.Route{To: "hook"}.DeliverBy(by)
+	route, err := wire.Route{To: "hook"}.DeliverBy(by)
 	expect.OK(b, err)
 	_, err = receipt.Input(b.Ctx, b.Client.Session(actors.Key), actors.With(turnstile.Message{ID: id, Text: id, Mode: session.ModeCollect}, append(opts, actors.ReplyTo(route))...))
 	expect.OK(b, err)

@@ -18,6 +18,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -193,7 +194,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			b.SayDelayed(id)
 		case n == 11:
 			did = "another program's task"
-			b.EnqueueTask(session.TaskType, `{"v":1,"text":"`+id+`"}`, `odd "id" `+id, asynq.Unique(time.Hour))
+			b.EnqueueTask(wire.TaskType, `{"v":1,"text":"`+id+`"}`, `odd "id" `+id, asynq.Unique(time.Hour))
 		case n == 12 && h == nil:
 			did = "pause"
 			_ = b.Inspector().PauseQueue(rediskey.Queue(actors.Key)) // it may be paused already

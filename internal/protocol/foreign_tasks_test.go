@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -17,7 +18,7 @@ func TestForeignTasks(t *testing.T) {
 	for id, payload := range map[string]string{"text": "hello", "version": `{"v":7,"text":"x"}`, "empty": `{"v":1,"text":""}`, "nothing": ""} {
 		t.Run(id, func(t *testing.T) {
 			b := actors.NewBench(t)
-			b.EnqueueTask(session.TaskType, payload, id)
+			b.EnqueueTask(wire.TaskType, payload, id)
 			h := b.Claim()
 			if !errors.Is(h.Turn().Err, session.ErrInvalid) {
 				t.Errorf("err: %v", h.Turn().Err)

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -22,9 +23,9 @@ func TestPlainMessagesOverALimit(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
-			payload, err := m.EncodePayload()
+			payload, err := m.Payload()
 			expect.OK(t, err)
-			b.EnqueueTask(session.TaskType, string(payload), b.Task("large"))
+			b.EnqueueTask(wire.TaskType, string(payload), b.Task("large"))
 			h := b.Claim()
 			if err := h.Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
 				t.Errorf("%.200v", err)
@@ -40,7 +41,7 @@ func TestTooLongToBeRead(t *testing.T) {
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`
 	b := actors.NewBench(t)
 	for i := range 3 {
-		b.EnqueueTask(session.TaskType, large, b.Task(fmt.Sprint("large", i)))
+		b.EnqueueTask(wire.TaskType, large, b.Task(fmt.Sprint("large", i)))
 	}
 	b.Say("small")
 	for b.State("large2") == "pending" {
@@ -78,7 +79,7 @@ func TestTooLongToBeRead(t *testing.T) {
 func TestTooLongElsewhere(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`
-	put := func(b *actors.Bench, id string) { b.EnqueueTask(session.TaskType, large, b.Task(id)) }
+	put := func(b *actors.Bench, id string) { b.EnqueueTask(wire.TaskType, large, b.Task(id)) }
 	short := func(b *actors.Bench, id string) {
 		b.Helper()
 		expect.Equal(b, "state", b.State(id), "archived")

@@ -8,6 +8,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -28,7 +29,7 @@ func TestProgramMaySetOtherLimits(t *testing.T) {
 		}
 	}
 	expect.Equal(t, "accepted", b.Say("ten").Status, receipt.Accepted)
-	b.EnqueueTask(session.TaskType, `{"v":1,"text":"more than ten"}`, b.Task("plain"))
+	b.EnqueueTask(wire.TaskType, `{"v":1,"text":"more than ten"}`, b.Task("plain"))
 	h := b.Start()
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "judged", errors.Is(h.Turn().Err, session.ErrTooLarge), true)

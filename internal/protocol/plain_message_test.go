@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -37,7 +38,7 @@ func TestModeOfAPlainMessage(t *testing.T) {
 	var want []string
 	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback, session.ModeReject, session.ModeCollect, session.ModeCollect, session.ModeSteer} {
 		id := b.Task(string(mode) + string(rune('0'+len(want))))
-		b.EnqueueTask(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
+		b.EnqueueTask(wire.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
 		want = append(want, id)
 	}
 	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]

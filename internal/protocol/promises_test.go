@@ -11,6 +11,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -250,7 +251,7 @@ func TestWithdrawnAfterThePurge(t *testing.T) {
 func TestManyWithdrawnAfterThePurge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	long := strings.Repeat("x", session.MaxContext-2)
+	long := strings.Repeat("x", wire.MaxContext-2)
 	b.Say("now")
 	h := b.Start()
 	const most = 20
@@ -332,5 +333,5 @@ func TestOutboxCap(t *testing.T) {
 	expect.Equal(t, "third, delayed", submit("c", actors.Delay(time.Hour)), "refused outbox")
 	actors.Same(t, "refused", before, ownKeys(b))
 	expect.Equal(t, "the first again", submit("a"), "duplicate")
-	expect.Equal(t, "without a route", submit("d", actors.ReplyTo(session.Route{To: session.NoReply})), "accepted")
+	expect.Equal(t, "without a route", submit("d", actors.ReplyTo(wire.Route{To: session.NoReply})), "accepted")
 }

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -29,7 +30,7 @@ func TestWaitingMessagesGoTogether(t *testing.T) {
 	sender := protocol.NewSender(b.Redis)
 	accept := func(ctx context.Context, sessionKey, id string) (protocol.Accepted, error) {
 		return sender.Accept(ctx, protocol.Accept{
-			Session: sessionKey, Message: session.Message{ID: id, Text: id}, Nonce: id + " nonce", Named: true,
+			Session: sessionKey, Message: wire.Message{ID: id, Text: id}, Nonce: id + " nonce", Named: true,
 			Limits: session.Limits{}.WithDefaults(), IdempotencyTTL: time.Hour,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -19,7 +20,7 @@ func claimSituations() []situation {
 			return claimMove(b)
 		}},
 		{"claim", "too long", func(b *actors.Bench) func() error {
-			b.EnqueueTask(session.TaskType, strings.Repeat("x", 3<<20), b.Task("now"))
+			b.EnqueueTask(wire.TaskType, strings.Repeat("x", 3<<20), b.Task("now"))
 			return claimMove(b)
 		}},
 		{"claim", "delayed", func(b *actors.Bench) func() error {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -74,7 +75,7 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 			var v []byte
 			v, n = protowire.ConsumeBytes(b)
 			if name, value := parseHeader(v); name == traceHeader {
-				m.trace = session.TraceParent(value)
+				m.trace = wire.TraceParent(value)
 			}
 		case (num == fieldCompletedAt || num == fieldFailedAt) && typ == protowire.VarintType:
 			var v uint64
@@ -101,11 +102,11 @@ func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1)
 func (m TaskMessage) Payload() []byte { return m.payload }
 
 // Message returns the user's message in the task. The error wraps session.ErrInvalid.
-func (m TaskMessage) Message(limits session.Limits) (session.Message, error) {
-	if m.taskType != session.TaskType {
-		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
+func (m TaskMessage) Message(limits session.Limits) (wire.Message, error) {
+	if m.taskType != wire.TaskType {
+		return wire.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, wire.TaskType)
 	}
-	message, err := limits.DecodePayload(m.payload)
+	message, err := wire.Decode(m.payload, limits)
 	message.TraceParent = m.trace
 	return message, err
 }
@@ -139,7 +140,7 @@ const maxRetry = 2
 // headers, unless they are "".
 func encodeTask(sessionKey, id string, payload []byte, nonce, trace string) []byte {
 	b := protowire.AppendTag(make([]byte, 0, len(payload)+256), fieldType, protowire.BytesType)
-	b = protowire.AppendString(b, session.TaskType)
+	b = protowire.AppendString(b, wire.TaskType)
 	b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
 	b = protowire.AppendBytes(b, payload)
 	b = protowire.AppendTag(b, fieldID, protowire.BytesType)

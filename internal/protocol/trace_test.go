@@ -8,7 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/receipt"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -37,7 +37,7 @@ func TestTraceParentIsAHeaderOfTheTask(t *testing.T) {
 		}
 	}
 	for id, trace := range map[string]string{"d": someTrace, "e": "x\ny"} {
-		task := asynq.NewTaskWithHeaders(session.TaskType, []byte(`{"v": 1, "text": "hello"}`), map[string]string{"traceparent": trace, "x": "y"})
+		task := asynq.NewTaskWithHeaders(wire.TaskType, []byte(`{"v": 1, "text": "hello"}`), map[string]string{"traceparent": trace, "x": "y"})
 		_, err := asynq.NewClientFromRedisClient(b.Redis).EnqueueContext(b.Ctx, task, asynq.Queue(actors.Queue), asynq.TaskID(b.Task(id)))
 		expect.OK(t, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -41,7 +42,7 @@ type ClaimedTurn struct {
 type Taken struct {
 	// Message is what the user said. Err says why it cannot be read, for example because it is
 	// another program's task.
-	Message session.Message
+	Message wire.Message
 	Err     error
 
 	Redelivered int           // how often it was requeued without a failure, by crashes and drains

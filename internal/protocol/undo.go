@@ -7,6 +7,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -14,12 +15,12 @@ import (
 type Undo struct {
 	Session   string
 	SessionID string
-	Turn      string           // the id of that turn
-	Entries   int              // how many it has
-	Length    int64            // of the transcript when it was read
-	Written   int64            // entries written to the session id by then
-	Messages  []string         // ids of the turn's messages
-	Again     *session.Message // a message to put at the head of the line; nil: none
+	Turn      string        // the id of that turn
+	Entries   int           // how many it has
+	Length    int64         // of the transcript when it was read
+	Written   int64         // entries written to the session id by then
+	Messages  []string      // ids of the turn's messages
+	Again     *wire.Message // a message to put at the head of the line; nil: none
 	Limits    session.Limits
 }
 
@@ -38,7 +39,7 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		tasks[i] = rediskey.TaskID(u.Session, m)
 	}
 	if u.Again != nil {
-		payload, err := u.Limits.EncodePayload(*u.Again)
+		payload, err := u.Again.Encode(u.Limits)
 		if err != nil {
 			return UndoResult{}, err
 		}

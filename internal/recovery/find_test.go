@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -35,9 +36,9 @@ func TestFind(t *testing.T) {
 			plain := asynq.NewClientFromRedisClient(b.Redis)
 			put := func(id string, opts ...asynq.Option) {
 				t.Helper()
-				payload, err := session.Message{ID: id, Text: id}.EncodePayload()
+				payload, err := wire.Message{ID: id, Text: id}.Payload()
 				expect.OK(t, err)
-				_, err = plain.Enqueue(asynq.NewTask(session.TaskType, payload),
+				_, err = plain.Enqueue(asynq.NewTask(wire.TaskType, payload),
 					append(opts, asynq.Queue(rediskey.Queue(actors.Key)), asynq.TaskID(b.Task(id)))...)
 				expect.OK(t, err)
 			}

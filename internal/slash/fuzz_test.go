@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -38,7 +39,7 @@ func (*calls) HasWorker(context.Context) (bool, error)  { return true, nil }
 func (*calls) Paused(context.Context) (bool, error)     { return false, nil }
 func (c *calls) SetQueue(_ context.Context, s session.QueueSettings) error {
 	c.n++
-	if s.Cap < 0 || s.Cap > session.MaxQueueCap || s.Debounce < 0 {
+	if s.Cap < 0 || s.Cap > wire.MaxQueueCap || s.Debounce < 0 {
 		panic("settings out of bounds")
 	}
 	return nil

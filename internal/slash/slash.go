@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -256,7 +257,7 @@ func queue(ctx context.Context, c Operations, args string) (string, error) {
 	case "reset":
 		return "Messages while the session is busy: as the worker is configured.", c.SetQueue(ctx, session.QueueSettings{})
 	}
-	set, err := session.ParseQueueSettings(args)
+	set, err := wire.ParseQueueSettings(args)
 	if err != nil {
 		return "", refusal(err)
 	}

@@ -8,16 +8,17 @@ import (
 	"testing"
 
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
 // document is a value with fields of every kind.
 type document struct {
-	session.Message
+	wire.Message
 	List  []struct{ Name string } `json:"list"`
 	Raw   json.RawMessage         `json:"raw"`
-	Wait  session.Duration        `json:"wait"`
+	Wait  wire.Duration           `json:"wait"`
 	Inner *struct {
 		A int `json:"a"`
 	} `json:"inner"`

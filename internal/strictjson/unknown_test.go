@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/strictjson"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -25,7 +26,7 @@ type outer struct {
 	List []inner           `json:"list"`
 	By   map[string]inner  `json:"by"`
 	One  *inner            `json:"one"`
-	Dur  session.Duration  `json:"dur"`
+	Dur  wire.Duration     `json:"dur"`
 	V    int               `json:"v"`
 }
 

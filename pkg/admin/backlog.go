@@ -26,10 +26,6 @@ type Backlog struct {
 	// empty if the Redis user may not read that.
 	Destinations map[string]DestinationBacklog
 
-	// Sessions counts those that have not been forgotten, Attention those of them that may be in
-	// StateAttention.
-	Sessions, Attention int64
-
 	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
 }
@@ -42,13 +38,13 @@ type DestinationBacklog struct {
 
 // Backlog reads the counts in two round trips.
 func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
-	var ready, due, owned, outbox, known, attention *redis.IntCmd
+	var ready, due, owned, outbox *redis.IntCmd
 	var first, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
 	var owing protocol.Owings
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
-		outbox, known, attention = p.ZCard(ctx, rediskey.Outbox), p.ZCard(ctx, rediskey.Sessions), p.ZCard(ctx, rediskey.Attention)
+		outbox = p.ZCard(ctx, rediskey.Outbox)
 		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
 		now = p.Time(ctx)
 		return nil
@@ -79,6 +75,19 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	return Backlog{
 		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
 		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
-		Sessions: known.Val(), Attention: attention.Val(),
 	}, nil
+}
+
+// CountSessions returns how many sessions there are that have not been forgotten, and how many of them
+// List may return for StateAttention.
+func (a *Client) CountSessions(ctx context.Context) (all, attention int64, err error) {
+	var known, attend *redis.IntCmd
+	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		known, attend = p.ZCard(ctx, rediskey.Sessions), p.ZCard(ctx, rediskey.Attention)
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("count sessions: %w", err)
+	}
+	return known.Val(), attend.Val(), nil
 }

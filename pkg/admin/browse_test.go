@@ -14,6 +14,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -125,7 +126,7 @@ func TestBrowseByThePage(t *testing.T) {
 	}
 	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, members...).Err())
 	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
-	_, err := asynq.NewClientFromRedisClient(b.Redis).Enqueue(asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
+	_, err := asynq.NewClientFromRedisClient(b.Redis).Enqueue(asynq.NewTask(wire.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
 	expect.OK(t, err)
 	got := browse(b, "")
 	expect.List(t, "the list", got, append(want, "plain")...)

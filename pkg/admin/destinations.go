@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // Destination says why nothing is sent to a destination.
@@ -62,7 +62,7 @@ func (a *Client) EnableDestination(ctx context.Context, name string) error {
 }
 
 func (a *Client) setDestination(ctx context.Context, name string, s protocol.DestinationState) error {
-	if err := session.ValidateDestination(name); err != nil {
+	if err := wire.ValidateDestination(name); err != nil {
 		return err
 	}
 	if err := protocol.SetDestination(ctx, a.rdb, name, s); err != nil {

@@ -63,6 +63,20 @@ func ExampleClient_Backlog() {
 	}
 	backlog, err := admin.NewClient(rdb).Backlog(ctx)
 	demo.Check(err)
-	fmt.Println(backlog.Ready, backlog.Due, backlog.Sessions)
-	// Output: 2 0 2
+	fmt.Println(backlog.Ready, backlog.Due)
+	// Output: 2 0
+}
+
+func ExampleClient_CountSessions() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, key := range []string{"web:1", "web:2"} {
+		_, err := client.Session(key).Send(ctx, turnstile.Message{Text: "hello"})
+		demo.Check(err)
+	}
+	all, attention, err := admin.NewClient(rdb).CountSessions(ctx)
+	demo.Check(err)
+	fmt.Println(all, attention)
+	// Output: 2 0
 }

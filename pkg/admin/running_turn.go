@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/record"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -85,7 +86,9 @@ func (s *Session) messages(ctx context.Context, ids []string) (list []session.Me
 func (s *Session) message(taskID, text string) (m session.Message, failure string, err error) {
 	task, err := protocol.ParseTaskMessage([]byte(text))
 	if err == nil {
-		m, err = task.Message(s.admin.cfg.Limits)
+		var said wire.Message
+		said, err = task.Message(s.admin.cfg.Limits)
+		m = said.Said()
 	}
 	m.ID = protocol.MessageID(rediskey.IDPrefix(s.key), taskID)
 	return m, task.Failure, err

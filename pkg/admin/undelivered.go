@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -53,7 +54,7 @@ func (s *Session) redrive(ctx context.Context, destination string, drop bool) (n
 	}
 	r := protocol.Redrive{Session: s.key, Delete: drop, Most: outboxPage}
 	if destination != All {
-		if err := session.ValidateDestination(destination); err != nil {
+		if err := wire.ValidateDestination(destination); err != nil {
 			return 0, err
 		}
 		r.Destination = destination

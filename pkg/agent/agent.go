@@ -51,7 +51,7 @@ type Turn struct {
 	Fence        int64  `json:"fence"`      // rises with every turn of the session
 
 	// Messages has one element, unless several were collected into the turn.
-	Messages []Message `json:"messages"`
+	Messages []session.Message `json:"messages"`
 
 	// History is the transcript before this turn, oldest first.
 	History []session.Entry `json:"history"`
@@ -78,14 +78,6 @@ type Turn struct {
 
 	// Host is for whoever runs agents. An agent calls the methods below.
 	Host Host `json:"-"`
-}
-
-// Message is a user's message.
-type Message struct {
-	ID          string               `json:"id"`
-	Text        string               `json:"text"`
-	Meta        map[string]string    `json:"meta,omitempty"`
-	Attachments []session.Attachment `json:"attachments,omitempty"`
 }
 
 // Text returns the note, if there is one, and the messages' texts, with a blank line between each.

@@ -16,9 +16,9 @@ func TestText(t *testing.T) {
 		want string
 	}{
 		{&Turn{}, ""},
-		{&Turn{Messages: []Message{{Text: " as it is\n"}}}, " as it is\n"},
-		{&Turn{Note: "[note]", Messages: []Message{{Text: "a"}}}, "[note]\n\na"},
-		{&Turn{Note: "[note]", Messages: []Message{{Text: "a"}, {Text: "b"}}}, "[note]\n\na\n\nb"},
+		{&Turn{Messages: []session.Message{{Text: " as it is\n"}}}, " as it is\n"},
+		{&Turn{Note: "[note]", Messages: []session.Message{{Text: "a"}}}, "[note]\n\na"},
+		{&Turn{Note: "[note]", Messages: []session.Message{{Text: "a"}, {Text: "b"}}}, "[note]\n\na\n\nb"},
 	} {
 		if got := c.turn.Text(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.turn, got, c.want)

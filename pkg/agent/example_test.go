@@ -26,7 +26,7 @@ func (upper) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 
 func ExampleAgent() {
 	_, err := upper{}.Run(context.Background(), &agent.Turn{
-		Messages: []agent.Message{{Text: "hello world"}},
+		Messages: []session.Message{{Text: "hello world"}},
 		Host:     agent.Host{Emit: func(e agent.Event) { fmt.Print(e.Text) }},
 	})
 	fmt.Println(err)
@@ -50,7 +50,7 @@ func answer(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 // The test of an agent needs no Redis: a Turn literal has what a worker would do.
 func ExampleFunc() {
 	var text string
-	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello"}}, Host: agent.Host{
+	turn := &agent.Turn{Messages: []session.Message{{Text: "hello"}}, Host: agent.Host{
 		Emit: func(e agent.Event) { text += e.Text },
 		Ask:  func(context.Context, agent.Question) (session.Decision, error) { return session.Allow, nil },
 	}}
@@ -60,7 +60,7 @@ func ExampleFunc() {
 }
 
 func ExampleTurn_Text() {
-	turn := &agent.Turn{Note: "[System note: be brief.]", Messages: []agent.Message{{Text: "Hi."}, {Text: "Are you there?"}}}
+	turn := &agent.Turn{Note: "[System note: be brief.]", Messages: []session.Message{{Text: "Hi."}, {Text: "Are you there?"}}}
 	fmt.Println(turn.Text())
 	// Output:
 	// [System note: be brief.]
@@ -116,7 +116,7 @@ func ExampleRunOnce() {
 // An agent receives a steer when it can take a message in, and accepts it.
 func ExampleNewSteer() {
 	steers := make(chan agent.Steer, 1)
-	steers <- agent.NewSteer(agent.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
+	steers <- agent.NewSteer(session.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
 	turn := &agent.Turn{Host: agent.Host{Steers: steers}}
 	select {
 	case s := <-turn.Steers():

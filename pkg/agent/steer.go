@@ -1,6 +1,10 @@
 package agent
 
-import "sync"
+import (
+	"sync"
+
+	"turnstile/pkg/session"
+)
 
 // Steer is a message that arrived while a turn runs and may join it.
 //
@@ -8,13 +12,13 @@ import "sync"
 // and then calls Accept. It need not receive at all. A message that it has not accepted when Run
 // returns goes back into the session's queue and becomes another turn, so none is lost.
 type Steer struct {
-	Message Message
+	Message session.Message
 	accept  func()
 }
 
 // NewSteer makes a Steer for whoever fills Host.Steers. accept may be nil. It is called at
 // most once, from any goroutine of the agent. It must not block for long.
-func NewSteer(m Message, accept func()) Steer {
+func NewSteer(m session.Message, accept func()) Steer {
 	if accept != nil {
 		accept = sync.OnceFunc(accept)
 	}

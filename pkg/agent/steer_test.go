@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"turnstile/pkg/session"
 )
 
 func TestSteerIsAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	n := 0
-	s := NewSteer(Message{ID: "m2"}, func() { n++ })
+	s := NewSteer(session.Message{ID: "m2"}, func() { n++ })
 	other := s
 	s.Accept()
 	other.Accept()
@@ -17,7 +19,7 @@ func TestSteerIsAcceptedOnce(t *testing.T) {
 		t.Errorf("accepted %d times", n)
 	}
 	Steer{}.Accept()
-	NewSteer(Message{}, nil).Accept()
+	NewSteer(session.Message{}, nil).Accept()
 }
 
 // Adapters encode the turn as JSON.

@@ -14,6 +14,7 @@ import (
 
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -58,9 +59,9 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 			r.say("m1", "hello")
 			r.awaitAge("m1", 300*time.Millisecond)
 		}, session.StatusExpired, "at most 300ms was allowed", with(func(o *worker.Config) { o.MessageMaxAge = 300 * time.Millisecond })},
-		"undecodable": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte("{nonsense")) }, session.StatusFailed, "not a message in JSON", nil},
-		"no text":     {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":1,"text":" "}`)) }, session.StatusFailed, "its text is empty", nil},
-		"other version": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":9,"text":"x"}`)) },
+		"undecodable": {func(r *rig) { r.foreignTask("m1", wire.TaskType, []byte("{nonsense")) }, session.StatusFailed, "not a message in JSON", nil},
+		"no text":     {func(r *rig) { r.foreignTask("m1", wire.TaskType, []byte(`{"v":1,"text":" "}`)) }, session.StatusFailed, "its text is empty", nil},
+		"other version": {func(r *rig) { r.foreignTask("m1", wire.TaskType, []byte(`{"v":9,"text":"x"}`)) },
 			session.StatusFailed, "version 9", nil},
 		"wrong type": {func(r *rig) { r.foreignTask("m1", "mail:send", []byte(`{}`)) }, session.StatusFailed, `task type "mail:send"`, nil},
 	} {

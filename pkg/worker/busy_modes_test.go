@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -63,7 +64,7 @@ func TestCollectedTurn(t *testing.T) {
 			bad := func() {
 				r.submit(r.key, turnstile.Message{ID: "old", Text: "old", ExpiresIn: 1})
 				const id = "broken"
-				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, []byte("{")),
+				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(wire.TaskType, []byte("{")),
 					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
 				expect.OK(t, err)
 				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "quiet", "1 100").Err())

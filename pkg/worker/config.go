@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -219,8 +220,8 @@ func (c Config) validate() error {
 	if c.Crash != "" && c.Crash != CrashResume && c.Crash != CrashSuspend {
 		wrong("Crash", fmt.Sprintf("is %.100q: use CrashResume or CrashSuspend", string(c.Crash)))
 	}
-	_, mode := session.ParseMode(string(c.Queue.Mode))
-	_, drop := session.ParseDropPolicy(string(c.Queue.Drop))
+	_, mode := wire.ParseMode(string(c.Queue.Mode))
+	_, drop := wire.ParseDropPolicy(string(c.Queue.Drop))
 	for field, err := range map[string]error{"Queue.Mode": mode, "Queue.Drop": drop} {
 		if err != nil {
 			wrong(field, "is wrong: "+err.Error())

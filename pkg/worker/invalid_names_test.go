@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -25,13 +26,13 @@ func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 	r := newRig(t)
 	odd := []string{"", "a}b", "\x1b[31mred\x1b[0m", "a b", "ü", "-a", "a\nlevel=ERROR msg=forged", strings.Repeat("x", 257)}
 	client := asynq.NewClientFromRedisClient(r.rdb)
-	payload, err := session.Message{Text: "hello"}.EncodePayload()
+	payload, err := wire.Message{Text: "hello"}.Payload()
 	expect.OK(t, err)
 	for _, name := range odd {
-		_, err := client.EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(name)), asynq.TaskID("task"))
+		_, err := client.EnqueueContext(r.ctx, asynq.NewTask(wire.TaskType, payload), asynq.Queue(rediskey.Queue(name)), asynq.TaskID("task"))
 		expect.OK(t, err)
 	}
-	r.foreignTask("m1", session.TaskType, payload)
+	r.foreignTask("m1", wire.TaskType, payload)
 	for i, name := range odd {
 		index := []string{rediskey.Ready, rediskey.Owned, rediskey.Due, rediskey.Sessions}[i%4]
 		expect.OK(t, r.rdb.ZAdd(r.ctx, index, redis.Z{Score: 1, Member: name}).Err())

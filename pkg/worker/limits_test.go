@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -24,19 +25,19 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	client := asynq.NewClientFromRedisClient(r.rdb)
-	put := func(id string, m session.Message) {
-		payload, err := m.EncodePayload()
+	put := func(id string, m wire.Message) {
+		payload, err := m.Payload()
 		expect.OK(t, err)
-		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
+		_, err = client.Enqueue(asynq.NewTask(wire.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
 		expect.OK(t, err)
 	}
 	reasons := map[string]string{
 		"meta": "its meta has 65537 bytes, at most 65536", "attachments": "101 attachments, at most 100",
 		"task": "bytes, at most 2359296 are allowed; its content was not kept",
 	}
-	put("task", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 5<<20)}})
-	put("meta", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
-	put("attachments", session.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
+	put("task", wire.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 5<<20)}})
+	put("meta", wire.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
+	put("attachments", wire.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
 	ran := make(chan string, 10)
 	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		ran <- turn.Messages[0].ID

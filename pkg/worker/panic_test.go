@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -59,10 +60,10 @@ func TestImpossibleAttemptCounts(t *testing.T) {
 // retriedTask enqueues a message of asynq's own Client with a count of failures.
 func (r *rig) retriedTask(id string, retried int64) {
 	r.Helper()
-	payload, err := session.Message{Text: "hello"}.EncodePayload()
+	payload, err := wire.Message{Text: "hello"}.Payload()
 	expect.OK(r, err)
 	queue, task := rediskey.Queue(r.key), rediskey.TaskID(r.key, id)
-	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload),
+	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(wire.TaskType, payload),
 		asynq.Queue(queue), asynq.TaskID(task))
 	expect.OK(r, err)
 	msg := r.rdb.HGet(r.ctx, r.k.Task(task), "msg").Val()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -94,7 +95,7 @@ func (r *recorder) record(e agent.Event) {
 }
 
 // steered records a message that the agent has taken into its turn.
-func (r *recorder) steered(m session.Message) {
+func (r *recorder) steered(m wire.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries.addUser(m, r.redisNow())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -80,7 +81,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 }
 
 // addUser adds a message that was steered in.
-func (s *entries) addUser(m session.Message, at int64) {
+func (s *entries) addUser(m wire.Message, at int64) {
 	s.flushWords()
 	s.made = append(s.made, s.userEntry(m, at))
 }
@@ -94,7 +95,7 @@ func (s *entries) flushWords() {
 	}
 }
 
-func (s *entries) userEntry(m session.Message, at int64) session.Entry {
+func (s *entries) userEntry(m wire.Message, at int64) session.Entry {
 	return session.Entry{
 		Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments, Turn: s.turn.ID, At: atMS(at),
 	}

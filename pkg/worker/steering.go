@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -102,7 +103,7 @@ func (s *steering) run() {
 }
 
 // accept is called by the agent when it has the message.
-func (s *steering) accept(m session.Message) {
+func (s *steering) accept(m wire.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == steerStopped {
@@ -135,6 +136,6 @@ func (s *steering) untaken() []string {
 }
 
 // agentMessage converts a message to the agent's type.
-func agentMessage(m session.Message) agent.Message {
-	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+func agentMessage(m wire.Message) session.Message {
+	return session.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
 }

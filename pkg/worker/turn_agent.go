@@ -8,6 +8,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
 )
 
 // prepare makes the agent's input and promotes the turn from starting to running. After an error
@@ -15,7 +16,7 @@ import (
 func (t *turnRun) prepare() (in *agent.Turn, err error) {
 	in = &agent.Turn{
 		Session: t.Session, TranscriptID: t.SessionID, ID: t.ID, Fence: t.Fence,
-		Messages:    make([]agent.Message, 0, 1),
+		Messages:    make([]session.Message, 0, 1),
 		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
 		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, LeaseEnd: t.claim.Lease().Deadline},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -52,13 +53,13 @@ func (b *Bench) Flood(n int) {
 }
 
 // OverLimits are messages that exceed one limit each, by a part of the error.
-func OverLimits() map[string]session.Message {
+func OverLimits() map[string]wire.Message {
 	many := make([]session.Attachment, 101)
 	for i := range many {
 		many[i] = session.Attachment{Name: "a", URL: "https://example.com/a"}
 	}
 	long := strings.Repeat("x", 2<<20)
-	return map[string]session.Message{
+	return map[string]wire.Message{
 		"JSON":            {Text: long + "x"},
 		"in JSON":         {Text: "a", Meta: map[string]string{"k": long}},
 		"101 attachments": {Text: "a", Attachments: many},
@@ -70,7 +71,7 @@ func OverLimits() map[string]session.Message {
 func (b *Bench) Enqueue(id string, opts ...asynq.Option) {
 	b.Helper()
 	client := asynq.NewClientFromRedisClient(b.Redis)
-	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
+	task := asynq.NewTaskWithHeaders(wire.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
 	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(Key)), asynq.TaskID(b.Task(id))}, opts...)
 	_, err := client.EnqueueContext(b.Ctx, task, opts...)
 	expect.OK(b, err)

@@ -6,6 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/receipt"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -27,7 +28,7 @@ func Delay(d time.Duration) Option { return func(m *turnstile.Message) { m.Delay
 func After(id string) Option { return func(m *turnstile.Message) { m.After = id } }
 
 // ReplyTo routes a message's outcome.
-func ReplyTo(r session.Route) Option {
+func ReplyTo(r wire.Route) Option {
 	return func(m *turnstile.Message) {
 		m.ReplyTo, m.ReplyContext, m.ReplyBy, m.ReplyWithin = r.To, r.Context, r.By, r.Within
 	}

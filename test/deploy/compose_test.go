@@ -20,7 +20,7 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 const root = "../.."
@@ -359,7 +359,7 @@ func TestComposeGateway(t *testing.T) {
 	if want := []string{"127.0.0.1:" + port + ":" + port}; err != nil || !slices.Equal(s.Ports, want) {
 		t.Errorf("ports %v, want %v", s.Ports, want)
 	}
-	if grace, err := session.ParseDuration(s.StopGracePeriod); err != nil || grace < g.Drain+5*time.Second {
+	if grace, err := wire.ParseDuration(s.StopGracePeriod); err != nil || grace < g.Drain+5*time.Second {
 		t.Errorf("a drain of %s has %s", g.Drain, s.StopGracePeriod)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"
@@ -180,7 +180,7 @@ func TestWorkerInASmallContainer(t *testing.T) {
 	payload := []byte(`{"v":1,"text":"a","attachments":` + listOf() + `}`)
 	for i := range messages {
 		key := fmt.Sprint("s", i)
-		_, err := asynq.NewClientFromRedisClient(rdb).EnqueueContext(t.Context(), asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(key)))
+		_, err := asynq.NewClientFromRedisClient(rdb).EnqueueContext(t.Context(), asynq.NewTask(wire.TaskType, payload), asynq.Queue(rediskey.Queue(key)))
 		expect.OK(t, err)
 		expect.OK(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Member: key}).Err())
 	}

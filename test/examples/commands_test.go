@@ -41,7 +41,7 @@ func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 }
 
 func turn(text string) *agent.Turn {
-	return &agent.Turn{Session: "s", TranscriptID: "sid", ID: "t1", Fence: 1, Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}}
+	return &agent.Turn{Session: "s", TranscriptID: "sid", ID: "t1", Fence: 1, Attempt: 1, Messages: []session.Message{{ID: "m1", Text: text}}}
 }
 
 func TestPythonAgent(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPythonAgentTakesASteer(t *testing.T) {
 			return
 		}
 		if text == "" {
-			steers <- agent.NewSteer(agent.Message{ID: "m2", Text: "and\nmore"}, func() { accepted++ })
+			steers <- agent.NewSteer(session.Message{ID: "m2", Text: "and\nmore"}, func() { accepted++ })
 		}
 		text += e.Text
 	}))

@@ -10,7 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
@@ -47,7 +47,7 @@ func routed(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
-			submit(l, c, main, m, actors.ReplyTo(session.Route{To: hook}))
+			submit(l, c, main, m, actors.ReplyTo(wire.Route{To: hook}))
 		}
 	}}
 }

@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
@@ -88,11 +89,11 @@ func plainSender(name string, ids ...string) explore.Process {
 				l.Pause()
 				continue
 			}
-			payload, err := session.Message{Text: text(id).Text}.EncodePayload()
+			payload, err := wire.Message{Text: text(id).Text}.Payload()
 			if err != nil {
 				panic(err)
 			}
-			_, err = c.EnqueueContext(l.Context, asynq.NewTask(session.TaskType, payload),
+			_, err = c.EnqueueContext(l.Context, asynq.NewTask(wire.TaskType, payload),
 				asynq.Queue(rediskey.Queue(main)), asynq.TaskID(rediskey.TaskID(main, id)))
 			if err == nil {
 				l.Report("accepted", main, id)

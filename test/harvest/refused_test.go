@@ -10,7 +10,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/devredis"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 	"turnstile/test/actors"
 )
 
@@ -41,7 +41,7 @@ func TestStored(t *testing.T) {
 	defer rdb.Close()
 	client := turnstile.NewClient(rdb)
 	for id, option := range map[string]actors.Option{
-		"waits": actors.ReplyTo(session.Route{To: "hook"}), "delayed": actors.Delay(time.Hour),
+		"waits": actors.ReplyTo(wire.Route{To: "hook"}), "delayed": actors.Delay(time.Hour),
 	} {
 		if _, err := client.Session("s").Send(t.Context(), actors.With(turnstile.Message{ID: id, Text: "x"}, option)); err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -191,9 +192,9 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 	if long {
 		text = strings.Repeat("x", int(sq.TaskMost(limitsOf(reference.Config{}))))
 	}
-	payload, err := session.Message{ID: id, Text: text}.EncodePayload()
+	payload, err := wire.Message{ID: id, Text: text}.Payload()
 	b.must(err)
-	_, err = b.plain.Enqueue(asynq.NewTask(session.TaskType, payload), opts...)
+	_, err = b.plain.Enqueue(asynq.NewTask(wire.TaskType, payload), opts...)
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
 		b.must(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/reference"
 )
@@ -43,7 +43,7 @@ func (l *life) route(a, b int) (to reference.Route, fallback string) {
 }
 
 func routeOption(to reference.Route) actors.Option {
-	return actors.ReplyTo(session.Route{To: to.To, Context: json.RawMessage(to.Context), Within: time.Duration(to.Within) * time.Millisecond})
+	return actors.ReplyTo(wire.Route{To: to.To, Context: json.RawMessage(to.Context), Within: time.Duration(to.Within) * time.Millisecond})
 }
 
 func replyTo(l *life, a, _, c int) step {

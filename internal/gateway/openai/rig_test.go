@@ -20,6 +20,7 @@ import (
 	"turnstile"
 	"turnstile/internal/gateway"
 	"turnstile/internal/gateway/openai"
+	"turnstile/internal/gateway/store"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -73,7 +74,7 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 		rdb.AddHook(r.hook)
 	}
 	client, operator := turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: r.destinations.Default}), admin.NewClient(rdb)
-	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
+	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Store: store.New(rdb), Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
 	api := openai.New(client, operator, protocol.NewBodies(rdb))
 	if r.eraseAfter > 0 {
 		api.EraseAfter(r.eraseAfter, r.eraseAfter/10)

@@ -27,7 +27,7 @@ func show(e agent.Event) {
 
 func say(text string) *agent.Turn {
 	return &agent.Turn{
-		Session: "web:42", TranscriptID: "4f1c", Messages: []agent.Message{{Text: text}},
+		Session: "web:42", TranscriptID: "4f1c", Messages: []session.Message{{Text: text}},
 		Host: agent.Host{Emit: show},
 	}
 }

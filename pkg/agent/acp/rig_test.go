@@ -58,7 +58,7 @@ func turnWith(t testing.TB, lines ...string) *agent.Turn {
 	turns.n++
 	return &agent.Turn{
 		Session: t.Name(), TranscriptID: "id-1", ID: fmt.Sprintf("turn-%d", turns.n), Fence: turns.n, Attempt: 1,
-		Messages: []agent.Message{{ID: "m1", Text: strings.Join(lines, "\n")}},
+		Messages: []session.Message{{ID: "m1", Text: strings.Join(lines, "\n")}},
 	}
 }
 

@@ -26,7 +26,7 @@ func ExampleAgent_Run() {
 	demo.Check(err)
 	reply := ""
 	_, err = a.Run(context.Background(), &agent.Turn{
-		Session: "web:42", Messages: []agent.Message{{Text: "and again"}},
+		Session: "web:42", Messages: []session.Message{{Text: "and again"}},
 		Host: agent.Host{Emit: func(e agent.Event) {
 			switch e.Type {
 			case session.EventState:

@@ -23,7 +23,7 @@ func newAgent(t *testing.T, kind Kind, config Config) *Agent {
 func turn(text string) *agent.Turn {
 	return &agent.Turn{
 		Session: "agent:test", TranscriptID: "sid-1", ID: "turn-1", Fence: 7, Attempt: 1,
-		Messages: []agent.Message{{ID: "m1", Text: text}},
+		Messages: []session.Message{{ID: "m1", Text: text}},
 	}
 }
 

@@ -27,7 +27,7 @@ func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 func play1(ctx context.Context, attempt int, texts ...string) (reply string, events []agent.Event, err error) {
 	turn := &agent.Turn{Attempt: attempt}
 	for _, text := range texts {
-		turn.Messages = append(turn.Messages, agent.Message{Text: text})
+		turn.Messages = append(turn.Messages, session.Message{Text: text})
 	}
 	result, err := New().Run(ctx, emitting(turn, func(e agent.Event) { events = append(events, e) }))
 	return result.Text, events, err
@@ -66,7 +66,7 @@ func TestReply(t *testing.T) {
 
 func TestNoteIsAThought(t *testing.T) {
 	t.Parallel()
-	turn := &agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
+	turn := &agent.Turn{Note: "[System note: x]", Messages: []session.Message{{Text: "stream=3 hi"}}}
 	var thoughts string
 	result, err := New().Run(t.Context(), emitting(turn, func(e agent.Event) {
 		if e.Type == session.EventThought {
@@ -204,7 +204,7 @@ func TestInterrupt(t *testing.T) {
 func steered(t *testing.T, text string) (reply string, events []agent.Event, accepted []string, err error) {
 	t.Helper()
 	steers := make(chan agent.Steer)
-	turn := &agent.Turn{Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}, Host: agent.Host{Steers: steers}}
+	turn := &agent.Turn{Attempt: 1, Messages: []session.Message{{ID: "m1", Text: text}}, Host: agent.Host{Steers: steers}}
 	over := make(chan struct{})
 	offered := make(chan struct{})
 	go func() {
@@ -212,7 +212,7 @@ func steered(t *testing.T, text string) (reply string, events []agent.Event, acc
 		for _, text := range []string{"one", "tool=x two"} {
 			time.Sleep(10 * time.Second)
 			select {
-			case steers <- agent.NewSteer(agent.Message{Text: text}, func() { accepted = append(accepted, text) }):
+			case steers <- agent.NewSteer(session.Message{Text: text}, func() { accepted = append(accepted, text) }):
 			case <-over:
 			}
 		}
@@ -274,7 +274,7 @@ func TestTitle(t *testing.T) {
 }
 
 func BenchmarkPlain(b *testing.B) {
-	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
+	turn := &agent.Turn{Messages: []session.Message{{Text: "hello there"}}}
 	a := New()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -283,7 +283,7 @@ func BenchmarkPlain(b *testing.B) {
 }
 
 func TestPlainIsCheap(t *testing.T) {
-	turn := emitting(&agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}, func(agent.Event) {})
+	turn := emitting(&agent.Turn{Messages: []session.Message{{Text: "hello there"}}}, func(agent.Event) {})
 	a, ctx := New(), t.Context()
 	if n := testing.AllocsPerRun(100, func() { _, _ = a.Run(ctx, turn) }); n > 1 {
 		t.Errorf("a plain turn makes %v allocations, want 1", n)
@@ -295,7 +295,7 @@ func TestAskAndUsage(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		asked, tools, used := "", "", session.Usage{}
 		turn := &agent.Turn{
-			Attempt: 1, Messages: []agent.Message{{Text: "usage=12:3 ask=deploy hello"}},
+			Attempt: 1, Messages: []session.Message{{Text: "usage=12:3 ask=deploy hello"}},
 			Host: agent.Host{Ask: func(_ context.Context, q agent.Question) (session.Decision, error) {
 				asked += q.Name
 				return map[bool]session.Decision{true: session.Allow, false: session.Deny}[allowed], nil

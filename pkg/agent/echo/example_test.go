@@ -6,10 +6,11 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 )
 
 func ExampleNew() {
-	turn := &agent.Turn{Messages: []agent.Message{{Text: "hello"}}}
+	turn := &agent.Turn{Messages: []session.Message{{Text: "hello"}}}
 	result, err := echo.New().Run(context.Background(), turn)
 	fmt.Println(result.Text, err)
 	// Output: echo: hello <nil>
@@ -18,7 +19,7 @@ func ExampleNew() {
 // Directives at the beginning of a message make the agent use a tool and stream its reply.
 func ExampleAgent_Run() {
 	_, err := echo.New().Run(context.Background(), &agent.Turn{
-		Messages: []agent.Message{{Text: "tool=search stream=2 found it"}},
+		Messages: []session.Message{{Text: "tool=search stream=2 found it"}},
 		Host:     agent.Host{Emit: func(e agent.Event) { fmt.Printf("%s %q\n", e.Type, e.Name+e.Text) }},
 	})
 	fmt.Println(err)
@@ -33,8 +34,8 @@ func ExampleAgent_Run() {
 // A message that arrives while the agent works joins its turn.
 func ExampleAgent_Traits() {
 	steers := make(chan agent.Steer, 1)
-	steers <- agent.NewSteer(agent.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
-	turn := &agent.Turn{Messages: []agent.Message{{Text: "sleep=300ms hello"}}, Host: agent.Host{Steers: steers}}
+	steers <- agent.NewSteer(session.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })
+	turn := &agent.Turn{Messages: []session.Message{{Text: "sleep=300ms hello"}}, Host: agent.Host{Steers: steers}}
 	e := echo.New()
 	result, err := e.Run(context.Background(), turn)
 	fmt.Println(e.Traits().Steerable, err)

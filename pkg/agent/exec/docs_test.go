@@ -159,7 +159,7 @@ func TestDocsSchemas(t *testing.T) {
 		"turn":       {turn, agent.Turn{}},
 		"usage":      {event.Defs["usage"], session.Usage{}},
 		"steer":      {turn.Defs["steer"], steerLine{}},
-		"message":    {turn.Defs["message"], agent.Message{}},
+		"message":    {turn.Defs["message"], session.Message{}},
 		"attachment": {turn.Defs["attachment"], session.Attachment{}},
 		"entry":      {turn.Defs["entry"], session.Entry{}},
 		"tool":       {turn.Defs["tool"], session.ToolUse{}},
@@ -243,7 +243,7 @@ func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	var offering sync.WaitGroup
 	offering.Go(func() {
 		select {
-		case steers <- agent.NewSteer(agent.Message{ID: "m2", Text: "that will do"}, func() { accepted++ }):
+		case steers <- agent.NewSteer(session.Message{ID: "m2", Text: "that will do"}, func() { accepted++ }):
 		case <-over:
 		}
 	})

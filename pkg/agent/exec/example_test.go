@@ -7,6 +7,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 )
 
@@ -28,7 +29,7 @@ func ExampleNew() {
 func ExampleAgent_Run() {
 	a, err := exec.New(exec.Config{Command: []string{"tr", "a-z", "A-Z"}})
 	demo.Check(err)
-	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "hello"}}}
+	turn := &agent.Turn{Session: "web:42", Messages: []session.Message{{Text: "hello"}}}
 	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Text) }
 	_, err = a.Run(context.Background(), turn)
 	fmt.Println(err)
@@ -44,7 +45,7 @@ func ExampleAgent_Run_jsonl() {
 		echo '{"type": "tool_end", "call_id": "1", "output": {"hits": 3}}'
 		echo '{"type": "result", "text": "I found 3 pages."}'`}})
 	demo.Check(err)
-	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "search"}}}
+	turn := &agent.Turn{Session: "web:42", Messages: []session.Message{{Text: "search"}}}
 	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Name+string(e.Output)) }
 	result, err := a.Run(context.Background(), turn)
 	fmt.Println(result.Text, err)

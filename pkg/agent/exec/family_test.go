@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
@@ -57,7 +58,7 @@ func turn(t *testing.T, text string) *agent.Turn {
 	return &agent.Turn{
 		Session: "agent:test", TranscriptID: "sid-1", Fence: 7, Attempt: 1,
 		ID:       strings.ReplaceAll(t.Name(), "/", "-") + "-" + strconv.FormatInt(time.Now().UnixNano(), 36),
-		Messages: []agent.Message{{ID: "m1", Text: text}},
+		Messages: []session.Message{{ID: "m1", Text: text}},
 	}
 }
 

@@ -36,7 +36,7 @@ func TestTextFormat(t *testing.T) {
 	} {
 		a := newAgent(t, Config{Command: shell(script)})
 		tn := turn(t, "hällo")
-		tn.Messages = append(tn.Messages, agent.Message{ID: "m2", Text: "wörld"})
+		tn.Messages = append(tn.Messages, session.Message{ID: "m2", Text: "wörld"})
 		if reply, err := runText(t.Context(), a, tn); err != nil || reply != want {
 			t.Errorf("%s: reply %q, error %v; want %q", script, reply, err, want)
 		}
@@ -193,7 +193,7 @@ func TestInterruptReachesTheAgentOfADeafWorker(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	tn := turn(t, "")
-	tn.Messages = append(tn.Messages, agent.Message{ID: "m2"})
+	tn.Messages = append(tn.Messages, session.Message{ID: "m2"})
 	tn.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, c := range []struct {
 		extra     []string

@@ -9,12 +9,13 @@ import (
 	"sync"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // steerLine is a line of a command's stdin after the turn's.
 type steerLine struct {
-	Type    string        `json:"type"` // steer
-	Message agent.Message `json:"message"`
+	Type    string          `json:"type"` // steer
+	Message session.Message `json:"message"`
 }
 
 // steering sends a turn's steers to its command once the command has announced that it takes them,

@@ -33,7 +33,7 @@ func TestSteerable(t *testing.T) {
 type drive struct {
 	t      *testing.T
 	config Config
-	offer  []agent.Message
+	offer  []session.Message
 	onText func(text string) // called during the turn
 	fifo   string            // what the role's "wait" waits for
 	before <-chan struct{}   // nothing is offered before it is closed; nil: at once
@@ -43,7 +43,7 @@ type drive struct {
 	received chan string
 }
 
-func newDrive(t *testing.T, offer []agent.Message, does ...string) *drive {
+func newDrive(t *testing.T, offer []session.Message, does ...string) *drive {
 	t.Helper()
 	d := &drive{
 		t: t, offer: offer, onText: func(string) {}, fifo: filepath.Join(t.TempDir(), "fifo"),
@@ -105,17 +105,17 @@ func (d *drive) run(ctx context.Context) (tn *agent.Turn, result agent.Result, r
 	return tn, result, received, err
 }
 
-func message(id, text string) agent.Message { return agent.Message{ID: id, Text: text} }
+func message(id, text string) session.Message { return session.Message{ID: id, Text: text} }
 
 const say = `{"type":"text","text":"bye"}`
 
 func TestSteerInMidTurn(t *testing.T) {
 	t.Parallel()
-	rich := agent.Message{
+	rich := session.Message{
 		ID: "s2", Text: "second <b>\nline", Meta: map[string]string{"from": "ann"},
 		Attachments: []session.Attachment{{Name: "build.log", Mime: "text/plain", Path: "/srv/build.log"}},
 	}
-	d := newDrive(t, []agent.Message{message("s1", "first"), rich},
+	d := newDrive(t, []session.Message{message("s1", "first"), rich},
 		"announce", "read", "ack", "read", "ack", "ack", say, "rest")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("seen enough")
@@ -143,7 +143,7 @@ func TestSteerInMidTurn(t *testing.T) {
 // and late, as long as the turn has not ended.
 func TestSteersAcknowledgedLate(t *testing.T) {
 	t.Parallel()
-	d := newDrive(t, []agent.Message{message("s1", "a"), message("s2", "b"), message("s3", "c")},
+	d := newDrive(t, []session.Message{message("s1", "a"), message("s2", "b"), message("s3", "c")},
 		"announce", "read", "read", "read", `{"type":"steered","id":"s3"}`, `{"type":"steered","id":"s1"}`,
 		`{"type":"result","text":"done"}`, `{"type":"steered","id":"s2"}`, "rest")
 	_, result, received, err := d.run(t.Context())
@@ -165,7 +165,7 @@ func TestSteerReadAndNotAcknowledged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDrive(t, []agent.Message{message("s1", "a")}, append([]string{"announce", "read"}, end...)...)
+			d := newDrive(t, []session.Message{message("s1", "a")}, append([]string{"announce", "read"}, end...)...)
 			_, _, received, err := d.run(t.Context())
 			if fails := name == "error" || name == "broken"; (err != nil) != fails {
 				t.Error(err)
@@ -186,7 +186,7 @@ func TestSteersNotAnnounced(t *testing.T) {
 		"ready":  `{"type":"ready"}`,
 		"not":    `{"type":"ready","steers":false}`,
 	} {
-		d := newDrive(t, []agent.Message{message("s1", "a")}, first, "wait", `{"type":"result"}`, "rest")
+		d := newDrive(t, []session.Message{message("s1", "a")}, first, "wait", `{"type":"result"}`, "rest")
 		d.offer[0].Text = strings.Repeat("x", 1<<20)
 		var released sync.WaitGroup
 		released.Go(d.release)
@@ -222,7 +222,7 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDrive(t, []agent.Message{message("s1", strings.Repeat("x", 1<<20)), message("s2", "b")}, c.does...)
+			d := newDrive(t, []session.Message{message("s1", strings.Repeat("x", 1<<20)), message("s2", "b")}, c.does...)
 			d.config.Grace = 20 * time.Millisecond
 			var released sync.WaitGroup
 			released.Go(func() {
@@ -249,7 +249,7 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 // Steers that come after the result, while the command lingers, are not received.
 func TestSteerAfterTheResult(t *testing.T) {
 	t.Parallel()
-	d := newDrive(t, []agent.Message{message("s1", "a")},
+	d := newDrive(t, []session.Message{message("s1", "a")},
 		"announce", `{"type":"result","text":"done"}`, "drain", "wait", "hang")
 	d.config.Grace = 20 * time.Millisecond
 	late := make(chan struct{})
@@ -269,7 +269,7 @@ func TestSteerAfterTheResult(t *testing.T) {
 // A command may close its stdin. Later steers stay in the line.
 func TestSteersToACommandThatClosedItsStdin(t *testing.T) {
 	t.Parallel()
-	d := newDrive(t, []agent.Message{message("s1", "a"), message("s2", "b")})
+	d := newDrive(t, []session.Message{message("s1", "a"), message("s2", "b")})
 	d.config.Command = append(shell(`read -r turn; exec <&-; echo '{"type":"ready","steers":true}'; cat "$0"; echo '`+say+`'`), d.fifo)
 	var released sync.WaitGroup
 	released.Go(func() {
@@ -300,7 +300,7 @@ func TestB86_KillWithASteerInFlight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDrive(t, []agent.Message{message("s1", c.text)}, c.does...)
+			d := newDrive(t, []session.Message{message("s1", c.text)}, c.does...)
 			d.config.Grace = 20 * time.Millisecond
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var killing sync.WaitGroup

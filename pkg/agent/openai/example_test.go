@@ -9,6 +9,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/session"
 	"turnstile/test/demo"
 	"turnstile/test/modelserver"
 )
@@ -26,7 +27,7 @@ func ExampleAgent_Run() {
 	defer model.Close()
 	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model", SystemPrompt: "Be polite."})
 	demo.Check(err)
-	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Hello!"}}}
+	turn := &agent.Turn{Session: "web:42", Messages: []session.Message{{Text: "Hello!"}}}
 	turn.Host.Emit = func(e agent.Event) { fmt.Print(e.Text) }
 	_, err = a.Run(context.Background(), turn)
 	fmt.Println()
@@ -50,7 +51,7 @@ func ExampleTool() {
 		Argv:        []string{"tr", "a-z", "A-Z"},
 	}}})
 	demo.Check(err)
-	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Shout hello."}}}
+	turn := &agent.Turn{Session: "web:42", Messages: []session.Message{{Text: "Shout hello."}}}
 	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Type, e.Name+e.Text+string(e.Output)) }
 	_, err = a.Run(context.Background(), turn)
 	fmt.Println(err)
@@ -68,8 +69,8 @@ func ExampleAgent_Traits() {
 	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model"})
 	demo.Check(err)
 	steers := make(chan agent.Steer, 1)
-	steers <- agent.NewSteer(agent.Message{ID: "two", Text: "In French, please."}, nil)
-	turn := &agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Greet me."}}, Host: agent.Host{Steers: steers}}
+	steers <- agent.NewSteer(session.Message{ID: "two", Text: "In French, please."}, nil)
+	turn := &agent.Turn{Session: "web:42", Messages: []session.Message{{Text: "Greet me."}}, Host: agent.Host{Steers: steers}}
 	turn.Host.Emit = func(e agent.Event) { fmt.Println(e.Text) }
 	_, err = a.Run(context.Background(), turn)
 	fmt.Println(a.Traits().Steerable, err)

@@ -192,7 +192,7 @@ func (r *rig) says(err error, retryable bool, words ...string) {
 func turn(texts ...string) *agent.Turn {
 	t := &agent.Turn{Session: "s:1", TranscriptID: "sid", ID: "t1", Fence: 1, Attempt: 1}
 	for i, text := range texts {
-		t.Messages = append(t.Messages, agent.Message{ID: fmt.Sprintf("m%d", i+1), Text: text})
+		t.Messages = append(t.Messages, session.Message{ID: fmt.Sprintf("m%d", i+1), Text: text})
 	}
 	return t
 }

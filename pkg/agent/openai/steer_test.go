@@ -19,7 +19,7 @@ type offers struct {
 func newOffers() *offers { return &offers{channel: make(chan agent.Steer, 8)} }
 
 // offer is a step of a stream at which a steer arrives.
-func (o *offers) offer(m agent.Message) modelserver.Step {
+func (o *offers) offer(m session.Message) modelserver.Step {
 	return modelserver.Do(func() {
 		o.channel <- agent.NewSteer(m, func() { o.accepted = append(o.accepted, m.ID) })
 	})
@@ -37,8 +37,8 @@ func TestSteerBetweenRounds(t *testing.T) {
 	o := newOffers()
 	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
 		modelserver.Stream(modelserver.Call("c1", "cat", "{}"), modelserver.Call("c2", "cat", "{}"),
-			o.offer(agent.Message{ID: "s1", Text: "no, that", Attachments: []session.Attachment{{Name: "f", Path: "/f"}}}),
-			o.offer(agent.Message{ID: "s2", Text: "quick"})),
+			o.offer(session.Message{ID: "s1", Text: "no, that", Attachments: []session.Attachment{{Name: "f", Path: "/f"}}}),
+			o.offer(session.Message{ID: "s2", Text: "quick"})),
 		text("done"))
 	r.must(o.turn())
 	if !slices.Equal(o.accepted, []string{"s1", "s2"}) {
@@ -62,8 +62,8 @@ func TestLateSteer(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
 	r := newRig(t, Config{},
-		modelserver.Stream(modelserver.Thought("hm"), o.offer(agent.Message{ID: "s1", Text: "and this"})),
-		modelserver.Stream(modelserver.Text("second"), o.offer(agent.Message{ID: "s2", Text: "and that"})),
+		modelserver.Stream(modelserver.Thought("hm"), o.offer(session.Message{ID: "s1", Text: "and this"})),
+		modelserver.Stream(modelserver.Text("second"), o.offer(session.Message{ID: "s2", Text: "and that"})),
 		text("third"))
 	r.must(o.turn())
 	if !slices.Equal(o.accepted, []string{"s1", "s2"}) {
@@ -78,7 +78,7 @@ func TestLateSteer(t *testing.T) {
 func TestSteerThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
-	r := newRig(t, Config{MaxRetries: -1}, modelserver.Stream(o.offer(agent.Message{ID: "s1", Text: "late"}), modelserver.Text("a"), modelserver.Cut()))
+	r := newRig(t, Config{MaxRetries: -1}, modelserver.Stream(o.offer(session.Message{ID: "s1", Text: "late"}), modelserver.Text("a"), modelserver.Cut()))
 	r.says(r.run(o.turn()), false, "broke off")
 	if len(o.accepted) > 0 || len(o.channel) != 1 {
 		t.Errorf("accepted %v, %d left", o.accepted, len(o.channel))

@@ -14,7 +14,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/strictjson"
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 // Tool is a command that the model may use. It reads the arguments, a JSON object, from its stdin,
@@ -110,7 +110,7 @@ func LoadTools(path string) ([]Tool, error) {
 		t := &tools[i]
 		file := struct {
 			*Tool
-			Timeout session.Duration `json:"timeout"`
+			Timeout wire.Duration `json:"timeout"`
 		}{Tool: t}
 		var its []error
 		if err := strictjson.Decode(one, &file); err != nil {

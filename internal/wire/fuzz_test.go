@@ -1,4 +1,4 @@
-package session_test
+package wire_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -36,15 +37,15 @@ func FuzzPayload(f *testing.F) {
 	f.Add([]byte(`{"v":1,"text":"x","mode":["` + strings.Repeat("long", 1000) + `"]}`))
 	f.Add([]byte(`{"v":1,"text":"","too_long":123}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := session.DecodePayload(data)
+		m, err := wire.Decode(data, session.Limits{})
 		if err != nil {
 			refused(t, "a payload", err)
 			return
 		}
-		if err := m.Validate(); err != nil {
+		if err := m.Validate(session.Limits{}); err != nil {
 			t.Errorf("decoded, and then refused: %v", err)
 		}
-		again, err := m.EncodePayload()
+		again, err := m.Payload()
 		expect.OK(t, err)
 		switch m.Mode { // which the payload leaves out
 		case session.ModeCollect, session.ModeSteer, session.ModeRollback:
@@ -56,7 +57,7 @@ func FuzzPayload(f *testing.F) {
 		if len(m.Attachments) == 0 {
 			m.Attachments = nil
 		}
-		got, err := session.Limits{MessageBytes: math.MaxInt}.DecodePayload(again)
+		got, err := wire.Decode(again, session.Limits{MessageBytes: math.MaxInt})
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%s becomes %s: %+v, %v", data, again, got, err)
 		}
@@ -72,7 +73,7 @@ func FuzzDuration(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := session.ParseDuration(text)
+		d, err := wire.ParseDuration(text)
 		if err != nil {
 			refused(t, "a duration", err)
 			return
@@ -82,9 +83,9 @@ func FuzzDuration(f *testing.F) {
 		} else if plain, err := time.ParseDuration(text); err == nil && plain != d {
 			t.Errorf("%q is %s, not %s", text, d, plain)
 		}
-		written, err := session.Duration(d).MarshalText()
+		written, err := wire.Duration(d).MarshalText()
 		expect.OK(t, err)
-		var again session.Duration
+		var again wire.Duration
 		if err := again.UnmarshalText(written); err != nil || time.Duration(again) != d {
 			t.Errorf("%q is %s, and %q is %s, %v", text, d, written, time.Duration(again), err)
 		}
@@ -98,7 +99,7 @@ func FuzzQueueSettings(f *testing.F) {
 	}
 	f.Add(strings.Repeat("\x01 ", 1000))
 	f.Fuzz(func(t *testing.T, words string) {
-		s, err := session.ParseQueueSettings(words)
+		s, err := wire.ParseQueueSettings(words)
 		if err != nil {
 			if n := len(err.Error()); n > 20*expect.ErrorMost {
 				t.Errorf("the error has %d bytes", n)
@@ -108,7 +109,7 @@ func FuzzQueueSettings(f *testing.F) {
 			}
 			return
 		}
-		if again, err := session.ParseQueueSettings(s.String()); err != nil || again != s {
+		if again, err := wire.ParseQueueSettings(s.String()); err != nil || again != s {
 			t.Errorf("%q is %+v, and %q is %+v, %v", words, s, s, again, err)
 		}
 		data, err := json.Marshal(s)
@@ -146,7 +147,7 @@ func FuzzRoute(f *testing.F) {
 	f.Add("", []byte(`nul`))
 	f.Add("A b\n", []byte(`"\u2028"`))
 	f.Fuzz(func(t *testing.T, to string, context []byte) {
-		if err := (session.Route{To: to, Context: context}).Validate(); err != nil {
+		if err := (wire.Route{To: to, Context: context}).Validate(); err != nil {
 			refused(t, "a route", err)
 			return
 		}

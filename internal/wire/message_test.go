@@ -1,4 +1,4 @@
-package session_test
+package wire_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -34,33 +35,33 @@ func TestNames(t *testing.T) {
 
 func TestPayload(t *testing.T) {
 	t.Parallel()
-	full := session.Message{
+	full := wire.Message{
 		Text: "<b>hello</b> & ✓", Mode: session.ModeInterrupt, Meta: map[string]string{"from": "ada"},
 		Attachments: []session.Attachment{{Name: "a.png", Mime: "image/png", URL: "https://example.com/a.png", Size: 3}},
-		ExpiresIn:   session.Duration(90 * time.Second),
+		ExpiresIn:   wire.Duration(90 * time.Second),
 	}
-	data, err := full.EncodePayload()
+	data, err := full.Payload()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(data), `"text":"<b>hello</b> & ✓"`) || !strings.Contains(string(data), `"expires_in":"1m30s"`) {
 		t.Errorf("payload %s", data)
 	}
-	got, err := session.DecodePayload(data)
+	got, err := wire.Decode(data, session.Limits{})
 	if err != nil || !reflect.DeepEqual(got, full) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := session.DecodePayload([]byte(`{"v":1,"text":"a","later":true}`)); err != nil {
+	if _, err := wire.Decode([]byte(`{"v":1,"text":"a","later":true}`), session.Limits{}); err != nil {
 		t.Errorf("a newer sender's field: %v", err)
 	}
 	// A mode that only one of the two programs knows does not stop a message either.
-	if got, err := session.DecodePayload([]byte(`{"v":1,"text":"a","mode":"later"}`)); err != nil || got.Mode != "" {
+	if got, err := wire.Decode([]byte(`{"v":1,"text":"a","mode":"later"}`), session.Limits{}); err != nil || got.Mode != "" {
 		t.Errorf("a newer sender's mode: %+v, %v", got, err)
 	}
 	for mode, kept := range map[session.Mode]bool{
 		session.ModeQueue: true, session.ModeReject: true, session.ModeCollect: false, session.ModeSteer: false, session.ModeRollback: false,
 	} {
-		data, err := session.Message{Text: "a", Mode: mode}.EncodePayload()
+		data, err := wire.Message{Text: "a", Mode: mode}.Payload()
 		if err != nil || strings.Contains(string(data), `"mode"`) != kept {
 			t.Errorf("mode %s in a payload: %s, %v", mode, data, err)
 		}
@@ -72,11 +73,11 @@ func TestPayload(t *testing.T) {
 		`{"v":1,"text":"a","attachments":[{"url":"u"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","size":-1}]}`,
 		`{"v":1,"text":"` + strings.Repeat("x", 2<<20) + `"}`,
 	} {
-		if _, err := session.DecodePayload([]byte(bad)); !errors.Is(err, session.ErrInvalid) {
+		if _, err := wire.Decode([]byte(bad), session.Limits{}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%.60s: %v", bad, err)
 		}
 	}
-	if err := (session.Message{Text: "a\xff"}).Validate(); !errors.Is(err, session.ErrInvalid) {
+	if err := (wire.Message{Text: "a\xff"}).Validate(session.Limits{}); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("text that is not UTF-8: %v", err)
 	}
 }

@@ -1,10 +1,11 @@
-package session_test
+package wire_test
 
 import (
 	"encoding/json"
 	"errors"
 	"testing"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{`"1d12h"`: `"36h0m0s"`, `"30d"`: `"720h0m0s"`, `"90s"`: `"1m30s"`} {
-		var d session.Duration
+		var d wire.Duration
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -21,7 +22,7 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "soon", "1d-1h", "-1d", "5"} {
-		if d, err := session.ParseDuration(text); !errors.Is(err, session.ErrInvalid) {
+		if d, err := wire.ParseDuration(text); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %s, %v", text, d, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package session
+package wire
 
 import (
 	"encoding/json"
@@ -6,11 +6,9 @@ import (
 	"regexp"
 	"time"
 	"unicode/utf8"
-)
 
-// NoReply is the destination of a message whose outcome goes nowhere, although its session has a
-// destination.
-const NoReply = "-"
+	"turnstile/pkg/session"
+)
 
 // MaxContext is how many bytes the context of a Route may have.
 const MaxContext = 2048
@@ -38,29 +36,29 @@ var destination = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 // ValidateDestination checks the name of a destination. The error wraps ErrInvalid.
 func ValidateDestination(name string) error {
 	if !destination.MatchString(name) {
-		return fmt.Errorf("%w destination %.100q: use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit", ErrInvalid, name)
+		return fmt.Errorf("%w destination %.100q: use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit", session.ErrInvalid, name)
 	}
 	return nil
 }
 
 // Validate checks the route. The error wraps ErrInvalid.
 func (r Route) Validate() error {
-	if r.To != "" && r.To != NoReply {
+	if r.To != "" && r.To != session.NoReply {
 		if err := ValidateDestination(r.To); err != nil {
 			return err
 		}
 	}
 	switch {
 	case r.Within < 0 || r.Within > 0 && r.Within < time.Millisecond:
-		return fmt.Errorf("%w deliver_by %s: it must be at least 1ms", ErrInvalid, r.Within)
+		return fmt.Errorf("%w deliver_by %s: it must be at least 1ms", session.ErrInvalid, r.Within)
 	case r.Within > 0 && !r.By.IsZero():
-		return fmt.Errorf("%w deliver_by: it is a time and a duration: use one of them", ErrInvalid)
+		return fmt.Errorf("%w deliver_by: it is a time and a duration: use one of them", session.ErrInvalid)
 	case len(r.Context) > MaxContext:
-		return fmt.Errorf("%w context: it has %d bytes, at most %d are allowed", ErrInvalid, len(r.Context), MaxContext)
+		return fmt.Errorf("%w context: it has %d bytes, at most %d are allowed", session.ErrInvalid, len(r.Context), MaxContext)
 	case len(r.Context) > 0 && !json.Valid(r.Context):
-		return fmt.Errorf("%w context: it is no JSON", ErrInvalid)
+		return fmt.Errorf("%w context: it is no JSON", session.ErrInvalid)
 	case !utf8.Valid(r.Context):
-		return fmt.Errorf("%w context: it is not UTF-8", ErrInvalid)
+		return fmt.Errorf("%w context: it is not UTF-8", session.ErrInvalid)
 	}
 	return nil
 }
@@ -78,7 +76,7 @@ func (r Route) DeliverBy(text string) (Route, error) {
 	}
 	within, err := ParseDuration(text)
 	if err != nil || within < time.Millisecond {
-		return r, fmt.Errorf("%w deliver_by %.100q: write a time such as 2026-11-24T18:00:00Z, or a duration above 0 such as 10m", ErrInvalid, text)
+		return r, fmt.Errorf("%w deliver_by %.100q: write a time such as 2026-11-24T18:00:00Z, or a duration above 0 such as 10m", session.ErrInvalid, text)
 	}
 	r.Within = within
 	return r, nil

@@ -1,4 +1,4 @@
-package session_test
+package wire_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
 
@@ -16,17 +17,17 @@ func TestParseSettings(t *testing.T) {
 		"collect":                     {Mode: session.ModeCollect},
 		" reject \t cap:1 ":           {Mode: session.ModeReject, Cap: 1},
 		"drop:old":                    {Drop: session.DropOld},
-		"cap:10000 debounce:1h":       {Cap: session.MaxQueueCap, Debounce: session.Millis(session.MaxDebounce)},
+		"cap:10000 debounce:1h":       {Cap: wire.MaxQueueCap, Debounce: session.Millis(wire.MaxDebounce)},
 		"steer drop:new debounce:1ms": {Mode: session.ModeSteer, Drop: session.DropNew, Debounce: session.Millis(time.Millisecond)},
 		"collect debounce:0.5s cap:25 drop:summarize": {
 			Mode: session.ModeCollect, Debounce: session.Millis(500 * time.Millisecond), Cap: 25, Drop: session.DropSummarize,
 		},
 	} {
-		got, err := session.ParseQueueSettings(words)
+		got, err := wire.ParseQueueSettings(words)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v", words, got, err)
 		}
-		if again, err := session.ParseQueueSettings(got.String()); err != nil || again != got {
+		if again, err := wire.ParseQueueSettings(got.String()); err != nil || again != got {
 			t.Errorf("%q reads back as %+v, %v", got, again, err)
 		}
 	}
@@ -53,12 +54,12 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"size:3":              `word "size:3"`,
 		"often cap:x drop:it": `mode "often"`,
 	} {
-		got, err := session.ParseQueueSettings(words)
+		got, err := wire.ParseQueueSettings(words)
 		if !errors.Is(err, session.ErrInvalid) || got != (session.QueueSettings{}) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v; want an error with %q", words, got, err, want)
 		}
 	}
-	_, err := session.ParseQueueSettings("often cap:x drop:it")
+	_, err := wire.ParseQueueSettings("often cap:x drop:it")
 	for _, want := range []string{"often", `cap "x"`, `policy "it"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error says nothing of %s: %v", want, err)
@@ -68,15 +69,15 @@ func TestParseSettingsRefuses(t *testing.T) {
 
 func TestSettingsOver(t *testing.T) {
 	t.Parallel()
-	base := session.DefaultQueueSettings()
-	if got := (session.QueueSettings{}).Over(base); got != base {
+	base := wire.DefaultQueueSettings()
+	if got := wire.Over(session.QueueSettings{}, base); got != base {
 		t.Errorf("nothing over the defaults is %+v", got)
 	}
 	all := session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Minute), Cap: 3, Drop: session.DropOld}
-	if got := all.Over(base); got != all {
+	if got := wire.Over(all, base); got != all {
 		t.Errorf("everything over the defaults is %+v", got)
 	}
-	if got := (session.QueueSettings{Cap: 3}).Over(base); got.Cap != 3 || got.Mode != base.Mode || got.Drop != base.Drop || got.Debounce != base.Debounce {
+	if got := wire.Over(session.QueueSettings{Cap: 3}, base); got.Cap != 3 || got.Mode != base.Mode || got.Drop != base.Drop || got.Debounce != base.Debounce {
 		t.Errorf("a cap over the defaults is %+v", got)
 	}
 }
@@ -104,11 +105,11 @@ func TestSettingsJSON(t *testing.T) {
 func TestParseDrop(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "new", "old", "summarize"} {
-		if d, err := session.ParseDropPolicy(s); err != nil || string(d) != s {
+		if d, err := wire.ParseDropPolicy(s); err != nil || string(d) != s {
 			t.Errorf("%q: %q, %v", s, d, err)
 		}
 	}
-	if _, err := session.ParseDropPolicy("all"); !errors.Is(err, session.ErrInvalid) {
+	if _, err := wire.ParseDropPolicy("all"); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("error: %v", err)
 	}
 }

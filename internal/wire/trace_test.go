@@ -1,10 +1,10 @@
-package session_test
+package wire_test
 
 import (
 	"strings"
 	"testing"
 
-	"turnstile/pkg/session"
+	"turnstile/internal/wire"
 )
 
 func TestTraceParent(t *testing.T) {
@@ -30,7 +30,7 @@ func TestTraceParent(t *testing.T) {
 		"00-" + trace[:33] + strings.Repeat("0", 16) + "-01": "",
 		" 00-" + trace: "",
 	} {
-		if got := session.TraceParent(value); got != want {
+		if got := wire.TraceParent(value); got != want {
 			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}

@@ -1,0 +1,95 @@
+// Package wire has the stored forms of a message and of its route, as docs/wire.md specifies them for
+// senders in other languages, and reads the words of settings.
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"turnstile/pkg/session"
+)
+
+const (
+	// TaskType is the type of a message's asynq task.
+	TaskType = "turnstile:message"
+
+	payloadVersion = 1
+)
+
+// Message is what a user says. Its JSON is the payload of an asynq task, which docs/wire.md
+// specifies for senders in other languages.
+type Message struct {
+	// ID is unique within its session. It is the task's id and not part of the payload.
+	ID string `json:"-"`
+
+	// TraceParent is the traceparent of W3C Trace Context to which the message's turn belongs. It is
+	// a header of the task and not part of the payload: the same message with another one is no
+	// conflict. An invalid one is ignored. Defaults to "": none.
+	TraceParent string `json:"-"`
+
+	Text        string               `json:"text"`
+	Mode        session.Mode         `json:"mode,omitempty"`
+	Meta        map[string]string    `json:"meta,omitempty"`
+	Attachments []session.Attachment `json:"attachments,omitempty"`
+
+	// ExpiresIn is for how long after its arrival the message may start to run; for a delayed
+	// message, after it joins the line. Defaults to 0: without limit.
+	ExpiresIn Duration `json:"expires_in,omitempty"`
+}
+
+// Said is the message without its rules.
+func (m Message) Said() session.Message {
+	return session.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+}
+
+// valid checks the rules that have no limit.
+func (m Message) valid() error {
+	switch {
+	case strings.TrimSpace(m.Text) == "":
+		return fmt.Errorf("%w message: its text is empty", session.ErrInvalid)
+	case !utf8.ValidString(m.Text):
+		return fmt.Errorf("%w message: its text is not UTF-8", session.ErrInvalid)
+	case m.ExpiresIn < 0:
+		return fmt.Errorf("%w message: expires_in is negative", session.ErrInvalid)
+	}
+	for i, a := range m.Attachments {
+		switch {
+		case a.Name == "":
+			return fmt.Errorf("%w attachment %d: it has no name", session.ErrInvalid, i+1)
+		case (a.URL == "") == (a.Path == ""):
+			return fmt.Errorf("%w attachment %.100q: give it a url or a path, one of the two", session.ErrInvalid, a.Name)
+		case a.Size < 0:
+			return fmt.Errorf("%w attachment %.100q: its size is negative", session.ErrInvalid, a.Name)
+		}
+	}
+	_, err := ParseMode(string(m.Mode))
+	return err
+}
+
+type payload struct {
+	V int `json:"v"`
+	Message
+
+	// TooLong is set by internal/protocol when it archives a task that is too long: the task's
+	// bytes, in place of its content.
+	TooLong int64 `json:"too_long,omitempty"`
+}
+
+// Payload returns the message as an asynq task's payload, however large. It omits the modes collect,
+// steer and rollback: the sender's script acts on them.
+func (m Message) Payload() ([]byte, error) {
+	switch m.Mode {
+	case session.ModeCollect, session.ModeSteer, session.ModeRollback:
+		m.Mode = ""
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(payload{V: payloadVersion, Message: m}); err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
