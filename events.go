@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -96,25 +96,25 @@ func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.E
 }
 
 // placeOf returns the place of EventsAfter, or else that of EventsSince: the last event of that time.
-func (s *Session) placeOf(ctx context.Context, o eventsOptions) (place protocol.EventID, err error) {
+func (s *Session) placeOf(ctx context.Context, o eventsOptions) (place stream.EventID, err error) {
 	if o.after == "" && !o.since.IsZero() {
 		err = persist(ctx, func() (ended bool, err error) {
-			o.after, err = protocol.LastEventIDAt(ctx, s.c.rdb, s.key, o.since.UnixMilli())
+			o.after, err = stream.LastEventIDAt(ctx, s.c.rdb, s.key, o.since.UnixMilli())
 			return err == nil, err
 		})
 	}
 	if o.after == "" || err != nil {
 		return place, err
 	}
-	return protocol.ParseEventID(o.after)
+	return stream.ParseEventID(o.after)
 }
 
 // visitAll visits the events of all turns after a place.
-func (s *Session) visitAll(ctx context.Context, place protocol.EventID, stored bool, see func(session.Event)) error {
-	stream := rediskey.For(s.key).Events()
+func (s *Session) visitAll(ctx context.Context, place stream.EventID, stored bool, see func(session.Event)) error {
+	key := rediskey.For(s.key).Events()
 	replies := replies{s: s}
 	return persist(ctx, func() (ended bool, err error) {
-		events, behind, more, err := protocol.EventsAfter(ctx, s.c.rdb, s.key, place, eventsPage)
+		events, behind, more, err := stream.EventsAfter(ctx, s.c.rdb, s.key, place, eventsPage)
 		if err != nil {
 			return false, fmt.Errorf("read events of %s: %w", s.key, err)
 		}
@@ -130,7 +130,7 @@ func (s *Session) visitAll(ctx context.Context, place protocol.EventID, stored b
 		if place = behind; more {
 			return false, nil
 		}
-		if err := s.c.waits.await(ctx, stream, place.Entry(), eventsRecheck); err != nil {
+		if err := s.c.waits.await(ctx, key, place.Entry(), eventsRecheck); err != nil {
 			return false, fmt.Errorf("wait for events of %s: %w", s.key, err)
 		}
 		return false, nil
@@ -142,7 +142,7 @@ const clockSlack = time.Minute
 
 // visitMessage visits the events of a message behind a place. It reads from the message's acceptance
 // on: the earlier events say which turns are the message's, and how much of the reply was seen.
-func (s *Session) visitMessage(ctx context.Context, id string, place protocol.EventID, see func(session.Event)) error {
+func (s *Session) visitMessage(ctx context.Context, id string, place stream.EventID, see func(session.Event)) error {
 	from := "0"
 	err := script.Repeat(ctx, func() error {
 		read := s.c.rdb.HMGet(ctx, rediskey.For(s.key).Task(rediskey.TaskID(s.key, id)), "seen", "arrived")

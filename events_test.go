@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -260,7 +261,7 @@ func TestEventsOfAnotherStream(t *testing.T) {
 		live := readEvents(b, b.Client, ids[2])
 		wantEvents(t, live, "thought lost")
 		// The new master does not have the last entry, and continues with an id before or behind it.
-		entry, err := protocol.ParseEventID(lost[0])
+		entry, err := stream.ParseEventID(lost[0])
 		expect.OK(t, err)
 		expect.OK(t, b.Redis.XDel(b.Ctx, b.Keys.Events(), entry.Entry()).Err())
 		wantEvents(t, live, "reset", "turn_started", "thought 1", "thought 2")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -70,7 +71,7 @@ func TestFollowFrom(t *testing.T) {
 			expect.List(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
 				"tool_start look", "tool_end", "text re: ", "text m")
 			for i, id := range ids {
-				_, err := protocol.ParseEventID(id)
+				_, err := stream.ParseEventID(id)
 				expect.OK(t, err)
 				rest, _, again := followed(b, "m", id)
 				expect.List(t, "behind "+all[i], rest, all[i+1:]...)
@@ -120,7 +121,7 @@ func TestFollowFromBadID(t *testing.T) {
 		if _, err := actors.FollowFrom(b.Ctx, b.Client.Session(actors.Key), "m", id, func(session.Event) {}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if _, err := protocol.ParseEventID(id); !errors.Is(err, session.ErrInvalid) {
+		if _, err := stream.ParseEventID(id); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}

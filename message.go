@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -49,7 +50,7 @@ func (s *Session) Message(ctx context.Context, id string) (m StoredMessage, err 
 	m.ID, m.EndedAt, m.AcceptedAt = id, stored.Ended, acceptedAt(task)
 	switch m.State = session.MessageState(state); state {
 	case "completed", "archived":
-		o := protocol.StoredOutcome(s.key, id, state, task.Text("result"))
+		o := stream.StoredOutcome(s.key, id, state, task.Text("result"))
 		m.Outcome = &o
 	case "active":
 		m.State = session.MessageRunning

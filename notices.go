@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 )
 
 const (
@@ -125,7 +125,7 @@ func (n *notices) renew(ctx context.Context, w *waits) {
 	}
 	for part := range slices.Chunk(w.toRenew(), watchBatch) {
 		// An error means later events: the poller finds them.
-		_ = protocol.Watch(ctx, w.rdb, n.reader, watchTTL, part)
+		_ = stream.Watch(ctx, w.rdb, n.reader, watchTTL, part)
 	}
 }
 
@@ -136,7 +136,7 @@ func (n *notices) subscribe(ctx context.Context, w *waits) {
 	ready := make(chan struct{})
 	n.done.Go(func() {
 		// An error is that the client is closed: then the waits end, too.
-		_ = protocol.Notices(ctx, w.rdb, n.reader, func() { close(ready) }, w.renewAll, w.notice)
+		_ = stream.Notices(ctx, w.rdb, n.reader, func() { close(ready) }, w.renewAll, w.notice)
 	})
 	select {
 	case <-ready:

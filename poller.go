@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"turnstile/internal/stream"
 
-	"turnstile/internal/protocol"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -108,7 +108,7 @@ func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMes
 
 // page reads stored events, up to eventsPage bytes.
 func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
-	events, more, err := protocol.EventsPage(ctx, r.waits.rdb, r.stream, r.from, eventsPage)
+	events, more, err := stream.EventsPage(ctx, r.waits.rdb, r.stream, r.from, eventsPage)
 	if err != nil {
 		return nil, err
 	}
@@ -231,11 +231,11 @@ func (w *waits) all(watched bool) []*polled {
 // lookAt wakes the waits whose streams have new events, which they read themselves. An error wakes
 // them too: they handle it.
 func (w *waits) lookAt(ctx context.Context, some []*polled) {
-	places := make([]protocol.Place, len(some))
+	places := make([]stream.Place, len(some))
 	for i, p := range some {
-		places[i] = protocol.Place{Stream: p.stream, From: p.from}
+		places[i] = stream.Place{Stream: p.stream, From: p.from}
 	}
-	for i, there := range protocol.HaveEvents(ctx, w.rdb, places) {
+	for i, there := range stream.HaveEvents(ctx, w.rdb, places) {
 		if !there {
 			continue
 		}

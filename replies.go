@@ -5,9 +5,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -40,7 +40,7 @@ const backPage = 100
 // textBefore reads back what was streamed of a turn whose beginning the reader has not seen.
 func (s *Session) textBefore(ctx context.Context, end session.Event) streamed {
 	text := streamed{turn: end.Turn}
-	place, err := protocol.ParseEventID(end.ID)
+	place, err := stream.ParseEventID(end.ID)
 	if err != nil {
 		return text
 	}
@@ -56,7 +56,7 @@ func (s *Session) textBefore(ctx context.Context, end session.Event) streamed {
 			break // then the reply's end is not shown as text; the turn's end has it
 		}
 		for _, m := range page {
-			some := protocol.DecodeEvents(m)
+			some := stream.DecodeEvents(m)
 			for i := len(some) - 1; i >= 0 && !started; i-- {
 				if e := some[i]; e.Turn == end.Turn && e.Type != session.EventTurnEnded {
 					events = append(events, e)

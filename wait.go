@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/boundedjson"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -38,7 +38,7 @@ func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ende
 	case "":
 		return o, false, s.notFound(id)
 	case "completed", "archived":
-		return protocol.StoredOutcome(s.key, id, state, task.Text("result")), true, nil
+		return stream.StoredOutcome(s.key, id, state, task.Text("result")), true, nil
 	}
 	return o, false, nil
 }
@@ -190,7 +190,7 @@ func (f *following) apply(ctx context.Context, m redis.XMessage) (end session.Ou
 	end, ended, err := f.s.state(ctx, f.w.id)
 	switch {
 	case err != nil:
-		return protocol.OutcomeOf(f.s.key, f.w.id, event), true
+		return stream.OutcomeOf(f.s.key, f.w.id, event), true
 	case ended && end.Turn != event.Turn:
 		f.lookAt = time.Time{} // a later turn has run: read on
 		return end, false

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -19,9 +19,9 @@ type watch struct {
 	see   func(session.Event) // nil: for Wait
 	end   session.Event       // the message's last end that the stream had
 
-	shown   protocol.EventID // events up to this one are read, but not shown again
-	counted protocol.EventID // events up to this one do not change text again
-	at      time.Time        // of the last event
+	shown   stream.EventID // events up to this one are read, but not shown again
+	counted stream.EventID // events up to this one do not change text again
+	at      time.Time      // of the last event
 
 	// orphan is a turn of the message whose start the stream may have lost. The start is lost if
 	// the first event of that turn is another one.
@@ -30,9 +30,9 @@ type watch struct {
 
 // apply handles one entry of the stream, and returns the message's end if the entry has it.
 func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
-	for _, e := range protocol.DecodeEvents(m) {
+	for _, e := range stream.DecodeEvents(m) {
 		see, again := func(session.Event) {}, false
-		if id, err := protocol.ParseEventID(e.ID); err == nil {
+		if id, err := stream.ParseEventID(e.ID); err == nil {
 			again = !id.After(w.counted)
 			if id.After(w.shown) {
 				w.shown = id
@@ -71,7 +71,7 @@ func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 // countUpTo says that text has the events up to an id, because they are read anew. Before the first
 // event the id is "0", which is none.
 func (w *watch) countUpTo(id string) {
-	if last, err := protocol.ParseEventID(id); err == nil && last.After(w.counted) {
+	if last, err := stream.ParseEventID(id); err == nil && last.After(w.counted) {
 		w.counted = last
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/internal/version"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
@@ -181,7 +181,7 @@ func (o *options) validate(words []string) error {
 		}
 	}
 	if o.given("after") {
-		if _, err := protocol.ParseEventID(o.after); err != nil {
+		if _, err := stream.ParseEventID(o.after); err != nil {
 			return usage(err)
 		}
 	}

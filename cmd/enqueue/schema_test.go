@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -107,7 +107,7 @@ func TestEventsAreValid(t *testing.T) {
 			e := check(line)
 			shown[text(e, "type")] = true
 			if id := text(e, "event_id"); id != "" {
-				if _, err := protocol.ParseEventID(id); err != nil {
+				if _, err := stream.ParseEventID(id); err != nil {
 					t.Error(err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/script"
 	"turnstile/internal/wire"
 	"turnstile/test/expect"
 )
@@ -82,7 +83,7 @@ func FuzzRetryAfter(f *testing.F) {
 		}
 		digits := func(text string) bool { return text != "" && len(text) < 18 && strings.Trim(text, "0123456789") == "" }
 		if digits(value) && digits(other) {
-			a, b := protocol.Number(value), protocol.Number(other)
+			a, b := script.Number(value), script.Number(other)
 			if (a < b) != (d < of(other)) && min(d, of(other)) < longestRetryAfter {
 				t.Errorf("%q is %s, %q is %s", value, d, other, of(other))
 			}

@@ -7,6 +7,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -46,7 +47,7 @@ func (c Cancel) Do(ctx context.Context, rdb script.Client) (Cancelled, error) {
 	case scripts.Taken:
 		found.Outcome = session.Outcome{Session: c.Session, ID: c.ID, Status: session.StatusStopped, Error: stoppedByUser}
 	case scripts.Ended:
-		found.Outcome = StoredOutcome(c.Session, c.ID, r.State, r.Result)
+		found.Outcome = stream.StoredOutcome(c.Session, c.ID, r.State, r.Result)
 	}
 	return found, nil
 }

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -31,7 +32,7 @@ func windowsEnd(b *actors.Bench, ids ...string) {
 func eventsAbout(b *actors.Bench, kind session.EventType, id string) (events []session.Event) {
 	b.Helper()
 	for _, m := range b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Val() {
-		for _, e := range protocol.DecodeEvents(m) {
+		for _, e := range stream.DecodeEvents(m) {
 			if e.Type == kind && slices.Contains(e.Messages, id) {
 				events = append(events, e)
 			}

@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -154,7 +155,7 @@ type Consumer struct {
 	Walker  // with the Redis of all moves
 	cfg     Config
 	moves   *script.Batcher // of all claims
-	readers *readers
+	readers *stream.Readers
 	stream  scripts.Stream
 
 	claimShared, finishShared []any // the same arguments of all calls of the fast paths
@@ -170,7 +171,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("make a consumer: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: newReaders()}
+	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: stream.NewReaders()}
 	if cfg.SkippedQueue != nil {
 		consumer.skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}

@@ -34,7 +34,7 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: fmt.Sprint(seq), Batch: batch,
 	})
 	if err == nil {
-		c.consumer.readers.wrote(c.session)
+		c.consumer.readers.Wrote(c.session)
 	}
 	return err
 }

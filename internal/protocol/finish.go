@@ -49,7 +49,7 @@ func (e End) archives() bool {
 // sentinel with a new fencing token (more is true, and Turn returns the new turn), or ends the
 // claim.
 func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
-	defer c.consumer.readers.wrote(c.session)
+	defer c.consumer.readers.Wrote(c.session)
 	defer c.ends()() // for both scripts: the first may have released the sentinel, and its reply was lost
 	w, err := c.written(end)
 	if err != nil {

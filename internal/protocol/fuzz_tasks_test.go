@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -93,7 +94,7 @@ func FuzzTasks(f *testing.F) {
 		if stored["state"] != want {
 			t.Fatalf("it is %q, want %q", stored["state"], want)
 		}
-		if o := protocol.StoredOutcome(actors.Key, id, want, stored["result"]); o.Error != why {
+		if o := stream.StoredOutcome(actors.Key, id, want, stored["result"]); o.Error != why {
 			t.Errorf("its outcome is %+v, want the error %q", o, why)
 		}
 		before, after := task.New().Interface(), task.New().Interface()

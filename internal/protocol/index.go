@@ -44,14 +44,14 @@ func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 	w := Wakes(now, ClaimGrace, WakeUp{sessionKey, at})
 	return InOrder(ctx, rdb,
 		func(p redis.Pipeliner) {
-			list(ctx, p, now, sessionKey)
+			List(ctx, p, now, sessionKey)
 			w.Owned(ctx, p)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
 // list lists sessions for the sweep, and their queues for asynqmon.
-func list(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
+func List(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
 	queues := make([]any, len(sessions))
 	for i, s := range sessions {
 		queues[i] = rediskey.Queue(s)

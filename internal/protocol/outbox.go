@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 )
 
 // The most records of TakeLines, and the most bytes of their texts.
@@ -204,7 +205,7 @@ func outboxEntries(at int64, sessions []string) []redis.Z {
 // OutboxSignals calls receive with each session that has a new record, until ctx ends. A signal may get
 // lost: the sweep finds the session. It calls ready once it is subscribed.
 func OutboxSignals(ctx context.Context, rdb redis.UniversalClient, ready func(), receive func(sessionKey string)) error {
-	return subscribe(ctx, rdb, []string{rediskey.Signal(rediskey.OutboxSignals)}, ready, func(m *redis.Message) { receive(m.Payload) })
+	return stream.Subscribe(ctx, rdb, []string{rediskey.Signal(rediskey.OutboxSignals)}, ready, func(m *redis.Message) { receive(m.Payload) })
 }
 
 // ResumeDestination has deliverers look at the sessions that store something for a destination, after its

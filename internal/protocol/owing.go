@@ -125,7 +125,7 @@ const staleOwings = time.Minute
 const fullAge, fullAgeUnnamed = time.Second, 15 * time.Second
 
 // fullDestinations are those to which a sender sends nothing more, as of the last count.
-type fullDestinations struct {
+type FullDestinations struct {
 	mu   sync.Mutex
 	at   time.Time
 	full []string
@@ -134,7 +134,7 @@ type fullDestinations struct {
 // over returns the destinations that have reached a cap; 0: there is none. Most messages have no
 // destination, so one that names none reads the counts only in a process that sends for longer. A
 // sender that cannot read them knows none.
-func (f *fullDestinations) over(ctx context.Context, rdb redis.Cmdable, named bool, most int) []string {
+func (f *FullDestinations) Over(ctx context.Context, rdb redis.Cmdable, named bool, most int) []string {
 	if most <= 0 {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (f *fullDestinations) over(ctx context.Context, rdb redis.Cmdable, named bo
 
 // known returns what the last count said, and whether that will do. If not, the caller is to read the
 // counts. Meanwhile others go by the last ones: a sender must not wait for another's call to Redis.
-func (f *fullDestinations) known(now time.Time, named bool) (full []string, fresh bool) {
+func (f *FullDestinations) known(now time.Time, named bool) (full []string, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.at.IsZero() && !named {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol/scripts"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -18,7 +19,7 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inhe
 		return err
 	}
 	turn, why := c.Turn(), text(cause.Error())
-	e := session.Event{Type: session.EventTurnRetry, Error: AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
+	e := session.Event{Type: session.EventTurnRetry, Error: stream.AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
 	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
 }
 
@@ -45,7 +46,7 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 		return fmt.Errorf("encode event: %w", err)
 	}
 	defer c.ends()()
-	defer c.consumer.readers.wrote(c.session)
+	defer c.consumer.readers.Wrote(c.session)
 	k, o := c.owner()
 	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,

@@ -21,7 +21,7 @@ import (
 type Sender struct {
 	rdb    redis.UniversalClient
 	single bool
-	full   fullDestinations
+	full   FullDestinations
 	gate   *script.Gate[*acceptance]
 	moves  *script.Batcher
 
@@ -64,7 +64,7 @@ func (s *Sender) set(now int64) {
 // except on a Cluster. The error wraps session.ErrUnchanged if nothing was stored.
 func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	named := a.Route.To != "" && a.Route.To != session.NoReply || a.Route.To == "" && a.Fallback != ""
-	m, err := a.encode(s.full.over(ctx, s.rdb, named, a.Limits.Destination))
+	m, err := a.encode(s.full.Over(ctx, s.rdb, named, a.Limits.Destination))
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -92,7 +92,7 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 		sessions[i] = m.session
 	}
 	now, _ := s.Now(ctx) // known, see Accept
-	ahead := func(p redis.Pipeliner) { list(ctx, p, now, sessions...) }
+	ahead := func(p redis.Pipeliner) { List(ctx, p, now, sessions...) }
 	if !s.single {
 		if err := script.Pipeline(ctx, s.rdb, nil, ahead); err != nil {
 			for _, m := range messages {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -32,25 +32,22 @@ type Signal struct {
 	Session string
 }
 
-// subscribeTimeout bounds the wait for the subscription at the start, in case Redis hangs.
-const subscribeTimeout = 5 * time.Second
-
 // Signals calls receive for each signal to this worker, until ctx ends. It calls ready once it is
 // subscribed. Meanwhile it sends the notices that clients ask for.
 func (c *Consumer) Signals(ctx context.Context, ready func(), receive func(Signal)) error {
-	own, watched := rediskey.Signal(c.cfg.Worker), rediskey.Signal(watchSignals)
+	own, watched := rediskey.Signal(c.cfg.Worker), rediskey.Signal(stream.WatchSignals)
 	ctx, stop := context.WithCancel(ctx)
 	var publisher sync.WaitGroup
-	publisher.Go(func() { c.readers.publish(ctx, c.rdb) })
+	publisher.Go(func() { c.readers.Publish(ctx, c.rdb) })
 	defer publisher.Wait()
 	defer stop()
 	started := func() {
-		_ = c.rdb.Publish(ctx, rediskey.Signal(workerSignals), c.cfg.Worker).Err() // readers ask again anyway
+		_ = c.rdb.Publish(ctx, rediskey.Signal(stream.WorkerSignals), c.cfg.Worker).Err() // readers ask again anyway
 		ready()
 	}
-	return subscribe(ctx, c.rdb, []string{own, rediskey.AsynqCancel, watched}, started, func(m *redis.Message) {
+	return stream.Subscribe(ctx, c.rdb, []string{own, rediskey.AsynqCancel, watched}, started, func(m *redis.Message) {
 		if m.Channel == watched {
-			c.readers.add(m.Payload)
+			c.readers.Add(m.Payload)
 		} else if s, ok := parseSignal(m, own); ok {
 			receive(s)
 		}

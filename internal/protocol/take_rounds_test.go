@@ -13,6 +13,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -155,7 +156,7 @@ func TestForeignResults(t *testing.T) {
 		"UTF-8":             {"completed", "é€𝄞", session.Outcome{Status: session.StatusDone, Reply: "é€𝄞"}},
 		"nothing":           {"completed", "", session.Outcome{Status: session.StatusDone}},
 		"too long":          {"completed", strings.Repeat("\xff", 300<<10), session.Outcome{Status: session.StatusDone}},
-		"that was archived": {"archived", "half", session.Outcome{Status: session.StatusFailed, Reply: "half", Error: protocol.ArchivedByHand}},
+		"that was archived": {"archived", "half", session.Outcome{Status: session.StatusFailed, Reply: "half", Error: stream.ArchivedByHand}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

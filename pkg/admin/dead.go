@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -124,8 +125,8 @@ func (s *Session) readDead(ctx context.Context, places []deadPlace) ([]DeadLette
 func (s *Session) deadLetter(taskID string, t script.Fields) DeadLetter {
 	m, failure, err := s.message(taskID, t.Text("msg"))
 	d := DeadLetter{Session: s.key, Message: m}
-	d.Outcome = protocol.StoredOutcome(s.key, d.ID, t.Text("state"), t.Text("result"))
-	if d.Outcome.Error == protocol.ArchivedByHand && failure != "" {
+	d.Outcome = stream.StoredOutcome(s.key, d.ID, t.Text("state"), t.Text("result"))
+	if d.Outcome.Error == stream.ArchivedByHand && failure != "" {
 		d.Outcome.Detail = failure // a stock asynq.Server's
 	}
 	if err != nil && d.Outcome.Error == "" {

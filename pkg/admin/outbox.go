@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -83,7 +82,7 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 		for i, m := range members {
 			member, _ := m.Member.(string)
 			to, sequence, _ := strings.Cut(member, " ")
-			page[i] = Delivery{Session: s.key, Destination: to, Sequence: protocol.Number(sequence), GivenUp: key == k.Undelivered()}
+			page[i] = Delivery{Session: s.key, Destination: to, Sequence: script.Number(sequence), GivenUp: key == k.Undelivered()}
 			texts[i] = p.HMGet(ctx, k.Deliveries(), sequence, "id "+sequence, "why "+sequence)
 			if !heads[to] && !page[i].GivenUp {
 				heads[to] = true
@@ -135,8 +134,8 @@ func (d *Delivery) readLine(text string) {
 	if len(words) < 6 {
 		return
 	}
-	d.Attempts, d.Error = int(protocol.Number(words[2])), words[5]
-	if at := protocol.Number(words[3]); at > 0 {
+	d.Attempts, d.Error = int(script.Number(words[2])), words[5]
+	if at := script.Number(words[3]); at > 0 {
 		d.NextAt = time.UnixMilli(at).UTC()
 	}
 }

@@ -29,7 +29,7 @@ type deadPlace struct {
 
 // byArrival compares places by the order in which the messages arrived.
 func byArrival(a, b deadPlace) int {
-	return cmp.Or(cmp.Compare(protocol.Number(a.arrived), protocol.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(script.Number(a.arrived), script.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
 }
 
 // deadPages visits the ids of a session's dead letters, with the seconds in which they were

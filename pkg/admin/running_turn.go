@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/record"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -104,7 +105,7 @@ func (s *Session) eventsOf(ctx context.Context, info session.Info) ([]session.Ev
 			return nil, err
 		}
 		for _, m := range page {
-			for _, e := range slices.Backward(protocol.DecodeEvents(m)) {
+			for _, e := range slices.Backward(stream.DecodeEvents(m)) {
 				if e.Turn == info.Turn {
 					events = append(events, e)
 				}

@@ -32,11 +32,11 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 		expect.OK(t, err)
 	}
 	reasons := map[string]string{
-		"meta": "its meta has 65537 bytes, at most 65536", "attachments": "101 attachments, at most 100",
+		"meta": "bytes in JSON, at most 2097152 are allowed", "attachments": "101 attachments, at most 100",
 		"task": "bytes, at most 2359296 are allowed; its content was not kept",
 	}
 	put("task", wire.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 5<<20)}})
-	put("meta", wire.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
+	put("meta", wire.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 2<<20)}})
 	put("attachments", wire.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
 	ran := make(chan string, 10)
 	r.worker(agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {

@@ -45,7 +45,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	r.submit(other, turnstile.Message{ID: "m2", Text: "hello"})
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
-		expect.Equal(t, "timeout_ms", r.asked(number).Timeout, 200)
+		expect.Equal(t, "timeout_ms", r.asked(number).Timeout, session.Millis(200*time.Millisecond))
 		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), decided{session.Deny, nil})
 		expect.Equal(t, "decision", r.decided(number), session.Deny)
 		const late = "No decision in 200ms, so it was denied: run make"

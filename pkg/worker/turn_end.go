@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -92,7 +93,7 @@ var errNotStored = errors.New("the turn's entries could not be stored")
 // operators.
 func failure(err error) protocol.End {
 	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
-	end.Error = cmp.Or(agent.UserText(err), protocol.AgentFailed)
+	end.Error = cmp.Or(agent.UserText(err), stream.AgentFailed)
 	switch {
 	case errors.Is(err, errTimeout):
 		end.Code, end.Error = session.CodeTimeout, errTimeout.Error()

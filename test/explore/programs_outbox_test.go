@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/internal/wire"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
@@ -77,7 +78,7 @@ func takes(v explore.View) bool {
 		return false
 	}
 	line := strings.Fields(v.Field(k.Deliveries(), "line "+hook))
-	return len(line) < 4 || sq.Number(line[1]) <= v.Now() && sq.Number(line[3]) <= v.Now()
+	return len(line) < 4 || script.Number(line[1]) <= v.Now() && script.Number(line[3]) <= v.Now()
 }
 
 // indexed is a deliverer without notifications: the sweep enters its sessions into the index.
@@ -177,7 +178,7 @@ func badDelivery(v explore.View) string {
 			continue
 		}
 		ids = append(ids, words[1])
-		if n := sq.Number(words[0]); n <= last {
+		if n := script.Number(words[0]); n <= last {
 			return fmt.Sprintf("order: %s arrives behind %d", p, last)
 		} else {
 			last = n

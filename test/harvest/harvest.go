@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -152,7 +152,7 @@ func (h *Harvest) transcripts(ctx context.Context) error {
 func (h *Harvest) events(ctx context.Context, session string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	last, err := protocol.LastEventID(ctx, h.rdb, session)
+	last, err := stream.LastEventID(ctx, h.rdb, session)
 	if err != nil || last == "" {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
@@ -36,8 +36,8 @@ func FuzzSequence(f *testing.F) {
 	f.Add("0-0.0", "18446744073709551615-18446744073709551615.9", int64(0))
 	f.Add("1795227266293-5000.0", "1795227266294-0.0", int64(-1))
 	f.Fuzz(func(t *testing.T, one, other string, accepted int64) {
-		a, errA := protocol.ParseEventID(one)
-		b, errB := protocol.ParseEventID(other)
+		a, errA := stream.ParseEventID(one)
+		b, errB := stream.ParseEventID(other)
 		at := time.UnixMilli(accepted)
 		// Redis' clock is far from the end of an int64.
 		if errA != nil || errB != nil || len(one) > 18 || len(other) > 18 || accepted < 0 || accepted > 1<<50 || !strings.Contains(one, ".") || !strings.Contains(other, ".") {

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -58,7 +59,7 @@ type AnyEvent struct {
 // or hangs for over 5 s between the two, in a stop or cancel of an idle session, has nobody see that
 // event.
 func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey string) bool, see func(AnyEvent) error) error {
-	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]protocol.EventID{}}
+	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]stream.EventID{}}
 	for {
 		pause, err := f.round(ctx)
 		switch {
@@ -87,8 +88,8 @@ type allFollower struct {
 	past    bool  // resume is the caller's: streams may have been trimmed since
 	looked  int64 // when the last complete round began; 0: there was none
 	placed  time.Time
-	places  map[string]protocol.EventID // what was seen behind resume
-	refused error                       // of see
+	places  map[string]stream.EventID // what was seen behind resume
+	refused error                     // of see
 }
 
 // round reads what has happened since the last one.
@@ -176,15 +177,15 @@ func (f *allFollower) active(ctx context.Context, now int64) (keys []string, err
 
 // read reads the events of sessions that have new ones.
 func (f *allFollower) read(ctx context.Context, sessions []string) error {
-	places := make([]protocol.Place, len(sessions))
+	places := make([]stream.Place, len(sessions))
 	for i, s := range sessions {
 		from := fmt.Sprintf("%d-0", f.resume)
 		if p, ok := f.places[s]; ok {
 			from = p.Entry()
 		}
-		places[i] = protocol.Place{Stream: rediskey.For(s).Events(), From: from}
+		places[i] = stream.Place{Stream: rediskey.For(s).Events(), From: from}
 	}
-	for i, there := range protocol.HaveEvents(ctx, f.rdb, places) {
+	for i, there := range stream.HaveEvents(ctx, f.rdb, places) {
 		if !there {
 			continue
 		}
@@ -213,7 +214,7 @@ func (f *allFollower) readOne(ctx context.Context, s string) error {
 		}
 		var events []session.Event
 		var err error
-		events, place, more, err = protocol.EventsAfter(ctx, f.rdb, s, place, allPage)
+		events, place, more, err = stream.EventsAfter(ctx, f.rdb, s, place, allPage)
 		if err != nil {
 			return err
 		}
@@ -231,16 +232,16 @@ func (f *allFollower) readOne(ctx context.Context, s string) error {
 }
 
 // begin returns the place of a session's events up to resume.
-func (f *allFollower) begin(ctx context.Context, s string) (protocol.EventID, error) {
+func (f *allFollower) begin(ctx context.Context, s string) (stream.EventID, error) {
 	id, err := f.store.LastEventIDAt(ctx, s, f.resume)
 	if err != nil {
-		return protocol.EventID{}, err
+		return stream.EventID{}, err
 	}
 	if id == "" && f.past {
 		id = fmt.Sprintf("%d-0", f.resume) // a gap, if the session is older
 	}
 	if id == "" {
-		return protocol.EventID{}, nil
+		return stream.EventID{}, nil
 	}
-	return protocol.ParseEventID(id)
+	return stream.ParseEventID(id)
 }

@@ -3,17 +3,17 @@ package store
 import (
 	"context"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/stream"
 )
 
 // LastEventID returns the ID of a session's last event, "" if there is none. The error wraps
 // session.ErrInvalid if the key is wrong.
 func (s *Store) LastEventID(ctx context.Context, sessionKey string) (string, error) {
-	return protocol.LastEventID(ctx, s.rdb, sessionKey)
+	return stream.LastEventID(ctx, s.rdb, sessionKey)
 }
 
 // LastEventIDAt is LastEventID as it was at a time of Redis' clock in ms, as far as the stream still has
 // the events of that time.
 func (s *Store) LastEventIDAt(ctx context.Context, sessionKey string, ms int64) (string, error) {
-	return protocol.LastEventIDAt(ctx, s.rdb, sessionKey, ms)
+	return stream.LastEventIDAt(ctx, s.rdb, sessionKey, ms)
 }

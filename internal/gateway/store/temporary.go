@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -102,7 +103,7 @@ func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased
 	var all sync.WaitGroup
 	free := make(chan struct{}, temporaryAtOnce)
 	for _, key := range keys {
-		if protocol.Number(scores[key]) <= 0 {
+		if script.Number(scores[key]) <= 0 {
 			continue
 		}
 		free <- struct{}{}

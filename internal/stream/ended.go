@@ -1,4 +1,4 @@
-package protocol
+package stream
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -52,7 +53,7 @@ func DecodeEvents(m redis.XMessage) []session.Event {
 		}
 		var e session.Event
 		if json.Unmarshal([]byte(text), &e) == nil {
-			e.At, e.ID = time.UnixMilli(Number(ms)), eventID(m.ID, index)
+			e.At, e.ID = time.UnixMilli(script.Number(ms)), eventID(m.ID, index)
 			events = append(events, e)
 		}
 		index++

@@ -1,4 +1,4 @@
-package protocol
+package stream
 
 import (
 	"context"
@@ -13,11 +13,14 @@ import (
 )
 
 // watchSignals names the channel on which clients ask all workers for notices of new events.
-const watchSignals = "watch"
+const WatchSignals = "watch"
 
 // workerSignals names the channel on which a worker says that it has just started: it knows of no
 // requests yet.
-const workerSignals = "workers"
+const WorkerSignals = "workers"
+
+// subscribeTimeout bounds the wait for the subscription at the start, in case Redis hangs.
+const subscribeTimeout = 5 * time.Second
 
 // watchedSessions is how many sessions a worker sends notices for. It ignores further ones.
 const watchedSessions = 200_000
@@ -37,26 +40,26 @@ func Watch(ctx context.Context, rdb redis.UniversalClient, reader string, ttl ti
 	if err != nil {
 		return err
 	}
-	return rdb.Publish(ctx, rediskey.Signal(watchSignals), text).Err()
+	return rdb.Publish(ctx, rediskey.Signal(WatchSignals), text).Err()
 }
 
 // readerName is what Watch's reader looks like: nobody else has such a channel.
 var readerName = regexp.MustCompile(`^reader-[A-Z0-9]{10,40}$`)
 
 // readers are the clients that asked this worker for notices.
-type readers struct {
+type Readers struct {
 	mu      sync.RWMutex
 	until   map[string]map[string]time.Time // by session and reader
 	swept   time.Time
 	streams chan string // sessions with new events
 }
 
-func newReaders() *readers {
-	return &readers{until: map[string]map[string]time.Time{}, streams: make(chan string, 10_000)}
+func NewReaders() *Readers {
+	return &Readers{until: map[string]map[string]time.Time{}, streams: make(chan string, 10_000)}
 }
 
 // add notes a request. One that cannot be read is of no client of ours.
-func (r *readers) add(payload string) {
+func (r *Readers) Add(payload string) {
 	var w watch
 	if json.Unmarshal([]byte(payload), &w) != nil || !readerName.MatchString(w.Reader) {
 		return
@@ -80,7 +83,7 @@ func (r *readers) add(payload string) {
 }
 
 // sweep removes requests whose time is over. The caller holds r.mu.
-func (r *readers) sweep(now time.Time) {
+func (r *Readers) sweep(now time.Time) {
 	r.swept = now
 	for s, all := range r.until {
 		for reader, till := range all {
@@ -95,7 +98,7 @@ func (r *readers) sweep(now time.Time) {
 }
 
 // wrote is called when events of a session were written. It does not wait.
-func (r *readers) wrote(sessionKey string) {
+func (r *Readers) Wrote(sessionKey string) {
 	r.mu.RLock()
 	followed := len(r.until[sessionKey]) > 0
 	r.mu.RUnlock()
@@ -109,7 +112,7 @@ func (r *readers) wrote(sessionKey string) {
 }
 
 // publish sends notices until ctx ends, all that are due in one round trip.
-func (r *readers) publish(ctx context.Context, rdb redis.UniversalClient) {
+func (r *Readers) Publish(ctx context.Context, rdb redis.UniversalClient) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,7 +136,7 @@ func (r *readers) publish(ctx context.Context, rdb redis.UniversalClient) {
 	}
 }
 
-func (r *readers) notify(ctx context.Context, p redis.Pipeliner, sessions map[string]bool) {
+func (r *Readers) notify(ctx context.Context, p redis.Pipeliner, sessions map[string]bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	now := time.Now()
@@ -151,7 +154,7 @@ func (r *readers) notify(ctx context.Context, p redis.Pipeliner, sessions map[st
 // Notices may get lost. reader is "reader-" and 10 to 40 capital letters and digits.
 func Notices(ctx context.Context, rdb redis.UniversalClient, reader string, ready, started func(), receive func(stream string)) error {
 	own := rediskey.Signal(reader)
-	return subscribe(ctx, rdb, []string{own, rediskey.Signal(workerSignals)}, ready, func(m *redis.Message) {
+	return Subscribe(ctx, rdb, []string{own, rediskey.Signal(WorkerSignals)}, ready, func(m *redis.Message) {
 		if m.Channel == own {
 			receive(m.Payload)
 		} else {
@@ -162,7 +165,7 @@ func Notices(ctx context.Context, rdb redis.UniversalClient, reader string, read
 
 // subscribe calls receive with each message on some channels, until ctx ends, and ready once it is
 // subscribed.
-func subscribe(ctx context.Context, rdb redis.UniversalClient, channels []string, ready func(), receive func(*redis.Message)) error {
+func Subscribe(ctx context.Context, rdb redis.UniversalClient, channels []string, ready func(), receive func(*redis.Message)) error {
 	sub := rdb.Subscribe(ctx, channels...)
 	defer sub.Close()
 	if _, err := sub.ReceiveTimeout(ctx, subscribeTimeout); err != nil && ctx.Err() != nil {
