@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
@@ -57,11 +58,11 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 		return o, false, nil
 	}
 	if found.State == "taken" {
-		_ = protocol.NeedAttention(ctx, s.c.rdb, found.Now, s.key)
+		_ = index.NeedAttention(ctx, s.c.rdb, found.Now, s.key)
 	}
 	if found.Wake {
 		// The message was cancelled whatever becomes of this: the due index or the sweep has the session.
-		_ = protocol.ListAndWake(ctx, s.c.rdb, s.key, found.Now, 0)
+		_ = index.ListAndWake(ctx, s.c.rdb, s.key, found.Now, 0)
 	}
 	return found.Outcome, true, nil
 }

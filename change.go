@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/wire"
@@ -21,7 +22,7 @@ func (s *Session) index(ctx context.Context) error {
 		return protocol.Unchanged(err, false)
 	}
 	_, err = s.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		protocol.Know(ctx, p, now, s.key)
+		index.Know(ctx, p, now, s.key)
 		return nil
 	})
 	return protocol.Unchanged(err, false)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -43,14 +44,14 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 		stopped = session.Stopped{Phase: session.Phase(found.Phase), Fence: found.Fence, Dropped: found.Dropped}
 		if !found.More {
 			if stopped.Dropped > 0 {
-				_ = protocol.NeedAttention(ctx, rdb, now, s.key)
+				_ = index.NeedAttention(ctx, rdb, now, s.key)
 			}
 			return stopped, nil
 		}
 		if number == 1 {
 			// If this process dies, reap finds the session and a worker archives the rest. A full
 			// Redis refuses this entry; then the sweep finds it.
-			grace := redis.Z{Score: float64(now + protocol.ClaimGrace.Milliseconds()), Member: s.key}
+			grace := redis.Z{Score: float64(now + index.ClaimGrace.Milliseconds()), Member: s.key}
 			_ = rdb.ZAddLT(ctx, rediskey.Owned, grace).Err()
 		}
 		number++

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
@@ -81,7 +82,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 			continue // a turn or another undo has changed it meanwhile
 		}
 		if u.Entries = done.Entries; again {
-			return u, protocol.ListAndWake(ctx, s.c.rdb, s.key, done.Now, 0)
+			return u, index.ListAndWake(ctx, s.c.rdb, s.key, done.Now, 0)
 		}
 		return u, nil
 	}

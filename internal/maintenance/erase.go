@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -152,12 +153,12 @@ func unlistErased(ctx context.Context, rdb redis.UniversalClient, sessionKey str
 		case err != nil:
 			return err
 		case anew > 0:
-			return protocol.ListAndWake(ctx, rdb, sessionKey, now.Val().UnixMilli(), 0)
+			return index.ListAndWake(ctx, rdb, sessionKey, now.Val().UnixMilli(), 0)
 		case last:
 			return nil
 		}
 		score := fmt.Sprintf("%.0f", seen.Val())
-		if err := protocol.RemoveUnchanged(ctx, rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score}); err != nil {
+		if err := index.RemoveUnchanged(ctx, rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score}); err != nil {
 			return err
 		}
 	}
@@ -167,7 +168,7 @@ func unlistErased(ctx context.Context, rdb redis.UniversalClient, sessionKey str
 // scan returns the keys that match a pattern, of all masters of a Cluster.
 func scan(ctx context.Context, rdb redis.UniversalClient, pattern string) (found []string, err error) {
 	var mu sync.Mutex
-	err = protocol.EachMaster(ctx, rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
+	err = index.EachMaster(ctx, rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := master.Scan(ctx, cursor, pattern, 1000).Result()
 			if err != nil {

@@ -3,12 +3,13 @@ package maintenance
 import (
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 )
 
 // Maintenance does the jobs of one worker.
 type Maintenance struct {
-	protocol.Walker
+	index.Walker
 	rdb   redis.UniversalClient
 	cfg   protocol.Config
 	alone protocol.Alone

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -86,7 +87,7 @@ func (m *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 	for broken := 0; ; { // broken sessions stay at the front of the index
 		old, err := m.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-m.cfg.SessionTTL).UnixMilli(),
-			Offset: int64(broken), Count: protocol.TimerBatch,
+			Offset: int64(broken), Count: index.TimerBatch,
 		}).Result()
 		if err != nil {
 			return forgotten, errors.Join(failed, err)
@@ -95,7 +96,7 @@ func (m *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 		forgotten += n
 		broken += len(bad)
 		failed = errors.Join(append(bad, failed)...)
-		if err != nil || len(old) < protocol.TimerBatch {
+		if err != nil || len(old) < index.TimerBatch {
 			return forgotten, errors.Join(failed, err)
 		}
 	}
@@ -111,8 +112,8 @@ func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 	}
 	var gone []string
 	var kept []redis.Z
-	gone = append(gone, protocol.Without(sessions, m.ValidNames(slices.Clone(sessions)))...) // invalid names only leave the index
-	for _, s := range protocol.Without(sessions, gone) {
+	gone = append(gone, index.Without(sessions, m.ValidNames(slices.Clone(sessions)))...) // invalid names only leave the index
+	for _, s := range index.Without(sessions, gone) {
 		ok, err := m.forget(ctx, s, now)
 		switch {
 		case err != nil && !redisconn.Refused(err):
@@ -139,7 +140,7 @@ func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 			return 0, bad, err
 		}
 	}
-	return len(gone), bad, protocol.RemoveUnchanged(ctx, m.rdb, rediskey.Sessions, gone, scores)
+	return len(gone), bad, index.RemoveUnchanged(ctx, m.rdb, rediskey.Sessions, gone, scores)
 }
 
 func anyOf(names []string) []any {

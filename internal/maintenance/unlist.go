@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
@@ -43,7 +44,7 @@ func (m *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (nam
 	}
 	err = m.EachQueue(ctx, func(sessions []string) error {
 		for len(sessions) > 0 { // the embedded server returns all at once
-			n := min(len(sessions), protocol.TimerBatch)
+			n := min(len(sessions), index.TimerBatch)
 			gone, err := m.unregister(ctx, sessions[:n])
 			names += gone
 			if err := errors.Join(err, goOn()); err != nil {
@@ -61,7 +62,7 @@ func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	if err != nil {
 		return 0, err
 	}
-	idle := protocol.Without(sessions, listed)
+	idle := index.Without(sessions, listed)
 	if len(idle) == 0 {
 		return 0, nil
 	}
@@ -73,9 +74,9 @@ func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	for i, s := range idle {
 		notes[i] = redis.Z{Score: float64(now.Add(recheckAfter).UnixMilli()), Member: s}
 	}
-	err = protocol.InOrder(ctx, m.rdb,
+	err = index.InOrder(ctx, m.rdb,
 		func(p redis.Pipeliner) { p.ZAdd(ctx, rediskey.Unlisted, notes...) },
-		func(p redis.Pipeliner) { p.SRem(ctx, rediskey.AllQueues, protocol.QueueNames(idle)...) })
+		func(p redis.Pipeliner) { p.SRem(ctx, rediskey.AllQueues, index.QueueNames(idle)...) })
 	if err != nil {
 		return 0, err
 	}
@@ -86,14 +87,14 @@ func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 // listNoted lists the noted sessions that are no longer idle.
 func (m *Maintenance) listNoted(ctx context.Context) error {
 	for {
-		_, _, sessions, scores, err := protocol.ReadDue(ctx, m.rdb, rediskey.Unlisted, protocol.TimerBatch)
+		_, _, sessions, scores, err := index.ReadDue(ctx, m.rdb, rediskey.Unlisted, index.TimerBatch)
 		if err != nil || len(sessions) == 0 {
 			return err
 		}
 		if _, err := m.listBusy(ctx, sessions); err != nil {
 			return err
 		}
-		err = protocol.RemoveUnchanged(ctx, m.rdb, rediskey.Unlisted, sessions, scores)
+		err = index.RemoveUnchanged(ctx, m.rdb, rediskey.Unlisted, sessions, scores)
 		if err := errors.Join(err, ctx.Err(), m.alone.Yield(ctx, "unregister", protocol.AloneFor)); err != nil {
 			return err
 		}
@@ -106,5 +107,5 @@ func (m *Maintenance) listBusy(ctx context.Context, sessions []string) (n int, e
 	if err != nil || len(busy) == 0 {
 		return 0, err
 	}
-	return len(busy), m.rdb.SAdd(ctx, rediskey.AllQueues, protocol.QueueNames(busy)...).Err()
+	return len(busy), m.rdb.SAdd(ctx, rediskey.AllQueues, index.QueueNames(busy)...).Err()
 }

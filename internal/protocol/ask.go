@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -32,7 +33,7 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	c.mu.Unlock()
 	r, err := c.ask(ctx, data)
 	if err == nil {
-		_ = NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
+		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
 	}
 	return int(r.Number), err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
@@ -37,7 +38,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		}
 	}
 	var claims, special []*Claim
-	var waiting []WakeUp
+	var waiting []index.WakeUp
 	var failed error
 	var again []string
 	readResults := func(attempts []*Claim, calls []*script.Call) {
@@ -68,7 +69,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				}
 				claims = append(claims, claim)
 			case scripts.Wait:
-				waiting = append(waiting, WakeUp{claim.session, r.At})
+				waiting = append(waiting, index.WakeUp{claim.session, r.At})
 			case scripts.Again:
 				again = append(again, claim.session)
 			}
@@ -91,7 +92,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		}))
 	}
 	if len(waiting) > 0 {
-		if err := Wake(parent, c.rdb, 0, 0, waiting...); err != nil {
+		if err := index.Wake(parent, c.rdb, 0, 0, waiting...); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -149,8 +150,8 @@ func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.
 		calls[i].Shared = c.claimShared
 	}
 	var first []*script.Call
-	if c.cfg.SentinelTTL < ClaimGrace {
-		for some := range slices.Chunk(attempts, TimerBatch) {
+	if c.cfg.SentinelTTL < index.ClaimGrace {
+		for some := range slices.Chunk(attempts, index.TimerBatch) {
 			first = append(first, c.indexOwned(some))
 		}
 	}

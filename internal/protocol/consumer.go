@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
@@ -152,7 +153,8 @@ const inFlight = 3
 
 // Consumer claims sessions for one worker. It is safe for concurrent use.
 type Consumer struct {
-	Walker  // with the Redis of all moves
+	index.Walker
+	rdb     redis.UniversalClient // of all moves
 	cfg     Config
 	moves   *script.Batcher // of all claims
 	readers *stream.Readers
@@ -171,9 +173,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("make a consumer: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: stream.NewReaders()}
+	consumer := &Consumer{Walker: index.NewWalker(rdb), rdb: rdb, cfg: cfg, moves: script.NewBatcher(rdb, inFlight), readers: stream.NewReaders()}
 	if cfg.SkippedQueue != nil {
-		consumer.skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
+		consumer.Skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}
 	consumer.stream = cfg.stream()
 	consumer.claimShared, consumer.finishShared = consumer.claimSettings().Words(), consumer.finishSettings().Words()
@@ -191,7 +193,7 @@ func (c Config) eventBytes() (short, large int) {
 }
 
 // Grace is how long a session that was woken may go unclaimed.
-func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
+func (c Config) Grace() time.Duration { return min(index.ClaimGrace, c.SentinelTTL) }
 
 // LineMost is how many messages may wait in a line, and how many delayed ones, before the rest is
 // archived. Senders stop at Limits.Queue. What a turn requeues comes on top.
@@ -265,11 +267,11 @@ func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	if err != nil {
 		return err
 	}
-	ups := make([]WakeUp, len(sessions))
+	ups := make([]index.WakeUp, len(sessions))
 	for i, s := range sessions {
 		ups[i].Session = s
 	}
-	return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), ups...)
+	return index.Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), ups...)
 }
 
 // OthersWait reports whether sessions wait for a free worker.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
 )
@@ -67,7 +68,7 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 		return false, err
 	}
 	if end.archives() {
-		_ = NeedAttention(context.WithoutCancel(ctx), c.consumer.rdb, r.Now, c.session)
+		_ = index.NeedAttention(context.WithoutCancel(ctx), c.consumer.rdb, r.Now, c.session)
 	}
 	if r.Status == scripts.Released {
 		return false, c.released(ctx, r.Now, r.At)
@@ -210,7 +211,7 @@ func (c *Claim) released(ctx context.Context, now, at int64) error {
 	}
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
-	if err := Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), WakeUp{c.session, at}); err != nil {
+	if err := index.Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), index.WakeUp{c.session, at}); err != nil {
 		return fmt.Errorf("released %s: %w: %w", c.session, ErrNotWoken, err)
 	}
 	return nil

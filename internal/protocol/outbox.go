@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
@@ -157,7 +158,7 @@ func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, sc
 	if at > 0 {
 		to[sessionKey] = fmt.Sprint(at)
 	}
-	_, err := RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
+	_, err := index.RescoreUnchanged(ctx, rdb, rediskey.Outbox, []string{sessionKey}, map[string]string{sessionKey: fmt.Sprint(score)}, to)
 	return err
 }
 

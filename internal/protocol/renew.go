@@ -5,7 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -50,9 +53,19 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 	// Reap finds most expired sentinels by the owned index. This repairs the index for a session
 	// that is missing there or has too late a time: its entry failed, or a wake-up replaced it
 	// after the claim. On an error the next renewal or the sweep repairs it.
-	for some := range slices.Chunk(held, TimerBatch) {
+	for some := range slices.Chunk(held, index.TimerBatch) {
 		call := c.indexOwned(some)
 		_, _ = call.Script.Run(ctx, c.rdb, call.Keys, call.Args...)
 	}
 	return renewals
+}
+
+// indexOwned has reap check the sessions of claims after a TTL at the latest. It takes up to
+// TimerBatch claims.
+func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
+	sessions := make([]string, len(claims))
+	for i, claim := range claims {
+		sessions[i] = claim.session
+	}
+	return scripts.IndexOwned.Call([]string{rediskey.Owned}, scripts.IndexOwnedArgs{TTL: c.ttl(), Sessions: sessions})
 }

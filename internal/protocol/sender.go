@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
@@ -92,7 +93,7 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 		sessions[i] = m.session
 	}
 	now, _ := s.Now(ctx) // known, see Accept
-	ahead := func(p redis.Pipeliner) { List(ctx, p, now, sessions...) }
+	ahead := func(p redis.Pipeliner) { index.List(ctx, p, now, sessions...) }
 	if !s.single {
 		if err := script.Pipeline(ctx, s.rdb, nil, ahead); err != nil {
 			for _, m := range messages {
@@ -148,16 +149,16 @@ func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), message
 // wake wakes the sessions that nobody owns.
 func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
 	var now int64
-	var ups []WakeUp
+	var ups []index.WakeUp
 	for _, m := range messages {
 		if now = max(now, m.result.Now); m.woken() {
-			ups = append(ups, WakeUp{m.session, m.result.N})
+			ups = append(ups, index.WakeUp{m.session, m.result.N})
 		}
 	}
 	if len(ups) == 0 {
 		return
 	}
-	if err := Wake(ctx, s.rdb, now, ClaimGrace, ups...); err != nil {
+	if err := index.Wake(ctx, s.rdb, now, index.ClaimGrace, ups...); err != nil {
 		for _, m := range messages {
 			if m.woken() {
 				m.result.Unnotified = err

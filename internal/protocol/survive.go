@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/script"
 )
@@ -27,7 +28,7 @@ func (c *Claim) Survive(ctx context.Context) error {
 		return err
 	}
 	err = script.Repeat(ctx, func() error {
-		return Wake(ctx, rdb, r.Now, c.consumer.cfg.Grace(), WakeUp{Session: c.session})
+		return index.Wake(ctx, rdb, r.Now, c.consumer.cfg.Grace(), index.WakeUp{Session: c.session})
 	})
 	if err != nil {
 		return fmt.Errorf("survived in %s: %w: %w", c.session, ErrNotWoken, err)

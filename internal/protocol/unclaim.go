@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
@@ -63,7 +64,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 		if err != nil {
 			return err
 		}
-		return Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), WakeUp{c.session, r.At})
+		return index.Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), index.WakeUp{c.session, r.At})
 	})
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 )
 
@@ -43,27 +43,27 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	if ok, err := r.alone.Take(ctx, "due", timerCeiling); !ok {
 		return timerFloor, err
 	}
-	now, next, sessions, scores, err := protocol.ReadDue(ctx, r.rdb, rediskey.Due, protocol.TimerBatch)
+	now, next, sessions, scores, err := index.ReadDue(ctx, r.rdb, rediskey.Due, index.TimerBatch)
 	if err != nil {
 		return timerCeiling, err
 	}
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
 		onTime, overdue := splitOverdue(now, r.ValidNames(slices.Clone(sessions)), scores)
-		w := protocol.Wakes(now, r.cfg.Grace(), onTime...)
+		w := index.Wakes(now, r.cfg.Grace(), onTime...)
 		// They enter the owned index before they leave this one, because a full Redis refuses the
 		// first. They leave before they can be claimed: a claim may have to wait and enter the session
 		// here again, and LT would keep the earlier score.
 		_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			protocol.StillActive(ctx, p, now, woken(onTime)...)
+			index.StillActive(ctx, p, now, woken(onTime)...)
 			w.Owned(ctx, p)
-			protocol.QueueRecovery(ctx, p, overdue...)
+			index.QueueRecovery(ctx, p, overdue...)
 			return nil
 		})
 		if err == nil {
-			err = protocol.InOrder(ctx, r.rdb,
+			err = index.InOrder(ctx, r.rdb,
 				func(p redis.Pipeliner) {
-					call := protocol.Rescore(rediskey.Due, sessions, scores, nil)
+					call := index.Rescore(rediskey.Due, sessions, scores, nil)
 					call.Script.Full(ctx, p, call.Keys, call.Args...)
 				},
 				func(p redis.Pipeliner) { w.Ready(ctx, p) })
@@ -73,14 +73,14 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		}
 		pause = timerFloor
 	}
-	if len(sessions) == protocol.TimerBatch {
+	if len(sessions) == index.TimerBatch {
 		pause = 0 // there may be more sessions after the overdue ones
 	}
 	return pause, r.alone.Yield(ctx, "due", min(pause, timerFloor))
 }
 
 // woken are the sessions of wake-ups that take effect at once.
-func woken(ups []protocol.WakeUp) (sessions []string) {
+func woken(ups []index.WakeUp) (sessions []string) {
 	for _, u := range ups {
 		if u.At == 0 {
 			sessions = append(sessions, u.Session)
@@ -91,14 +91,14 @@ func woken(ups []protocol.WakeUp) (sessions []string) {
 
 // splitOverdue separates sessions that are on time from overdue ones, which keep the time at which
 // they were due.
-func splitOverdue(now int64, sessions []string, scores map[string]string) (onTime []protocol.WakeUp, overdue []redis.Z) {
+func splitOverdue(now int64, sessions []string, scores map[string]string) (onTime []index.WakeUp, overdue []redis.Z) {
 	for _, s := range sessions {
 		// Redis wrote the score. One that cannot be read counts as overdue.
 		at, _ := strconv.ParseFloat(scores[s], 64)
 		if float64(now)-at > float64(overdueAfter.Milliseconds()) {
 			overdue = append(overdue, redis.Z{Score: at, Member: s})
 		} else {
-			onTime = append(onTime, protocol.WakeUp{Session: s})
+			onTime = append(onTime, index.WakeUp{Session: s})
 		}
 	}
 	return onTime, overdue

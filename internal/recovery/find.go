@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 )
 
@@ -55,7 +55,7 @@ func (r *Recovery) Find(ctx context.Context) (entered int, err error) {
 		return 0, err
 	}
 	var sum atomic.Int64
-	err = protocol.EachMaster(ctx, r.rdb, func(ctx context.Context, node string, rdb redis.Cmdable) error {
+	err = index.EachMaster(ctx, r.rdb, func(ctx context.Context, node string, rdb redis.Cmdable) error {
 		n, err := r.findOn(ctx, node, rdb, now.UnixMilli())
 		sum.Add(int64(n))
 		return err
@@ -146,7 +146,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 			p.ZAddNX(ctx, rediskey.Names, named(unknown)...)
 		}
 		if len(unlisted) > 0 {
-			p.SAdd(ctx, rediskey.AllQueues, protocol.QueueNames(unlisted)...)
+			p.SAdd(ctx, rediskey.AllQueues, index.QueueNames(unlisted)...)
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func (r *Recovery) unlisted(ctx context.Context, sessions []string) (rest []stri
 	if len(sessions) == 0 {
 		return nil, nil
 	}
-	listed, err := r.rdb.SMIsMember(ctx, rediskey.AllQueues, protocol.QueueNames(sessions)...).Result()
+	listed, err := r.rdb.SMIsMember(ctx, rediskey.AllQueues, index.QueueNames(sessions)...).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
@@ -73,7 +74,7 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 			return err
 		}
 	}
-	return protocol.RemoveUnchanged(ctx, r.rdb, rediskey.Attention, over, scores)
+	return index.RemoveUnchanged(ctx, r.rdb, rediskey.Attention, over, scores)
 }
 
 // needy returns the sessions that are paused or suspended, or have dead letters or an open question.

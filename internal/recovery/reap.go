@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
@@ -30,7 +31,7 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 		return 0, timerFloor, err
 	}
 	began := time.Now()
-	now, next, sessions, scores, err := protocol.ReadDue(ctx, r.rdb, rediskey.Owned, protocol.TimerBatch)
+	now, next, sessions, scores, err := index.ReadDue(ctx, r.rdb, rediskey.Owned, index.TimerBatch)
 	if err == nil {
 		recovered, err = r.reap(ctx, now, sessions, scores)
 		err = errors.Join(err, r.pullForward(ctx, now))
@@ -54,7 +55,7 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 // busy worker would claim these sessions after all later ones.
 func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 	ahead, err := r.rdb.ZRangeByScore(ctx, rediskey.Ready, &redis.ZRangeBy{
-		Min: fmt.Sprintf("(%d", now+time.Second.Milliseconds()), Max: "+inf", Count: protocol.TimerBatch,
+		Min: fmt.Sprintf("(%d", now+time.Second.Milliseconds()), Max: "+inf", Count: index.TimerBatch,
 	}).Result()
 	if err != nil || len(ahead) == 0 {
 		return err
@@ -73,23 +74,23 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 		return 0, err
 	}
 	found := round{now: now, grace: r.cfg.Grace().Milliseconds(), budget: r.burst(), later: map[string]string{}}
-	found.checked = protocol.Without(sessions, named) // invalid names, which others have entered
-	for _, s := range protocol.Without(named, notReady) {
+	found.checked = index.Without(sessions, named) // invalid names, which others have entered
+	for _, s := range index.Without(named, notReady) {
 		found.checkAgain(s, found.grace)
 	}
 	failed := r.checkAll(ctx, &found, notReady)
-	w := protocol.Wakes(now, r.cfg.Grace(), found.ready...)
-	w.Due = protocol.Wakes(0, 0, found.waiting...).Due
-	err = protocol.InOrder(ctx, r.rdb,
+	w := index.Wakes(now, r.cfg.Grace(), found.ready...)
+	w.Due = index.Wakes(0, 0, found.waiting...).Due
+	err = index.InOrder(ctx, r.rdb,
 		func(p redis.Pipeliner) {
-			protocol.ListAgain(ctx, p, found.ready) // a plain producer may not have listed them
-			protocol.StillActive(ctx, p, now, append(woken(found.ready), slices.Collect(maps.Keys(found.later))...)...)
+			index.ListAgain(ctx, p, found.ready) // a plain producer may not have listed them
+			index.StillActive(ctx, p, now, append(woken(found.ready), slices.Collect(maps.Keys(found.later))...)...)
 			w.Owned(ctx, p)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	if err == nil {
 		// A session that was woken since the read has another score, and stays.
-		_, err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
+		_, err = index.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
 	}
 	return len(found.ready), errors.Join(failed, err)
 }
@@ -107,7 +108,7 @@ func (r *Recovery) checkAll(ctx context.Context, found *round, sessions []string
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		found.checked = append(found.checked, protocol.Without(batch, busy)...)
+		found.checked = append(found.checked, index.Without(batch, busy)...)
 		for len(busy) > 0 && found.left() > 0 {
 			// As many as may still be recovered. The number doubles each time, since most may have an
 			// owner.
@@ -127,7 +128,7 @@ type round struct {
 	now, grace int64 // ms
 	budget     int   // how many it may recover
 
-	ready, waiting []protocol.WakeUp
+	ready, waiting []index.WakeUp
 	checked        []string          // these leave the owned index,
 	later          map[string]string // except those that get this score instead
 }
@@ -158,9 +159,9 @@ func (r *round) sort(session string, l protocol.Looked) error {
 	case l.What == protocol.LookReady && r.left() == 0:
 		// The next run checks it.
 	case l.What == protocol.LookReady:
-		r.ready = append(r.ready, protocol.WakeUp{Session: session}) // waking it renews its place in the owned index
+		r.ready = append(r.ready, index.WakeUp{Session: session}) // waking it renews its place in the owned index
 	case l.What == protocol.LookWait:
-		r.waiting = append(r.waiting, protocol.WakeUp{Session: session, At: l.N})
+		r.waiting = append(r.waiting, index.WakeUp{Session: session, At: l.N})
 		r.checked = append(r.checked, session)
 	default:
 		r.checked = append(r.checked, session)

@@ -3,12 +3,13 @@ package recovery
 import (
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 )
 
 // Recovery finds sessions that are due, that lost their wake-up, or that lost their owner or claimer.
 type Recovery struct {
-	protocol.Walker
+	index.Walker
 	rdb   redis.UniversalClient
 	cfg   protocol.Config
 	alone protocol.Alone

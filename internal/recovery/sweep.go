@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 )
@@ -91,7 +92,7 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 	}
 	var names []any
 	var known, overdue []redis.Z
-	var ups []protocol.WakeUp
+	var ups []index.WakeUp
 	for i, l := range protocol.Look(ctx, r.rdb, sessions) {
 		s := sessions[i]
 		names = append(names, rediskey.Queue(s))
@@ -105,23 +106,23 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 			overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
 		case l.What == protocol.LookReady:
 			if found++; found <= budget {
-				ups = append(ups, protocol.WakeUp{Session: s})
+				ups = append(ups, index.WakeUp{Session: s})
 			} else {
 				overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
 			}
 		case l.What == protocol.LookWait:
-			ups = append(ups, protocol.WakeUp{Session: s, At: l.N})
+			ups = append(ups, index.WakeUp{Session: s, At: l.N})
 		}
 	}
-	w := protocol.Wakes(now, r.cfg.Grace(), ups...)
-	failed := protocol.InOrder(ctx, r.rdb,
+	w := index.Wakes(now, r.cfg.Grace(), ups...)
+	failed := index.InOrder(ctx, r.rdb,
 		func(p redis.Pipeliner) {
 			p.SAdd(ctx, rediskey.AllQueues, names...)
 			p.ZAddNX(ctx, rediskey.Sessions, known...)
 			p.ZAddNX(ctx, rediskey.Names, named(sessions)...)
-			protocol.StillActive(ctx, p, now, woken(ups)...)
+			index.StillActive(ctx, p, now, woken(ups)...)
 			w.Owned(ctx, p)
-			protocol.QueueRecovery(ctx, p, overdue...)
+			index.QueueRecovery(ctx, p, overdue...)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	return found, errors.Join(err, failed)
@@ -143,7 +144,7 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Durati
 	if err != nil {
 		return err
 	}
-	owing := slices.DeleteFunc(protocol.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, since) })
+	owing := slices.DeleteFunc(index.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, since) })
 	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 

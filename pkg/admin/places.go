@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -50,7 +50,7 @@ func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 		}
 		return nil
 	}
-	return protocol.NewWalker(a.rdb).Each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
+	return index.NewWalker(a.rdb).Each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
 		return a.rdb.ZScan(ctx, k.Archived(), cursor, "", deadPage).Result()
 	})
 }

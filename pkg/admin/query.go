@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -100,14 +100,14 @@ func (q Query) stored() []func(rediskey.Session) string {
 // read reads those of the sessions that the query means.
 func (a *Client) read(ctx context.Context, q Query, keys []string) ([]SessionInfo, error) {
 	var some []string
-	for _, key := range (protocol.Walker{}).ValidNames(keys) {
+	for _, key := range (index.Walker{}).ValidNames(keys) {
 		if q.names(key) && (q.Only == nil || q.Only(key)) {
 			some = append(some, key)
 		}
 	}
 	if stored := q.stored(); stored != nil && len(some) > 0 {
 		var err error
-		if some, err = protocol.NewWalker(a.rdb).WithTasks(ctx, some, stored...); err != nil {
+		if some, err = index.NewWalker(a.rdb).WithTasks(ctx, some, stored...); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func (a *Client) visit(ctx context.Context, q Query, w *walk, see func(SessionIn
 	if !known {
 		return nil
 	}
-	all := protocol.NewWalker(a.rdb)
+	all := index.NewWalker(a.rdb)
 	return all.EachQueue(ctx, func(keys []string) error {
 		keys, err := all.Absent(ctx, rediskey.Sessions, keys)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
@@ -62,7 +63,7 @@ func (s *Session) rerun(ctx context.Context, ids []string) (n int, err error) {
 			err = protocol.Unchanged(err, false)
 		}
 		if err == nil && moved > 0 {
-			err = protocol.ListAndWake(ctx, rdb, s.key, now, 0)
+			err = index.ListAndWake(ctx, rdb, s.key, now, 0)
 		}
 		if err != nil {
 			return n, err

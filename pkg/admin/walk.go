@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -170,8 +170,8 @@ func (w *walk) start(ctx context.Context, rdb redis.UniversalClient) (int64, err
 
 // fresh keeps the sessions that are in no index that was walked before.
 func (w *walk) fresh(ctx context.Context, rdb redis.UniversalClient, keys []string) (rest []string, err error) {
-	for _, index := range w.before {
-		if keys, err = protocol.NewWalker(rdb).Absent(ctx, index, keys); err != nil {
+	for _, before := range w.before {
+		if keys, err = index.NewWalker(rdb).Absent(ctx, before, keys); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/index"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/stream"
 	"turnstile/pkg/session"
@@ -167,7 +167,7 @@ func (f *allFollower) active(ctx context.Context, now int64) (keys []string, err
 			return nil, err
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
-			_ = add(protocol.Walker{}.ValidNames(pairs[i : i+1]))
+			_ = add(index.Walker{}.ValidNames(pairs[i : i+1]))
 		}
 		if cursor = next; cursor == 0 {
 			return keys, nil

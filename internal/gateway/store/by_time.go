@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
+	"turnstile/internal/index"
 
-	"turnstile/internal/protocol"
+	"github.com/redis/go-redis/v9"
 )
 
 // browsePage is how many sessions a round trip reads.
@@ -14,11 +14,11 @@ const browsePage = 500
 
 // byTime visits the sessions of an index by their times, such as that of their last activity, from one
 // on. The times only rise, so a session that is used meanwhile moves to a later page and is not missed.
-func byTime(ctx context.Context, rdb redis.UniversalClient, index, from string, visit func(keys []string) error) error {
+func byTime(ctx context.Context, rdb redis.UniversalClient, key, from string, visit func(keys []string) error) error {
 	seen := map[string]bool{} // visited sessions with the time from
 	for {
 		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-			Key: index, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
+			Key: key, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
 		}).Result()
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func byTime(ctx context.Context, rdb redis.UniversalClient, index, from string, 
 		if len(keys) == 0 {
 			return nil
 		}
-		if err := visit(protocol.Walker{}.ValidNames(keys)); err != nil {
+		if err := visit(index.Walker{}.ValidNames(keys)); err != nil {
 			return err
 		}
 	}

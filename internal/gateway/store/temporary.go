@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/index"
 	"turnstile/internal/maintenance"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -68,7 +68,7 @@ func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bo
 	if found, err = s.rdb.Exists(ctx, record).Result(); err != nil || found == 0 {
 		return false, err
 	}
-	removed, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, []string{sessionKey}, map[string]string{sessionKey: "0"}, nil)
+	removed, err := index.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, []string{sessionKey}, map[string]string{sessionKey: "0"}, nil)
 	return removed > 0, err
 }
 
@@ -78,7 +78,7 @@ func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bo
 // expires. more says that other sessions are to be looked at now. An error about one session does not
 // keep the others. Any number of programs may call it, and share the work.
 func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
-	now, _, keys, scores, err := protocol.ReadDue(ctx, s.rdb, rediskey.Temporary, temporaryBatch)
+	now, _, keys, scores, err := index.ReadDue(ctx, s.rdb, rediskey.Temporary, temporaryBatch)
 	if err != nil {
 		return 0, false, fmt.Errorf("read temporary sessions: %w", err)
 	}
@@ -89,7 +89,7 @@ func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased
 	}
 	more = len(keys) == temporaryBatch
 	// First, so that another program that has read the same sessions leaves them to this one.
-	moved, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, keys, scores, later)
+	moved, err := index.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, keys, scores, later)
 	if err != nil {
 		return 0, false, fmt.Errorf("reschedule temporary sessions: %w", err)
 	}
@@ -125,7 +125,7 @@ func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased
 		})
 	}
 	all.Wait()
-	if _, err := protocol.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, looked, later, to); err != nil {
+	if _, err := index.RescoreUnchanged(ctx, s.rdb, rediskey.Temporary, looked, later, to); err != nil {
 		problems = append(problems, fmt.Errorf("reschedule temporary sessions: %w", err))
 	}
 	return erased, more, errors.Join(problems...)

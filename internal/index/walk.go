@@ -1,4 +1,4 @@
-package protocol
+package index
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const WalkBatch = 500
 // Walker visits all sessions, in batches.
 type Walker struct {
 	rdb     redis.UniversalClient
-	skipped func(name string) // is called with invalid names; nil: nothing is called
+	Skipped func(name string) // is called with invalid names; nil: nothing is called
 }
 
 // NewWalker returns a Walker of the sessions in rdb.
@@ -30,8 +30,8 @@ func (w Walker) ValidNames(names []string) []string {
 		if session.ValidateKey(name) == nil {
 			return false
 		}
-		if w.skipped != nil {
-			w.skipped(name)
+		if w.Skipped != nil {
+			w.Skipped(name)
 		}
 		return true
 	})

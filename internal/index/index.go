@@ -1,4 +1,4 @@
-package protocol
+package index
 
 import (
 	"context"
@@ -122,16 +122,6 @@ func QueueRecovery(ctx context.Context, p redis.Pipeliner, overdue ...redis.Z) {
 	if len(overdue) > 0 {
 		p.ZAddLT(ctx, rediskey.Owned, overdue...)
 	}
-}
-
-// indexOwned has reap check the sessions of claims after a TTL at the latest. It takes up to
-// TimerBatch claims.
-func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
-	sessions := make([]string, len(claims))
-	for i, claim := range claims {
-		sessions[i] = claim.session
-	}
-	return scripts.IndexOwned.Call([]string{rediskey.Owned}, scripts.IndexOwnedArgs{TTL: c.ttl(), Sessions: sessions})
 }
 
 // ReadDue returns the members of an index whose time has come, with their scores as Redis formats
