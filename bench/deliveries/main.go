@@ -13,8 +13,8 @@ import (
 
 	"turnstile"
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/worker"
 )
@@ -69,7 +69,7 @@ func empty(ctx context.Context, srv *lab.Server, to *receiver, load lab.Load) (t
 	for i := range names {
 		names[i] = key(i)
 	}
-	if err := protocol.IndexOutbox(ctx, rdb, time.Now().UnixMilli(), names...); err != nil {
+	if err := deliveries.IndexOutbox(ctx, rdb, time.Now().UnixMilli(), names...); err != nil {
 		return 0, err
 	}
 	to.reset()

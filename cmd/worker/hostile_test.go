@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -53,7 +53,7 @@ func hostileRecords(t *testing.T, url string) {
 	if err := inspector.ArchiveTask(info.Queue, info.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := protocol.SetDestination(t.Context(), rdb, "bot", protocol.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
+	if err := deliveries.SetDestination(t.Context(), rdb, "bot", deliveries.DestinationState{Disabled: true, Why: hostile.Text}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{hostile.Text, "z"} {

@@ -48,7 +48,7 @@ on stderr:
         list; id is the webhook-id
   {"session","redriven"}  {"session","dropped"}   how many, of each session`
 
-var deliveries = noun{
+var outgoing = noun{
 	command: "outbox", one: "delivery", several: "deliveries",
 	state: admin.StateUndelivered,
 }
@@ -84,7 +84,7 @@ func (p *program) outboxListCommand(name string) *cobra.Command {
 func (p *program) outboxRedriveCommand() *cobra.Command {
 	var to string
 	return ofDestination(&to, p.changeCommand("redrive", "SESSION | --all", change{
-		noun: deliveries, short: "Put deliveries that were given up back in line", long: outboxHelp,
+		noun: outgoing, short: "Put deliveries that were given up back in line", long: outboxHelp,
 		field: "redriven", done: "put back in line", of: "deliveries that were given up",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
 			return c.Session(key).Redrive(ctx, cmp.Or(to, admin.All))
@@ -95,7 +95,7 @@ func (p *program) outboxRedriveCommand() *cobra.Command {
 func (p *program) outboxDropCommand() *cobra.Command {
 	var to string
 	return ofDestination(&to, p.changeCommand("drop", "SESSION | --all", change{
-		noun: deliveries, short: "Delete deliveries that were given up", long: outboxHelp,
+		noun: outgoing, short: "Delete deliveries that were given up", long: outboxHelp,
 		field: "dropped", done: "deleted", of: "deliveries that were given up",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
 			return c.Session(key).DeleteUndelivered(ctx, cmp.Or(to, admin.All))
@@ -202,7 +202,7 @@ func (p *program) outboxList(ctx context.Context, flags map[string]string, sessi
 		if err := p.listDestinations(off, asJSON); err != nil {
 			return err
 		}
-		for key, err := range chosen(ctx, client, deliveries, sessions) {
+		for key, err := range chosen(ctx, client, outgoing, sessions) {
 			if err != nil {
 				return err
 			}

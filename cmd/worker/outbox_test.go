@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -34,11 +35,11 @@ func deliveriesIn(t *testing.T, url string, c *actors.Client, key string) {
 		_, err = holds[0].Finish(limited(t), protocol.End{Status: session.StatusDone, Reply: "hi"})
 		expect.OK(t, err)
 	}
-	taken, err := protocol.TakeLines(limited(t), rdb, key, []protocol.Line{{Destination: "bot", MaxAge: time.Hour}, {Destination: "web", MaxAge: time.Hour}}, time.Minute)
+	taken, err := deliveries.TakeLines(limited(t), rdb, key, []deliveries.Line{{Destination: "bot", MaxAge: time.Hour}, {Destination: "web", MaxAge: time.Hour}}, time.Minute)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", len(taken.Deliveries), 4)
-	for i, a := range []protocol.Ack{
-		{Verdict: protocol.GiveUp, Why: "refused 5 times: 422\nUnprocessable \x1b[31m"}, {Verdict: protocol.Again, Wait: 2 * time.Hour, Why: "503 Service Unavailable"},
+	for i, a := range []deliveries.Ack{
+		{Verdict: deliveries.GiveUp, Why: "refused 5 times: 422\nUnprocessable \x1b[31m"}, {Verdict: deliveries.Again, Wait: 2 * time.Hour, Why: "503 Service Unavailable"},
 	} {
 		a.Delivery = taken.Deliveries[i]
 		ok, _, err := a.Do(limited(t), rdb)
@@ -169,12 +170,12 @@ func TestDestinations(t *testing.T) {
 	expect.Equal(t, "an operator's pause", list[0], admin.Destination{Name: "bot", Paused: true, Why: "paused by an operator"})
 
 	at := time.Now().Add(time.Hour)
-	for name, s := range map[string]protocol.DestinationState{
+	for name, s := range map[string]deliveries.DestinationState{
 		"gone": {Disabled: true, Why: "410 Gone", At: at.Add(-2 * time.Hour).UnixMilli()},
 		"sick": {Paused: true, Why: "503 Service Unavailable", At: at.UnixMilli()},
 		"well": {Paused: true, Why: "connection refused", At: at.Add(-2 * time.Hour).UnixMilli()},
 	} {
-		expect.OK(t, protocol.SetDestination(limited(t), rdb, name, s))
+		expect.OK(t, deliveries.SetDestination(limited(t), rdb, name, s))
 	}
 	got := rows(call(t, environ, "outbox").want(t, exitOK).out)
 	for name, want := range map[string]string{

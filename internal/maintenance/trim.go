@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 )
 
@@ -35,7 +35,7 @@ func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return 0, err
 	}
 	var waiting int64
-	owing := protocol.Owings{}
+	owing := deliveries.Owings{}
 	var failed error // errors of single sessions, which do not stop the others
 	err = m.EverySession(ctx, func(sessions []string) error {
 		owed, err := m.WithTasks(ctx, sessions, rediskey.Session.Owed, rediskey.Session.Outbox)

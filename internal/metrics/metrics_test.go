@@ -20,9 +20,9 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/wire"
@@ -329,7 +329,7 @@ func TestDocsNameTheMetrics(t *testing.T) {
 	others := map[string]bool{}
 	rdb := redistest.New(t)
 	for name, f := range r.scrapeWith(func() {
-		expect.OK(t, protocol.Owings{"bot": {Count: 3, Oldest: time.Now().Add(-time.Hour).UnixMilli()}}.Store(t.Context(), rdb))
+		expect.OK(t, deliveries.Owings{"bot": {Count: 3, Oldest: time.Now().Add(-time.Hour).UnixMilli()}}.Store(t.Context(), rdb))
 	}) {
 		if !strings.HasPrefix(name, "turnstile_") {
 			prefix, _, _ := strings.Cut(name, "_")

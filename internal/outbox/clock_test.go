@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -47,7 +47,7 @@ func TestNothingIsPostedPastTheLease(t *testing.T) {
 		visit: &visit{Deliverer: d, session: "chat", known: known}, to: to, target: d.target(to.Name),
 		now: now.UnixMilli(), got: now, trusted: now.Add(time.Minute),
 	}
-	expect.Equal(t, "the line may be leased anew", l.deliver([]protocol.Delivery{aDelivery()}), lineMore)
+	expect.Equal(t, "the line may be leased anew", l.deliver([]deliveries.Delivery{aDelivery()}), lineMore)
 }
 
 // The end of a pause is a time of Redis' clock, which another machine has stored.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -99,7 +99,7 @@ func TestRefused(t *testing.T) {
 		expect.Equal(t, "a possible duplicate", g.duplicate, false)
 	}
 	expect.List(t, "the dead letters", r.dead(r.key(1)), "refused 5 times: 422 Unprocessable Entity")
-	if _, _, err := (protocol.Redrive{Session: r.key(1), Most: 10}).Do(r.ctx, r.rdb); err != nil {
+	if _, _, err := (deliveries.Redrive{Session: r.key(1), Most: 10}).Do(r.ctx, r.rdb); err != nil {
 		t.Fatal(err)
 	}
 	again := v.next()
@@ -154,7 +154,7 @@ func TestRedrivenMayBeADuplicate(t *testing.T) {
 	}
 	expect.Soon(t, "a dead letter", func() bool { return len(r.dead(r.key(1))) == 1 })
 	redriven.Store(true)
-	_, _, err := protocol.Redrive{Session: r.key(1), Most: 10}.Do(r.ctx, r.rdb)
+	_, _, err := deliveries.Redrive{Session: r.key(1), Most: 10}.Do(r.ctx, r.rdb)
 	expect.OK(t, err)
 	again := v.next()
 	expect.Equal(t, "the attempt after redrive", again.attempt, 1)
@@ -175,8 +175,8 @@ func TestGone(t *testing.T) {
 	v.deliverer()
 	r.answer(r.key(1), "bot", "one")
 	expect.Equal(t, "the attempt", v.next().message, "one")
-	state := func() protocol.DestinationState {
-		states, _, err := protocol.Destinations(r.ctx, r.rdb)
+	state := func() deliveries.DestinationState {
+		states, _, err := deliveries.Destinations(r.ctx, r.rdb)
 		expect.OK(t, err)
 		return states["bot"]
 	}
@@ -186,7 +186,7 @@ func TestGone(t *testing.T) {
 	r.answer(r.key(2), "bot", "two")
 	r.Pass(50 * time.Millisecond)
 	v.nothing("a disabled destination")
-	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{}))
+	expect.OK(t, deliveries.SetDestination(r.ctx, r.rdb, "bot", deliveries.DestinationState{}))
 	r.Pass(1100 * time.Millisecond) // the deliverer's knowledge is as old
 	r.due(r.key(1))
 	r.due(r.key(2))

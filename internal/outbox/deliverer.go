@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"turnstile/internal/deliveries"
 
-	"turnstile/internal/protocol"
+	"github.com/redis/go-redis/v9"
 )
 
 // stopPatience is how long Stop waits for cancelled deliveries.
@@ -83,7 +83,7 @@ func (d *Deliverer) Stop(cut context.Context) {
 	d.join()
 	if rest := d.noticed.rest(); len(rest) > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.work), indexPatience)
-		if err := protocol.IndexOutboxNow(ctx, d.rdb, rest...); err != nil {
+		if err := deliveries.IndexOutboxNow(ctx, d.rdb, rest...); err != nil {
 			d.failed("index the noticed sessions", err) // the sweep finds them
 		}
 		cancel()
@@ -117,7 +117,7 @@ func (d *Deliverer) join() {
 func (d *Deliverer) listen(ready func()) {
 	defer ready()
 	for d.intake.Err() == nil {
-		err := protocol.OutboxSignals(d.intake, d.rdb, ready, d.noticed.add)
+		err := deliveries.OutboxSignals(d.intake, d.rdb, ready, d.noticed.add)
 		if err != nil && d.intake.Err() == nil {
 			d.failed("listen for new records", err)
 			d.pause(redisPause, nil)
@@ -139,7 +139,7 @@ func (d *Deliverer) run() {
 			continue
 		}
 		n := 1 + d.reserveMore()
-		sessions, score, err := protocol.DueOutbox(d.work, d.rdb, n, d.lease+d.opts.Timeout)
+		sessions, score, err := deliveries.DueOutbox(d.work, d.rdb, n, d.lease+d.opts.Timeout)
 		for range n - len(sessions) {
 			<-d.slots
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/script"
 	"turnstile/internal/wire"
 	"turnstile/test/expect"
@@ -44,7 +44,7 @@ func FuzzDestinations(f *testing.F) {
 				t.Errorf("%q: %+v", name, d)
 			}
 			p := newPoster(1, nil)
-			r, err := p.request(t.Context(), d, protocol.Delivery{ID: "1", Body: []byte("{}"), Sequence: 1, Attempt: 1})
+			r, err := p.request(t.Context(), d, deliveries.Delivery{ID: "1", Body: []byte("{}"), Sequence: 1, Attempt: 1})
 			if err != nil || r.URL.Host == "" || r.URL.Scheme != "https" && !d.Private {
 				t.Errorf("%q: %v, %v", name, r, err)
 			}

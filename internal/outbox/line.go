@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 )
 
 // ackPause is the pause before another attempt to store an answer.
@@ -34,7 +34,7 @@ const (
 )
 
 // deliver delivers records in their order.
-func (l *line) deliver(records []protocol.Delivery) lineEnd {
+func (l *line) deliver(records []deliveries.Delivery) lineEnd {
 	if !l.target.acquire() {
 		return l.giveBack(records[0], shareWait)
 	}
@@ -91,12 +91,12 @@ func (l *line) pausedFor() time.Duration {
 }
 
 // age is the age of a record. Its sequence is when it was stored.
-func (l *line) age(r protocol.Delivery) time.Duration {
+func (l *line) age(r deliveries.Delivery) time.Duration {
 	return time.Duration(l.now-r.Sequence)*time.Millisecond + time.Since(l.got)
 }
 
 // life is the age at which a record is not delivered any more.
-func (l *line) life(r protocol.Delivery) time.Duration {
+func (l *line) life(r deliveries.Delivery) time.Duration {
 	if r.By == 0 {
 		return l.to.MaxAge
 	}
@@ -105,19 +105,19 @@ func (l *line) life(r protocol.Delivery) time.Duration {
 }
 
 // giveBack ends the lease before an attempt.
-func (l *line) giveBack(r protocol.Delivery, wait time.Duration) lineEnd {
+func (l *line) giveBack(r deliveries.Delivery, wait time.Duration) lineEnd {
 	l.park(wait)
 	l.untried(r)
 	return lineParked
 }
 
-func (l *line) untried(r protocol.Delivery) {
-	l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Untried})
+func (l *line) untried(r deliveries.Delivery) {
+	l.ack(deliveries.Ack{Delivery: r, Verdict: deliveries.Untried})
 }
 
 // giveUp makes a dead letter of a record that must not be sent.
-func (l *line) giveUp(r protocol.Delivery, why string) (ok, left bool) {
-	ack := protocol.Ack{Delivery: r, Verdict: protocol.GiveUp, Why: why}
+func (l *line) giveUp(r deliveries.Delivery, why string) (ok, left bool) {
+	ack := deliveries.Ack{Delivery: r, Verdict: deliveries.GiveUp, Why: why}
 	if ok, left = l.ack(ack); ok {
 		l.done(ack)
 	}
@@ -125,36 +125,36 @@ func (l *line) giveUp(r protocol.Delivery, why string) (ok, left bool) {
 }
 
 // attempt sends one record and stores the answer. on: the next record may follow. left: there is one.
-func (l *line) attempt(r protocol.Delivery, deadline time.Time, probe bool) (on, left bool) {
+func (l *line) attempt(r deliveries.Delivery, deadline time.Time, probe bool) (on, left bool) {
 	ctx, cancel := context.WithDeadline(l.work, deadline)
 	a := l.poster.post(ctx, l.to, r)
 	cancel()
 	if a.status == 0 && l.work.Err() != nil { // Stop was cut short: the destination did not fail
 		l.target.breaker.cancel(probe)
 		l.park(0)
-		l.ack(protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: a.sent, Why: "the deliverer was stopped"})
+		l.ack(deliveries.Ack{Delivery: r, Verdict: deliveries.Again, Unsure: a.sent, Why: "the deliverer was stopped"})
 		return false, true
 	}
 	class, ack := classify(a), l.retry.judge(a, r, l.age(r), l.life(r))
-	if ack.Verdict != protocol.Delivered {
+	if ack.Verdict != deliveries.Delivered {
 		l.opts.Observer.DeliveryFailed(l.to.Name, failure(a))
 		l.opts.Logger.Debug("a delivery failed", "destination", l.to.Name, "session", l.session, "delivery", r.ID, "attempt", r.Attempt, "answer", a.why())
 	}
-	if ack.Verdict == protocol.Again {
+	if ack.Verdict == deliveries.Again {
 		l.park(ack.Wait)
 	}
 	ok, left := l.ack(ack)
 	what, until := l.target.breaker.done(l.session, probe, class, time.Now())
 	l.tell(what, until, class, a)
-	if ok && ack.Verdict != protocol.Again {
+	if ok && ack.Verdict != deliveries.Again {
 		l.done(ack)
 	}
-	return ok && ack.Verdict != protocol.Again, left
+	return ok && ack.Verdict != deliveries.Again, left
 }
 
 // ack stores the verdict on a record. It repeats that while the lease may be trusted, because a lost
 // verdict causes a second delivery. ok is false if the lease was lost.
-func (l *line) ack(a protocol.Ack) (ok, left bool) {
+func (l *line) ack(a deliveries.Ack) (ok, left bool) {
 	ctx := context.WithoutCancel(l.work) // a deliverer that is cut short stores its verdicts
 	for {
 		ok, left, err := a.Do(ctx, l.rdb)
@@ -177,7 +177,7 @@ func (l *line) ack(a protocol.Ack) (ok, left bool) {
 
 // tell informs all deliverers and the operator about the state of the destination that an answer shows.
 func (l *line) tell(what change, until time.Time, c class, a answer) {
-	found := protocol.Finding{Destination: l.to.Name, Why: a.why()}
+	found := deliveries.Finding{Destination: l.to.Name, Why: a.why()}
 	log := l.opts.Logger.With("destination", l.to.Name, "answer", a.why())
 	switch {
 	case c == gone:
@@ -197,10 +197,10 @@ func (l *line) tell(what change, until time.Time, c class, a answer) {
 }
 
 // done reports a record that has left its outbox.
-func (l *line) done(a protocol.Ack) {
+func (l *line) done(a deliveries.Ack) {
 	l.ages.forget(l.session, l.to.Name)
-	l.opts.Observer.DeliveryDone(l.to.Name, a.Verdict == protocol.Delivered, l.age(a.Delivery))
-	if a.Verdict == protocol.GiveUp {
+	l.opts.Observer.DeliveryDone(l.to.Name, a.Verdict == deliveries.Delivered, l.age(a.Delivery))
+	if a.Verdict == deliveries.GiveUp {
 		l.opts.Logger.Warn("a delivery is a dead letter", "destination", l.to.Name, "session", l.session, "delivery", a.Delivery.ID, "reason", a.Why)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/test/expect"
 )
 
@@ -48,7 +48,7 @@ func TestLongOutage(t *testing.T) {
 	for n := range 4 {
 		expect.List(t, r.key(n), delivered[r.key(n)], "a", "b")
 	}
-	states, _, err := protocol.Destinations(r.ctx, r.rdb)
+	states, _, err := deliveries.Destinations(r.ctx, r.rdb)
 	expect.OK(t, err)
 	expect.Equal(t, "the destinations that are paused still", len(states), 0)
 }
@@ -65,8 +65,8 @@ func TestBreakerPauses(t *testing.T) {
 			for n := range 3 {
 				r.answer(r.key(n), "bot", "m")
 			}
-			state := func() protocol.DestinationState {
-				states, _, err := protocol.Destinations(r.ctx, r.rdb)
+			state := func() deliveries.DestinationState {
+				states, _, err := deliveries.Destinations(r.ctx, r.rdb)
 				expect.OK(t, err)
 				return states["bot"]
 			}
@@ -112,7 +112,7 @@ func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	v := r.receiver(nil)
-	expect.OK(t, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{Paused: true, Why: "test"}))
+	expect.OK(t, deliveries.SetDestination(r.ctx, r.rdb, "bot", deliveries.DestinationState{Paused: true, Why: "test"}))
 	r.answer(r.key(1), "bot", "old")
 	r.Pass(30 * time.Millisecond)
 	all := r.destinations(map[string]string{"bot": v.url})

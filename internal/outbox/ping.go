@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 )
 
 // pingTime is how long a ping may take.
@@ -32,7 +32,7 @@ func Ping(ctx context.Context, to *Destination) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	a := p.post(ctx, to, protocol.Delivery{ID: "ping-" + strings.ToLower(rand.Text()), Attempt: 1, Body: body})
+	a := p.post(ctx, to, deliveries.Delivery{ID: "ping-" + strings.ToLower(rand.Text()), Attempt: 1, Body: body})
 	if a.status/100 == 2 {
 		return a.status, nil
 	}

@@ -17,8 +17,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/internal/version"
 )
 
@@ -101,7 +101,7 @@ func (p *poster) close() {
 
 // post sends an attempt and waits for its answer until ctx ends. Even if the HTTP client hangs, the slot
 // is free overdue later.
-func (p *poster) post(ctx context.Context, d *Destination, r protocol.Delivery) answer {
+func (p *poster) post(ctx context.Context, d *Destination, r deliveries.Delivery) answer {
 	got := make(chan answer, 1)
 	go func() { got <- p.send(ctx, d, r) }()
 	select {
@@ -120,7 +120,7 @@ func (p *poster) post(ctx context.Context, d *Destination, r protocol.Delivery) 
 }
 
 // send makes the attempt.
-func (p *poster) send(ctx context.Context, d *Destination, r protocol.Delivery) answer {
+func (p *poster) send(ctx context.Context, d *Destination, r deliveries.Delivery) answer {
 	var sent atomic.Bool
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
@@ -158,7 +158,7 @@ func (p *poster) send(ctx context.Context, d *Destination, r protocol.Delivery) 
 }
 
 // request makes a signed request.
-func (p *poster) request(ctx context.Context, d *Destination, r protocol.Delivery) (*http.Request, error) {
+func (p *poster) request(ctx context.Context, d *Destination, r deliveries.Delivery) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/test/expect"
 )
 
@@ -32,8 +32,8 @@ func aDestination(t *testing.T, url string, private bool, secrets ...string) *De
 	return all.Named("bot")
 }
 
-func aDelivery() protocol.Delivery {
-	return protocol.Delivery{ID: "1a2b3c4d-17", Sequence: 17, Attempt: 2, Unsure: true, Body: []byte("{\"type\":\"message.done\",\"x\":\"\\u00e9\u00e9\"}")}
+func aDelivery() deliveries.Delivery {
+	return deliveries.Delivery{ID: "1a2b3c4d-17", Sequence: 17, Attempt: 2, Unsure: true, Body: []byte("{\"type\":\"message.done\",\"x\":\"\\u00e9\u00e9\"}")}
 }
 
 func aPoster(t *testing.T) *poster {

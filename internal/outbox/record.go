@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"strings"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 )
 
 // refuses returns why a record must not be sent to the destination, "" if it may. last is the highest
 // sequence that a script has given. A receiver ignores sequences below the highest that it has seen, so
 // a forged high one would silence the session. The record's session and sequence are those of its keys.
 // Its text may be forged by a program with another Redis user, and a signature would make it credible.
-func (d *Destination) refuses(r protocol.Delivery, last int64) string {
+func (d *Destination) refuses(r deliveries.Delivery, last int64) string {
 	if !d.Admits(r.Session) {
 		return fmt.Sprintf(`the destination admits no outcomes of this session: see "from" of %s`, d.Name)
 	}
@@ -88,7 +88,7 @@ func fields(text []byte) (object, error) {
 
 // body returns the body of a delivery, which is the same in every attempt. It has the details of a
 // failure only if the destination asks for them.
-func (d *Destination) body(r protocol.Delivery) []byte {
+func (d *Destination) body(r deliveries.Delivery) []byte {
 	if d.Detail || !bytes.Contains(r.Body, []byte(`"detail":`)) {
 		return r.Body
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -38,7 +39,7 @@ func TestSessionsThatAreNotAdmitted(t *testing.T) {
 	expect.Equal(t, "what was refused", counted.refused.Load(), 2)
 
 	now.Store(r.destinations(map[string]string{"bot": v.url}, fmt.Sprintf(`, "from": [%q]`, mine[:len(mine)-1]+"*")))
-	_, _, err := (protocol.Redrive{Session: other, Most: 10}).Do(r.ctx, r.rdb)
+	_, _, err := (deliveries.Redrive{Session: other, Most: 10}).Do(r.ctx, r.rdb)
 	expect.OK(t, err)
 	r.due(other)
 	expect.List(t, "what was redriven", v.messages(2), "no", "neither")
@@ -137,7 +138,7 @@ func TestForgedDeadLetter(t *testing.T) {
 	stored := r.rdb.ZRange(r.ctx, k.Outbox(), 0, 0).Val()[0]
 	expect.OK(t, r.rdb.ZRem(r.ctx, k.Outbox(), stored).Err())
 	expect.OK(t, r.rdb.ZAdd(r.ctx, k.Undelivered(), redis.Z{Member: ""}, redis.Z{Member: "bot"}, redis.Z{Member: "bot abc"}, redis.Z{Member: "bot 9e99"}, redis.Z{Member: stored}).Err())
-	n, more, err := protocol.Redrive{Session: key, Most: 10}.Do(r.ctx, r.rdb)
+	n, more, err := deliveries.Redrive{Session: key, Most: 10}.Do(r.ctx, r.rdb)
 	expect.OK(t, err)
 	expect.Equal(t, "redriven", n, 1)
 	expect.Equal(t, "more", more, false)

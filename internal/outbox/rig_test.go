@@ -18,8 +18,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -92,7 +92,7 @@ func (r *rig) dead(key string) (why []string) {
 // due puts a session into the index, as the sweep does with those that have records.
 func (r *rig) due(key string) {
 	r.Helper()
-	expect.OK(r, protocol.IndexOutbox(r.ctx, r.rdb, time.Now().UnixMilli(), key))
+	expect.OK(r, deliveries.IndexOutbox(r.ctx, r.rdb, time.Now().UnixMilli(), key))
 }
 
 // got is one POST as the receiver has got it.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -23,13 +23,13 @@ func TestOperatorsWordStays(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
 	const commands = 30 // of three visits, until the breaker opens
-	pause, disable := protocol.DestinationState{Paused: true, Why: "operator"}, protocol.DestinationState{Disabled: true, Why: "operator"}
+	pause, disable := deliveries.DestinationState{Paused: true, Why: "operator"}, deliveries.DestinationState{Disabled: true, Why: "operator"}
 	for name, c := range map[string]struct {
 		status int
-		state  protocol.DestinationState
+		state  deliveries.DestinationState
 	}{
-		"pause": {500, pause}, "disable": {500, disable}, "enable": {500, protocol.DestinationState{}},
-		"pause-410": {410, pause}, "disable-410": {410, disable}, "enable-410": {410, protocol.DestinationState{}},
+		"pause": {500, pause}, "disable": {500, disable}, "enable": {500, deliveries.DestinationState{}},
+		"pause-410": {410, pause}, "disable-410": {410, disable}, "enable-410": {410, deliveries.DestinationState{}},
 	} {
 		var came atomic.Int64
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestOperatorsWordStays(t *testing.T) {
 	}
 }
 
-func operatorBefore(t *testing.T, n int64, status int, state protocol.DestinationState) (came bool) {
+func operatorBefore(t *testing.T, n int64, status int, state deliveries.DestinationState) (came bool) {
 	t.Helper()
 	rdb := redistest.New(t)
 	r := rigOn(t, rdb)
@@ -71,12 +71,12 @@ func operatorBefore(t *testing.T, n int64, status int, state protocol.Destinatio
 	rdb.AddHook(&f)
 	counts.Store(true)
 	v.deliverer(func(o *outbox.Options) { o.BreakerPause, o.Poll = time.Hour, 50*time.Millisecond })
-	states := func() map[string]protocol.DestinationState {
-		all, _, err := protocol.Destinations(r.ctx, operator)
+	states := func() map[string]deliveries.DestinationState {
+		all, _, err := deliveries.Destinations(r.ctx, operator)
 		expect.OK(t, err)
 		return all
 	}
-	set := func(s protocol.DestinationState) {
+	set := func(s deliveries.DestinationState) {
 		expect.OK(t, actors.SetDestination(r.ctx, operator, "bot", s))
 	}
 	select {
@@ -92,11 +92,11 @@ func operatorBefore(t *testing.T, n int64, status int, state protocol.Destinatio
 	}
 	expect.Soon(t, "a pause", func() bool { return len(states()) == 1 })
 	expect.Soon(t, "all to wait", waiting)
-	if came && state != (protocol.DestinationState{}) {
+	if came && state != (deliveries.DestinationState{}) {
 		expect.Equal(t, "the state", states()["bot"], state)
 	}
 	works.Store(true)
-	set(protocol.DestinationState{})
+	set(deliveries.DestinationState{})
 	for n := range breakerSessions {
 		expect.Soon(t, "a delivery", func() bool {
 			return operator.ZCard(r.ctx, rediskey.For(r.key(n)).Outbox()).Val() == 0

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"turnstile/internal/deliveries"
 
-	"turnstile/internal/protocol"
+	"github.com/redis/go-redis/v9"
 )
 
 // statesAge is how old a deliverer's knowledge of the destinations' states may be.
@@ -44,7 +44,7 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 	if fresh {
 		return
 	}
-	stored, clock, err := protocol.Destinations(ctx, s.rdb)
+	stored, clock, err := deliveries.Destinations(ctx, s.rdb)
 	if err != nil {
 		s.failed("read the destinations' states", err)
 		return
@@ -68,7 +68,7 @@ func (s *states) refresh(ctx context.Context, since time.Time, follow func(desti
 
 // ends returns what states.known has of the stored states. This machine's clock was here when Redis' was
 // there.
-func ends(stored map[string]protocol.DestinationState, there, here time.Time) map[string]time.Time {
+func ends(stored map[string]deliveries.DestinationState, there, here time.Time) map[string]time.Time {
 	until := make(map[string]time.Time, len(stored))
 	for name, state := range stored {
 		until[name] = time.Time{}
@@ -102,7 +102,7 @@ func (s *states) pausedUntil(destination string) time.Time {
 
 // set stores a finding about a destination for all deliverers. It does not change the state of one that
 // an operator or an answer 410 has stopped. This deliverer uses the finding until the next read.
-func (s *states) set(ctx context.Context, f protocol.Finding) error {
+func (s *states) set(ctx context.Context, f deliveries.Finding) error {
 	s.reading <- struct{}{}
 	defer func() { <-s.reading }()
 	stored, err := f.Store(ctx, s.rdb)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/outbox"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/test/expect"
@@ -172,13 +172,13 @@ func TestEnable(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(r *rig, fails *atomic.Bool) func() bool{
 		"paused": func(r *rig, _ *atomic.Bool) func() bool {
-			expect.OK(r, protocol.SetDestination(r.ctx, r.rdb, "bot", protocol.DestinationState{Paused: true, Why: "test"}))
+			expect.OK(r, deliveries.SetDestination(r.ctx, r.rdb, "bot", deliveries.DestinationState{Paused: true, Why: "test"}))
 			return func() bool { return true }
 		},
 		"by its breaker": func(r *rig, fails *atomic.Bool) func() bool {
 			fails.Store(true)
 			return func() bool {
-				states, _, err := protocol.Destinations(r.ctx, r.rdb)
+				states, _, err := deliveries.Destinations(r.ctx, r.rdb)
 				expect.OK(r, err)
 				return states["bot"].Paused
 			}
@@ -251,7 +251,7 @@ func TestEnableBeforeTheNextRead(t *testing.T) {
 	}
 	v.deliverer(func(o *outbox.Options) { o.BreakerPause = time.Hour })
 	expect.Soon(t, "a pause", func() bool {
-		states, _, err := protocol.Destinations(r.ctx, r.rdb)
+		states, _, err := deliveries.Destinations(r.ctx, r.rdb)
 		expect.OK(t, err)
 		return states["bot"].Paused
 	})

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 )
 
 // maxRefusals is how often the destination may refuse a record. Failures that are no fault of the record
@@ -43,17 +43,17 @@ func classify(a answer) class {
 
 // judge returns the verdict on a record after an answer. age is the record's age, life the age from which
 // it is no longer delivered.
-func (b backoff) judge(a answer, r protocol.Delivery, age, life time.Duration) protocol.Ack {
-	ack := protocol.Ack{Delivery: r, Verdict: protocol.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
+func (b backoff) judge(a answer, r deliveries.Delivery, age, life time.Duration) deliveries.Ack {
+	ack := deliveries.Ack{Delivery: r, Verdict: deliveries.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
 	switch {
 	case a.status/100 == 2:
-		return protocol.Ack{Delivery: r, Verdict: protocol.Delivered}
+		return deliveries.Ack{Delivery: r, Verdict: deliveries.Delivered}
 	case ack.Refused && r.Refused+1 >= maxRefusals:
-		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("refused %d times: %s", r.Refused+1, ack.Why)
+		ack.Verdict, ack.Why = deliveries.GiveUp, fmt.Sprintf("refused %d times: %s", r.Refused+1, ack.Why)
 	case age >= life && r.By > 0:
-		ack.Verdict, ack.Why = protocol.GiveUp, "not delivered before its deliver_by: "+ack.Why
+		ack.Verdict, ack.Why = deliveries.GiveUp, "not delivered before its deliver_by: "+ack.Why
 	case age >= life:
-		ack.Verdict, ack.Why = protocol.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", life, ack.Why)
+		ack.Verdict, ack.Why = deliveries.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", life, ack.Why)
 	}
 	// The next Take gives up records that have reached their age.
 	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), life-age)

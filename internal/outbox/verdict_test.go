@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/test/expect"
 )
 
@@ -36,16 +36,16 @@ func TestVerdicts(t *testing.T) {
 		}
 		expect.Equal(t, a.why()+": class", classify(a), want.class)
 		expect.Equal(t, a.why()+": unsure", unsure(a), want.unsure)
-		early, late := b.judge(a, protocol.Delivery{Attempt: 40, Refused: 3}, time.Hour, day), b.judge(a, protocol.Delivery{Attempt: 5, Refused: 4}, time.Hour, day)
+		early, late := b.judge(a, deliveries.Delivery{Attempt: 40, Refused: 3}, time.Hour, day), b.judge(a, deliveries.Delivery{Attempt: 5, Refused: 4}, time.Hour, day)
 		switch {
 		case status/100 == 2:
-			expect.Equal(t, a.why(), early.Verdict, protocol.Delivered)
+			expect.Equal(t, a.why(), early.Verdict, deliveries.Delivered)
 		case want.refused:
-			expect.Equal(t, a.why()+" for the 4th time", early.Verdict, protocol.Again)
-			expect.Equal(t, a.why()+" for the 5th time", late.Verdict, protocol.GiveUp)
+			expect.Equal(t, a.why()+" for the 4th time", early.Verdict, deliveries.Again)
+			expect.Equal(t, a.why()+" for the 5th time", late.Verdict, deliveries.GiveUp)
 		default:
-			expect.Equal(t, a.why(), late.Verdict, protocol.Again)
-			expect.Equal(t, a.why()+" at its age", b.judge(a, protocol.Delivery{Attempt: 1}, day, day).Verdict, protocol.GiveUp)
+			expect.Equal(t, a.why(), late.Verdict, deliveries.Again)
+			expect.Equal(t, a.why()+" at its age", b.judge(a, deliveries.Delivery{Attempt: 1}, day, day).Verdict, deliveries.GiveUp)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestBackoff(t *testing.T) {
 	}
 	wait := func(after, age time.Duration) time.Duration {
 		a := answer{status: 503, retryAfter: after}
-		return b.judge(a, protocol.Delivery{Attempt: 1}, age, 72*time.Hour).Wait
+		return b.judge(a, deliveries.Delivery{Attempt: 1}, age, 72*time.Hour).Wait
 	}
 	expect.Equal(t, "Retry-After", wait(10*time.Minute, 0), 10*time.Minute)
 	expect.Equal(t, "a Retry-After of a year", wait(365*24*time.Hour, 0), longestRetryAfter)

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/lease"
-	"turnstile/internal/protocol"
 )
 
 // maxTakes is how often a visit takes records before other sessions have their turn.
@@ -41,9 +41,9 @@ func (d *Deliverer) visit(session string, score int64) {
 	switch {
 	case err != nil:
 	case score > 0:
-		err = protocol.RescoreOutbox(ctx, d.rdb, session, score, at)
+		err = deliveries.RescoreOutbox(ctx, d.rdb, session, score, at)
 	case at > 0:
-		err = protocol.IndexOutbox(ctx, d.rdb, at, session)
+		err = deliveries.IndexOutbox(ctx, d.rdb, at, session)
 	}
 	if err != nil && d.work.Err() == nil {
 		d.failed("deliver a session", err) // the sweep finds it
@@ -56,7 +56,7 @@ func (v *visit) run(whole bool) (at int64, err error) {
 	for takes := 0; ; takes++ {
 		lines, paused := v.lines()
 		sent := time.Now()
-		taken, err := protocol.TakeLines(v.work, v.rdb, v.session, lines, v.lease)
+		taken, err := deliveries.TakeLines(v.work, v.rdb, v.session, lines, v.lease)
 		if err != nil {
 			return 0, err
 		}
@@ -87,20 +87,20 @@ func (v *visit) run(whole bool) (at int64, err error) {
 
 // lines returns the destinations in the form of take. paused is the wait until the end of the first
 // pause; 0: none is paused.
-func (v *visit) lines() (lines []protocol.Line, paused time.Duration) {
+func (v *visit) lines() (lines []deliveries.Line, paused time.Duration) {
 	for _, to := range v.known.list {
 		wait := v.wait(to.Name)
 		if wait > 0 && (paused == 0 || wait < paused) {
 			paused = wait
 		}
-		lines = append(lines, protocol.Line{Destination: to.Name, MaxAge: to.MaxAge, Paused: wait > 0 || slices.Contains(v.parked, to.Name)})
+		lines = append(lines, deliveries.Line{Destination: to.Name, MaxAge: to.MaxAge, Paused: wait > 0 || slices.Contains(v.parked, to.Name)})
 	}
 	return lines, paused
 }
 
 // deliver delivers the lines concurrently. emptied: there is nothing left to take.
-func (v *visit) deliver(taken protocol.TakenLines, sent, got time.Time) (emptied bool) {
-	lines := map[string][]protocol.Delivery{}
+func (v *visit) deliver(taken deliveries.TakenLines, sent, got time.Time) (emptied bool) {
+	lines := map[string][]deliveries.Delivery{}
 	for _, r := range taken.Deliveries {
 		lines[r.Destination] = append(lines[r.Destination], r)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -31,7 +32,7 @@ func outboxWide() []wide {
 	}
 	take := func(b *actors.Bench, age time.Duration) func() error {
 		return func() error {
-			_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook0", MaxAge: age}, {Destination: "hook1", MaxAge: age}}, time.Minute)
+			_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook0", MaxAge: age}, {Destination: "hook1", MaxAge: age}}, time.Minute)
 			return err
 		}
 	}
@@ -76,26 +77,26 @@ func outboxWide() []wide {
 		}},
 		{"ack/a long line of records", lines, func(b *actors.Bench, _ *filler, n int) func() error {
 			stored(b, b.Keys.Outbox(), n, n, 100)
-			taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook0", MaxAge: ever}}, time.Minute)
+			taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook0", MaxAge: ever}}, time.Minute)
 			expect.OK(b, err)
 			return func() error {
-				_, _, err := protocol.Ack{Delivery: taken.Deliveries[0], Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+				_, _, err := deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 				return err
 			}
 		}},
 		{"redrive/many records", lines, func(b *actors.Bench, _ *filler, n int) func() error {
 			stored(b, b.Keys.Undelivered(), n, n, 100)
 			return func() error {
-				_, _, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
+				_, _, err := deliveries.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
 				return err
 			}
 		}},
 		{"pause/many destinations", lines, func(b *actors.Bench, _ *filler, n int) func() error {
 			for i := range n {
-				expect.OK(b, protocol.SetDestination(b.Ctx, b.Redis, fmt.Sprint("hook", i), protocol.DestinationState{Paused: true, At: 1}))
+				expect.OK(b, deliveries.SetDestination(b.Ctx, b.Redis, fmt.Sprint("hook", i), deliveries.DestinationState{Paused: true, At: 1}))
 			}
 			return func() error {
-				_, err := protocol.Finding{Destination: "hook0", Pause: time.Minute, Why: "503"}.Store(b.Ctx, b.Redis)
+				_, err := deliveries.Finding{Destination: "hook0", Pause: time.Minute, Why: "503"}.Store(b.Ctx, b.Redis)
 				return err
 			}
 		}},
@@ -104,7 +105,7 @@ func outboxWide() []wide {
 				b.Redis.ZAdd(b.Ctx, "turnstile:outbox", redis.Z{Score: 1, Member: fmt.Sprint("s", i)})
 			}
 			return func() error {
-				_, _, err := protocol.DueOutbox(b.Ctx, b.Redis, 100, time.Minute)
+				_, _, err := deliveries.DueOutbox(b.Ctx, b.Redis, 100, time.Minute)
 				return err
 			}
 		}},

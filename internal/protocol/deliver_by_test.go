@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/wire"
@@ -25,9 +26,9 @@ func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 }
 
 // takeAll takes what is to be delivered now, and returns why records were given up.
-func takeAll(b *actors.Bench, maxAge time.Duration) (taken protocol.TakenLines, dead []string) {
+func takeAll(b *actors.Bench, maxAge time.Duration) (taken deliveries.TakenLines, dead []string) {
 	b.Helper()
-	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: maxAge}}, time.Minute)
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: maxAge}}, time.Minute)
 	expect.OK(b, err)
 	for _, member := range b.Redis.ZRange(b.Ctx, b.Keys.Undelivered(), 0, -1).Val() {
 		_, sequence, _ := strings.Cut(member, " ")
@@ -125,11 +126,11 @@ func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 	_, dead := takeAll(b, time.Hour)
 	expect.List(t, "given up", dead, tooLate)
 
-	_, _, err = protocol.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
+	_, _, err = deliveries.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 	taken, _ := takeAll(b, time.Hour)
 	expect.Equal(t, "taken after a redrive", len(taken.Deliveries), 1)
-	_, _, err = protocol.Ack{Delivery: taken.Deliveries[0], Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+	_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 
 	// A worker of an earlier version leaves the field when it ends the message.
@@ -138,7 +139,7 @@ func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 	b.Drain()
 	taken, _ = takeAll(b, time.Hour)
 	expect.Equal(t, "taken after a rerun", len(taken.Deliveries), 1)
-	_, _, err = protocol.Ack{Delivery: taken.Deliveries[0], Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+	_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 	for field := range b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val() {
 		if strings.HasPrefix(field, "deliver_by ") || strings.HasPrefix(field, "by ") {

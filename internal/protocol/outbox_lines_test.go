@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -22,13 +22,13 @@ func TestLinesAreInOrder(t *testing.T) {
 		expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 		b.SayAll("a", "b", "c")
 		b.Drain()
-		known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
-		take := func() []protocol.Delivery {
-			taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+		known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
+		take := func() []deliveries.Delivery {
+			taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 			expect.OK(t, err)
 			return taken.Deliveries
 		}
-		ack := func(a protocol.Ack) (ok, left bool) {
+		ack := func(a deliveries.Ack) (ok, left bool) {
 			ok, left, err := a.Do(b.Ctx, b.Redis)
 			expect.OK(t, err)
 			return ok, left
@@ -36,11 +36,11 @@ func TestLinesAreInOrder(t *testing.T) {
 		first := take()
 		expect.Equal(t, "taken", len(first), 3)
 		expect.Equal(t, "for another one", len(take()), 0)
-		expect.Equal(t, "rises", slices.IsSortedFunc(first, func(x, y protocol.Delivery) int { return int(x.Sequence - y.Sequence) }), true)
+		expect.Equal(t, "rises", slices.IsSortedFunc(first, func(x, y deliveries.Delivery) int { return int(x.Sequence - y.Sequence) }), true)
 
-		ok, left := ack(protocol.Ack{Delivery: first[0], Verdict: protocol.Delivered})
+		ok, left := ack(deliveries.Ack{Delivery: first[0], Verdict: deliveries.Delivered})
 		expect.Equal(t, "acknowledged, more", fmt.Sprint(ok, left), "true true")
-		ok, _ = ack(protocol.Ack{Delivery: first[1], Verdict: protocol.Again, Unsure: true, Why: "503"})
+		ok, _ = ack(deliveries.Ack{Delivery: first[1], Verdict: deliveries.Again, Unsure: true, Why: "503"})
 		expect.Equal(t, "acknowledged", ok, true)
 		second := take()
 		expect.Equal(t, "the rest", len(second), 2)
@@ -50,21 +50,21 @@ func TestLinesAreInOrder(t *testing.T) {
 		expect.Equal(t, "attempt, unsure", fmt.Sprint(second[1].Attempt, second[1].Unsure), "1 false")
 
 		// The first holder's lease has ended.
-		ok, _ = ack(protocol.Ack{Delivery: first[2], Verdict: protocol.Delivered})
+		ok, _ = ack(deliveries.Ack{Delivery: first[2], Verdict: deliveries.Delivered})
 		expect.Equal(t, "acknowledged by another", ok, false)
 
-		ok, _ = ack(protocol.Ack{Delivery: second[0], Verdict: protocol.GiveUp, Why: "422"})
+		ok, _ = ack(deliveries.Ack{Delivery: second[0], Verdict: deliveries.GiveUp, Why: "422"})
 		expect.Equal(t, "given up", ok, true)
-		ok, left = ack(protocol.Ack{Delivery: second[1], Verdict: protocol.Delivered})
+		ok, left = ack(deliveries.Ack{Delivery: second[1], Verdict: deliveries.Delivered})
 		expect.Equal(t, "acknowledged, more", fmt.Sprint(ok, left), "true false")
 
-		n, more, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
+		n, more, err := deliveries.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
 		expect.OK(t, err)
 		expect.Equal(t, "redriven", fmt.Sprint(n, more), "1 false")
 		third := take()
 		expect.Equal(t, "redriven record", third[0].ID, second[0].ID)
 		expect.Equal(t, "behind the others", third[0].Sequence > second[1].Sequence, true)
-		ack(protocol.Ack{Delivery: third[0], Verdict: protocol.Delivered})
+		ack(deliveries.Ack{Delivery: third[0], Verdict: deliveries.Delivered})
 		left1 := b.Redis.HGetAll(b.Ctx, b.Keys.Deliveries()).Val()
 		expect.List(t, "left", slices.Sorted(maps.Keys(left1)), "routes", "seq")
 	})
@@ -77,18 +77,18 @@ func TestADeadDeliverersAttemptIsUnsure(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	b.Drain()
-	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
-	first, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, 5*time.Millisecond)
+	known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
+	first, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, 5*time.Millisecond)
 	expect.OK(t, err)
 	b.Pass(10 * time.Millisecond)
-	second, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	second, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 	expect.OK(t, err)
 	expect.Equal(t, "taken again", second.Deliveries[0].ID, first.Deliveries[0].ID)
 	expect.Equal(t, "unsure", fmt.Sprint(first.Deliveries[0].Unsure, second.Deliveries[0].Unsure), "false true")
-	ok, _, err := protocol.Ack{Delivery: second.Deliveries[0], Verdict: protocol.Untried}.Do(b.Ctx, b.Redis)
+	ok, _, err := deliveries.Ack{Delivery: second.Deliveries[0], Verdict: deliveries.Untried}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 	expect.Equal(t, "released", ok, true)
-	third, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	third, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 	expect.OK(t, err)
 	expect.Equal(t, "still unsure", fmt.Sprint(third.Deliveries[0].Unsure, third.Deliveries[0].Attempt), "true 1")
 }
@@ -101,14 +101,14 @@ func TestAnAttemptCountsForItsRecord(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	b.Drain()
-	take := func() []protocol.Delivery {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	take := func() []deliveries.Delivery {
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 		expect.OK(t, err)
 		return taken.Deliveries
 	}
 	first := take()[0]
 	b.Redis.ZRem(b.Ctx, b.Keys.Outbox(), fmt.Sprint("hook ", first.Sequence))
-	_, _, err := protocol.Ack{Delivery: first, Verdict: protocol.Again, Wait: time.Hour}.Do(b.Ctx, b.Redis)
+	_, _, err := deliveries.Ack{Delivery: first, Verdict: deliveries.Again, Wait: time.Hour}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 	expect.Equal(t, "attempt of the next", take()[0].Attempt, 1)
 }
@@ -120,8 +120,8 @@ func TestRecordsOfUnknownDestinations(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.Say("a")
 	b.Drain()
-	take := func() protocol.TakenLines {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
+	take := func() deliveries.TakenLines {
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
 		expect.OK(t, err)
 		return taken
 	}

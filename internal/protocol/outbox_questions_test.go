@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -14,7 +15,7 @@ import (
 // the question yet.
 func TestQuestionsAreDelivered(t *testing.T) {
 	t.Parallel()
-	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+	known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
 	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
 		"decided":   func(b *actors.Bench, _ *protocol.Claim) { b.Command("/approve") },
 		"withdrawn": func(b *actors.Bench, h *protocol.Claim) { _, err := h.Withdraw(b.Ctx); expect.OK(b, err) },
@@ -35,7 +36,7 @@ func TestQuestionsAreDelivered(t *testing.T) {
 				expect.Equal(t, "number", records(b)[0].Data.Number, 1)
 				var want []string
 				if taken {
-					_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+					_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 					expect.OK(t, err)
 					want = []string{"question.asked a", "question.closed a"}
 				}
@@ -60,7 +61,7 @@ func TestAQuestionBehindOthersIsClosed(t *testing.T) {
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.OK(t, h.Promote(b.Ctx))
 	b.Asks(h, "run make")
-	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", len(taken.Deliveries), 2)
 	b.Command("/approve")

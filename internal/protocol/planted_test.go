@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
@@ -22,11 +23,11 @@ func TestTakeRemembersTheSoonestLine(t *testing.T) {
 		store(b, l.Destination, now+int64(i), 1, 10)
 		known[i].Paused = i > 0 // these are looked at again after a minute
 	}
-	first, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, 20*time.Second)
+	first, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, 20*time.Second)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", len(first.Deliveries), 1)
 	expect.Equal(t, "there is more", first.More(), true)
-	last, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, 20*time.Second)
+	last, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, 20*time.Second)
 	expect.OK(t, err)
 	expect.Equal(t, "there is more", last.More(), false)
 	if wait := last.At - last.Now; wait > 20_000 || wait < 1 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/wire"
@@ -291,14 +292,14 @@ func TestPromisesOutlivePeople(t *testing.T) {
 	expect.OK(t, b.Inspector().ArchiveTask(queue, b.Task("archived")))
 	expect.OK(t, b.Inspector().DeleteTask(queue, b.Task("deleted")))
 	b.Sweep()
-	sessions, score, err := protocol.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
+	sessions, score, err := deliveries.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
 	expect.OK(t, err)
 	expect.List(t, "due", sessions, actors.Key)
-	again, _, err := protocol.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
+	again, _, err := deliveries.DueOutbox(b.Ctx, b.Redis, 10, time.Minute)
 	expect.OK(t, err)
 	expect.List(t, "due for another deliverer", again)
 
-	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 	expect.OK(t, err)
 	lines := recorded(b)
 	slices.Sort(lines)
@@ -306,11 +307,11 @@ func TestPromisesOutlivePeople(t *testing.T) {
 	expect.Equal(t, "taken", len(taken.Deliveries), 2)
 	expect.List(t, "owed", b.Redis.HKeys(b.Ctx, b.Keys.Owed()).Val(), "stays")
 	for _, d := range taken.Deliveries {
-		ok, _, err := protocol.Ack{Delivery: d, Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+		ok, _, err := deliveries.Ack{Delivery: d, Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 		expect.OK(t, err)
 		expect.Equal(t, "acknowledged", ok, true)
 	}
-	expect.OK(t, protocol.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, 0))
+	expect.OK(t, deliveries.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, 0))
 	expect.Equal(t, "in the index", b.IsIn("turnstile:outbox", actors.Key), false)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
@@ -22,7 +23,7 @@ import (
 type Sender struct {
 	rdb    redis.UniversalClient
 	single bool
-	full   FullDestinations
+	full   deliveries.FullDestinations
 	gate   *script.Gate[*acceptance]
 	moves  *script.Batcher
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -48,23 +49,23 @@ func routed(plain []situation) (all []situation) {
 
 // outboxSituations are those of deliverers.
 func outboxSituations() []situation {
-	known := []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}
+	known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
 	stored := func(b *actors.Bench) {
 		expect.OK(b, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 		b.SayAll("one", "two")
 		b.Drain()
 	}
-	take := func(b *actors.Bench) []protocol.Delivery {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	take := func(b *actors.Bench) []deliveries.Delivery {
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 		expect.OK(b, err)
 		return taken.Deliveries
 	}
-	ack := func(v protocol.Verdict) func(b *actors.Bench) func() error {
+	ack := func(v deliveries.Verdict) func(b *actors.Bench) func() error {
 		return func(b *actors.Bench) func() error {
 			stored(b)
 			d := take(b)[0]
 			return func() error {
-				_, _, err := protocol.Ack{Delivery: d, Verdict: v, Wait: time.Minute, Unsure: true, Refused: true, Why: "why"}.Do(b.Ctx, b.Redis)
+				_, _, err := deliveries.Ack{Delivery: d, Verdict: v, Wait: time.Minute, Unsure: true, Refused: true, Why: "why"}.Do(b.Ctx, b.Redis)
 				return err
 			}
 		}
@@ -82,24 +83,24 @@ func outboxSituations() []situation {
 			b.SayAll("one", "two")
 			expect.OK(b, b.Inspector().ArchiveTask("session:"+actors.Key, b.Task("one")))
 			expect.OK(b, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("two")))
-			return func() error { _, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute); return err }
+			return func() error { _, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute); return err }
 		}},
 		{"take", "what is too old", func(b *actors.Bench) func() error {
 			stored(b)
 			b.Pass(5 * time.Millisecond)
 			return func() error {
-				_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Millisecond}}, time.Minute)
+				_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Millisecond}}, time.Minute)
 				return err
 			}
 		}},
-		{"ack", "delivered", ack(protocol.Delivered)},
-		{"ack", "to be tried again", ack(protocol.Again)},
-		{"ack", "given up", ack(protocol.GiveUp)},
-		{"ack", "not tried", ack(protocol.Untried)},
+		{"ack", "delivered", ack(deliveries.Delivered)},
+		{"ack", "to be tried again", ack(deliveries.Again)},
+		{"ack", "given up", ack(deliveries.GiveUp)},
+		{"ack", "not tried", ack(deliveries.Untried)},
 		{"redrive", "", func(b *actors.Bench) func() error {
-			expect.OK(b, ack(protocol.GiveUp)(b)())
+			expect.OK(b, ack(deliveries.GiveUp)(b)())
 			return func() error {
-				_, _, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
+				_, _, err := deliveries.Redrive{Session: actors.Key, Call: "name", Most: 100}.Do(b.Ctx, b.Redis)
 				return err
 			}
 		}},

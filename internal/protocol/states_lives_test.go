@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
@@ -96,7 +97,7 @@ func lives() map[string]func(b *actors.Bench) {
 			}
 			store(b, "hook0000", time.Now().UnixMilli(), 100, 10) // more than a call returns
 			store(b, "hook0001", time.Now().UnixMilli()+200, 1, 10)
-			_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, hooks(2), time.Minute)
+			_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, hooks(2), time.Minute)
 			expect.OK(b, err)
 		},
 		"ends too late for its destination": func(b *actors.Bench) {

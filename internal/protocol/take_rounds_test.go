@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/receipt"
 	"turnstile/internal/stream"
 	"turnstile/pkg/session"
@@ -21,16 +21,16 @@ import (
 )
 
 // hooks are n destinations, in the order of their names.
-func hooks(n int) (known []protocol.Line) {
+func hooks(n int) (known []deliveries.Line) {
 	for i := range n {
-		known = append(known, protocol.Line{Destination: fmt.Sprintf("hook%04d", i), MaxAge: time.Hour})
+		known = append(known, deliveries.Line{Destination: fmt.Sprintf("hook%04d", i), MaxAge: time.Hour})
 	}
 	return known
 }
 
-func take(b *actors.Bench, known []protocol.Line) protocol.TakenLines {
+func take(b *actors.Bench, known []deliveries.Line) deliveries.TakenLines {
 	b.Helper()
-	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 	expect.OK(b, err)
 	return taken
 }
@@ -89,7 +89,7 @@ func TestTakeLeavesALongLine(t *testing.T) {
 	expect.Equal(t, "taken", len(first.Deliveries), 32)
 	expect.Equal(t, "there is more", first.More(), true)
 	for _, d := range first.Deliveries {
-		_, _, err := protocol.Ack{Delivery: d, Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+		_, _, err := deliveries.Ack{Delivery: d, Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 		expect.OK(t, err)
 	}
 	second := take(b, hooks(2))
@@ -247,14 +247,14 @@ func TestRedriveOfAClosedQuestion(t *testing.T) {
 			b.Renew(h)
 			b.Asks(h, "run make")
 			asked := take(b, hooks(1)).Deliveries[0]
-			_, _, err := protocol.Ack{Delivery: asked, Verdict: protocol.GiveUp, Why: "422"}.Do(b.Ctx, b.Redis)
+			_, _, err := deliveries.Ack{Delivery: asked, Verdict: deliveries.GiveUp, Why: "422"}.Do(b.Ctx, b.Redis)
 			expect.OK(t, err)
 			want := []string{"question.asked a", "question.closed a"}
 			if closes {
 				b.Command("/approve")
 				want = want[1:]
 			}
-			n, more, err := protocol.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
+			n, more, err := deliveries.Redrive{Session: actors.Key, Call: "name", Most: 10}.Do(b.Ctx, b.Redis)
 			expect.OK(t, err)
 			expect.Equal(t, "redriven", fmt.Sprint(n, more), fmt.Sprint(len(want)-1, " false"))
 			if !closes {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/pkg/session"
@@ -37,9 +38,9 @@ func TestTakeLeasesWhatItReturns(t *testing.T) {
 	now := time.Now().UnixMilli()
 	store(b, "a", now, 15, 256<<10)
 	store(b, "b", now+100, 1, 300<<10)
-	known := []protocol.Line{{Destination: "a", MaxAge: time.Hour}, {Destination: "b", MaxAge: time.Hour}}
+	known := []deliveries.Line{{Destination: "a", MaxAge: time.Hour}, {Destination: "b", MaxAge: time.Hour}}
 	for _, want := range []int{15, 1} {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 		expect.OK(t, err)
 		expect.Equal(t, "taken", len(taken.Deliveries), want)
 		expect.Equal(t, "unsure", taken.Deliveries[0].Unsure, false)
@@ -52,7 +53,7 @@ func TestTakeDeliversNothingTooOld(t *testing.T) {
 	b := actors.NewBench(t)
 	store(b, "hook", time.Now().Add(-2*time.Hour).UnixMilli(), 130, 10)
 	for _, left := range []int64{30, 0} {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 		expect.OK(t, err)
 		expect.Equal(t, "taken", len(taken.Deliveries), 0)
 		expect.Equal(t, "left", b.Redis.ZCard(b.Ctx, b.Keys.Outbox()).Val(), left)
@@ -91,16 +92,16 @@ func TestAckOfALostLease(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
 	b.SayAll("a", "b")
 	b.Drain()
-	take := func(lease time.Duration) protocol.Delivery {
-		taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, lease)
+	take := func(lease time.Duration) deliveries.Delivery {
+		taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, lease)
 		expect.OK(t, err)
 		return taken.Deliveries[0]
 	}
 	first := take(5 * time.Millisecond)
 	b.Pass(10 * time.Millisecond)
 	second := take(time.Minute)
-	for i, d := range []protocol.Delivery{second, first} {
-		ok, _, err := protocol.Ack{Delivery: d, Verdict: protocol.Delivered}.Do(b.Ctx, b.Redis)
+	for i, d := range []deliveries.Delivery{second, first} {
+		ok, _, err := deliveries.Ack{Delivery: d, Verdict: deliveries.Delivered}.Do(b.Ctx, b.Redis)
 		expect.OK(t, err)
 		expect.Equal(t, "has the lease", ok, i == 0)
 	}
@@ -115,7 +116,7 @@ func TestAQuestionBehindTheHeadIsClosed(t *testing.T) {
 	h := b.Start()
 	b.Finish(h)
 	b.Asks(h, "run make")
-	_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 	expect.OK(t, err)
 	b.Command("/approve")
 	expect.List(t, "records", recorded(b), "message.done a", "question.asked b", "question.closed b")
@@ -150,7 +151,7 @@ func TestAPromiseOutlivesItsID(t *testing.T) {
 			b.Say("a")
 			expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("a")))
 			again(b)
-			_, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
+			_, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
 			expect.OK(t, err)
 			expect.List(t, "records", recorded(b), "message.stopped a")
 			expect.Equal(t, "owed", b.Redis.HLen(b.Ctx, b.Keys.Owed()).Val(), map[string]int64{"with another route": 1}[name])
@@ -171,7 +172,7 @@ func TestAnEarlierResultIsNotDelivered(t *testing.T) {
 	b.Sweep()
 	expect.OK(t, b.Claim().Requeue(b.Ctx, "drain"))
 	expect.OK(t, i.ArchiveTask(queue, b.Task("a")))
-	_, err = protocol.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
+	_, err = deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, nil, time.Minute)
 	expect.OK(t, err)
 	expect.List(t, "records", recorded(b), "message.failed a", "message.stopped a")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/deliveries"
 	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -21,7 +22,7 @@ var tasks = []func(rediskey.Session) string{
 }
 
 // deliveries are the keys of a session that owes or stores an outcome.
-var deliveries = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
+var outboxKeys = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
 
 // Sweep checks every session, and finds those that can be claimed and are in no index: their sender
 // died, a plain asynq.Client stored a task, or somebody pressed Run or Resume in asynqmon. It wakes a
@@ -40,7 +41,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	since = max(since, interval)
 	var failed error
 	visit := func(sessions []string) error {
-		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, deliveries)...)
+		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, outboxKeys)...)
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near)
 		}
@@ -74,7 +75,7 @@ func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Du
 
 // sweep wakes at most budget of the sessions, even if it cannot index their outboxes.
 func (r *Recovery) sweep(ctx context.Context, now int64, since time.Duration, sessions []string, budget int) (found int, err error) {
-	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, deliveries)...); err != nil || len(sessions) == 0 {
+	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, outboxKeys)...); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
 	unindexed := r.indexOutbox(ctx, now, since, sessions)
@@ -136,7 +137,7 @@ const outboxRecheck = time.Minute
 // sweep adds some of the sessions that only owe an outcome: the message usually waits or runs, but an
 // operator may have deleted it.
 func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Duration, sessions []string) error {
-	sessions, err := r.WithTasks(ctx, sessions, deliveries...)
+	sessions, err := r.WithTasks(ctx, sessions, outboxKeys...)
 	if err != nil || len(sessions) == 0 {
 		return err
 	}
@@ -145,7 +146,7 @@ func (r *Recovery) indexOutbox(ctx context.Context, now int64, since time.Durati
 		return err
 	}
 	owing := slices.DeleteFunc(index.Without(sessions, storing), func(s string) bool { return !dueInSweep(s, now, since) })
-	return protocol.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
+	return deliveries.CheckOutboxes(ctx, r.rdb, now, outboxRecheck, storing, owing)
 }
 
 // dueInSweep reports whether a sweep checks a session that only owes an outcome. now is the sweep's time;

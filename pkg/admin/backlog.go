@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 )
 
@@ -41,7 +41,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	var ready, due, owned, outbox *redis.IntCmd
 	var first, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
-	var owing protocol.Owings
+	var owing deliveries.Owings
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
 		outbox = p.ZCard(ctx, rediskey.Outbox)
@@ -50,7 +50,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 		return nil
 	})
 	if err == nil {
-		owing, err = protocol.LastOwings(ctx, a.rdb)
+		owing, err = deliveries.LastOwings(ctx, a.rdb)
 		if redis.HasErrorPrefix(err, "NOPERM") { // a user that may read the indexes only
 			err = nil
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/wire"
 )
 
@@ -22,7 +22,7 @@ type Destination struct {
 
 // Destinations returns those that are paused or disabled, by name.
 func (a *Client) Destinations(ctx context.Context) ([]Destination, error) {
-	states, _, err := protocol.Destinations(ctx, a.rdb)
+	states, _, err := deliveries.Destinations(ctx, a.rdb)
 	if err != nil {
 		return nil, fmt.Errorf("read the states of destinations: %w", err)
 	}
@@ -45,27 +45,27 @@ func (a *Client) Destinations(ctx context.Context) ([]Destination, error) {
 // PauseDestination lets the deliveries to a destination wait until EnableDestination, for all
 // deliverers. why is shown to operators.
 func (a *Client) PauseDestination(ctx context.Context, name, why string) error {
-	return a.setDestination(ctx, name, protocol.DestinationState{Paused: true, Why: why})
+	return a.setDestination(ctx, name, deliveries.DestinationState{Paused: true, Why: why})
 }
 
 // EnableDestination ends a pause, and what a response 410 began. Deliveries go on within about two
 // seconds: that reads each session that has deliveries, about 100,000 in a second.
 func (a *Client) EnableDestination(ctx context.Context, name string) error {
-	err := a.setDestination(ctx, name, protocol.DestinationState{})
+	err := a.setDestination(ctx, name, deliveries.DestinationState{})
 	if err != nil {
 		return err
 	}
-	if err := protocol.ResumeDestination(ctx, a.rdb, name); err != nil {
+	if err := deliveries.ResumeDestination(ctx, a.rdb, name); err != nil {
 		return fmt.Errorf("destination %s is enabled, but its deliveries may wait for a minute: %w", name, err)
 	}
 	return nil
 }
 
-func (a *Client) setDestination(ctx context.Context, name string, s protocol.DestinationState) error {
+func (a *Client) setDestination(ctx context.Context, name string, s deliveries.DestinationState) error {
 	if err := wire.ValidateDestination(name); err != nil {
 		return err
 	}
-	if err := protocol.SetDestination(ctx, a.rdb, name, s); err != nil {
+	if err := deliveries.SetDestination(ctx, a.rdb, name, s); err != nil {
 		return fmt.Errorf("set the state of destination %s: %w", name, err)
 	}
 	return nil

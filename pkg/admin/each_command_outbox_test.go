@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -32,10 +32,10 @@ func (c *courier) owe(id string) {
 }
 
 // serve takes all records, and writes down the verdict.
-func (c *courier) serve(verdict protocol.Verdict) {
+func (c *courier) serve(verdict deliveries.Verdict) {
 	c.Helper()
 	for {
-		taken, err := protocol.TakeLines(c.Ctx, c.Redis, actors.Key, []protocol.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+		taken, err := deliveries.TakeLines(c.Ctx, c.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
 		expect.OK(c, err)
 		if len(taken.Deliveries) == 0 {
 			return
@@ -43,15 +43,15 @@ func (c *courier) serve(verdict protocol.Verdict) {
 		for _, d := range taken.Deliveries {
 			var body struct{ Data struct{ Messages []string } }
 			expect.OK(c, json.Unmarshal(d.Body, &body))
-			ok, _, err := protocol.Ack{Delivery: d, Verdict: verdict, Why: "HTTP status 422"}.Do(c.Ctx, c.Redis)
+			ok, _, err := deliveries.Ack{Delivery: d, Verdict: verdict, Why: "HTTP status 422"}.Do(c.Ctx, c.Redis)
 			expect.OK(c, err)
 			expect.Equal(c, "the lease is held", ok, true)
-			if verdict == protocol.Delivered {
+			if verdict == deliveries.Delivered {
 				c.got[body.Data.Messages[0]]++
 			}
 		}
 		last := taken.Deliveries[len(taken.Deliveries)-1]
-		_, _, err = protocol.Ack{Delivery: last, Verdict: protocol.Untried}.Do(c.Ctx, c.Redis)
+		_, _, err = deliveries.Ack{Delivery: last, Verdict: deliveries.Untried}.Do(c.Ctx, c.Redis)
 		expect.OK(c, err)
 	}
 }
@@ -80,8 +80,8 @@ var onOutbox = map[string]func(c *courier, a *admin.Client) error{
 
 // outboxRivals are what others do meanwhile. Each submits the message "new" last.
 var outboxRivals = map[string]func(c *courier){
-	"delivers":    func(c *courier) { c.serve(protocol.Delivered) },
-	"gives up":    func(c *courier) { c.serve(protocol.GiveUp) },
+	"delivers":    func(c *courier) { c.serve(deliveries.Delivered) },
+	"gives up":    func(c *courier) { c.serve(deliveries.GiveUp) },
 	"redrives":    func(c *courier) { _, _ = c.Client.Operate(actors.Key).Redrive(c.Ctx, admin.All) },
 	"drops":       func(c *courier) { expect.OK(c, c.drop(admin.NewClient(c.Redis))) },
 	"erases":      func(c *courier) { expect.OK(c, c.Client.Operate(actors.Key).Erase(c.Ctx, admin.EraseUndelivered())) },
@@ -103,7 +103,7 @@ func TestRivalsBeforeEachCommandOnDeliveries(t *testing.T) {
 						c.owe(fmt.Sprint("m", i))
 					}
 					c.Drain()
-					c.serve(protocol.GiveUp)
+					c.serve(deliveries.GiveUp)
 					c.owe("stored")
 					c.Drain()
 					own, came := rivalled(b, n, func() {
@@ -125,7 +125,7 @@ func (c *courier) check(operation, rival string, failed error) bool {
 	c.Drain()
 	_, err := c.Client.Operate(actors.Key).Redrive(c.Ctx, admin.All)
 	expect.OK(c, err)
-	c.serve(protocol.Delivered)
+	c.serve(deliveries.Delivered)
 	for id, n := range c.got {
 		expect.Equal(c, "deliveries of "+id, n, 1)
 	}
@@ -161,7 +161,7 @@ func (c *courier) check(operation, rival string, failed error) bool {
 // commands of it. After an enabling no session waits for the end of a pause that is over.
 func TestRivalsOfSetDestination(t *testing.T) {
 	t.Parallel()
-	find := func(f protocol.Finding) func(b *actors.Bench, score int64) {
+	find := func(f deliveries.Finding) func(b *actors.Bench, score int64) {
 		return func(b *actors.Bench, _ int64) {
 			f.Destination, f.Why = "hook", "found"
 			_, err := f.Store(b.Ctx, b.Redis)
@@ -169,14 +169,14 @@ func TestRivalsOfSetDestination(t *testing.T) {
 		}
 	}
 	found := map[string]func(b *actors.Bench, score int64){
-		"it fails":   find(protocol.Finding{Pause: time.Hour}),
-		"it works":   find(protocol.Finding{}),
-		"it is gone": find(protocol.Finding{Disabled: true}),
+		"it fails":   find(deliveries.Finding{Pause: time.Hour}),
+		"it works":   find(deliveries.Finding{}),
+		"it is gone": find(deliveries.Finding{Disabled: true}),
 		"a visit's ends": func(b *actors.Bench, score int64) { // which has seen the pause
-			expect.OK(b, protocol.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, time.Now().Add(time.Hour).UnixMilli()))
+			expect.OK(b, deliveries.RescoreOutbox(b.Ctx, b.Redis, actors.Key, score, time.Now().Add(time.Hour).UnixMilli()))
 		},
 	}
-	for word, state := range map[string]protocol.DestinationState{
+	for word, state := range map[string]deliveries.DestinationState{
 		"disable": {Disabled: true, Why: "operator"}, "pause": {Paused: true, Why: "operator"}, "enable": {},
 	} {
 		for name, rival := range found {
@@ -184,11 +184,11 @@ func TestRivalsOfSetDestination(t *testing.T) {
 				t.Parallel()
 				beforeEachCommand(t, func(b *actors.Bench, n int) bool {
 					c := &courier{Bench: b}
-					find(protocol.Finding{Pause: time.Hour})(b, 0)
+					find(deliveries.Finding{Pause: time.Hour})(b, 0)
 					c.owe("stored")
 					c.Drain()
-					expect.OK(b, protocol.IndexOutboxNow(b.Ctx, b.Redis, actors.Key))
-					visited, score, err := protocol.DueOutbox(b.Ctx, b.Redis, 1, time.Hour)
+					expect.OK(b, deliveries.IndexOutboxNow(b.Ctx, b.Redis, actors.Key))
+					visited, score, err := deliveries.DueOutbox(b.Ctx, b.Redis, 1, time.Hour)
 					expect.OK(b, err)
 					expect.List(b, "visited", visited, actors.Key)
 					var enabled bool // before the rival came
@@ -200,7 +200,7 @@ func TestRivalsOfSetDestination(t *testing.T) {
 					if word != "enable" {
 						rival(b, score) // later, too
 					}
-					states, _, err := protocol.Destinations(b.Ctx, b.Redis)
+					states, _, err := deliveries.Destinations(b.Ctx, b.Redis)
 					expect.OK(b, err)
 					later := word == "enable" && enabled && states["hook"].Why == "found"
 					if s := states["hook"]; s != state && !later {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/demo"
@@ -29,9 +29,9 @@ func routed(ctx context.Context, rdb redis.UniversalClient) *admin.Client {
 // givenUp is routed, and a deliverer has given the outcome up.
 func givenUp(ctx context.Context, rdb redis.UniversalClient) *admin.Client {
 	operator := routed(ctx, rdb)
-	taken, err := protocol.TakeLines(ctx, rdb, "web:42", []protocol.Line{{Destination: "web-bot", MaxAge: 1e9}}, 1e9)
+	taken, err := deliveries.TakeLines(ctx, rdb, "web:42", []deliveries.Line{{Destination: "web-bot", MaxAge: 1e9}}, 1e9)
 	demo.Check(err)
-	_, _, err = protocol.Ack{Delivery: taken.Deliveries[0], Verdict: protocol.GiveUp, Why: "HTTP status 422"}.Do(ctx, rdb)
+	_, _, err = deliveries.Ack{Delivery: taken.Deliveries[0], Verdict: deliveries.GiveUp, Why: "HTTP status 422"}.Do(ctx, rdb)
 	demo.Check(err)
 	return operator
 }
@@ -116,7 +116,7 @@ func ExampleClient_Destinations() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	ctx := context.Background()
-	_, err := protocol.Finding{Destination: "web-bot", Disabled: true, Why: "410 Gone"}.Store(ctx, rdb)
+	_, err := deliveries.Finding{Destination: "web-bot", Disabled: true, Why: "410 Gone"}.Store(ctx, rdb)
 	demo.Check(err)
 	off, err := admin.NewClient(rdb).Destinations(ctx)
 	demo.Check(err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnstile"
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -49,15 +49,15 @@ func TestOutbox(t *testing.T) {
 	}
 	say("b", "two")
 	b.Drain()
-	known := []protocol.Line{{Destination: "one", MaxAge: time.Hour}, {Destination: "two", MaxAge: time.Hour}}
-	taken, err := protocol.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
+	known := []deliveries.Line{{Destination: "one", MaxAge: time.Hour}, {Destination: "two", MaxAge: time.Hour}}
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, known, time.Minute)
 	expect.OK(t, err)
 	for _, d := range taken.Deliveries {
 		switch {
 		case d.Destination == "two":
-			_, _, err = protocol.Ack{Delivery: d, Verdict: protocol.Again, Wait: time.Hour, Why: "HTTP status 503"}.Do(b.Ctx, b.Redis)
+			_, _, err = deliveries.Ack{Delivery: d, Verdict: deliveries.Again, Wait: time.Hour, Why: "HTTP status 503"}.Do(b.Ctx, b.Redis)
 		case d.Sequence == taken.Deliveries[0].Sequence:
-			_, _, err = protocol.Ack{Delivery: d, Verdict: protocol.GiveUp, Why: "HTTP status 422"}.Do(b.Ctx, b.Redis)
+			_, _, err = deliveries.Ack{Delivery: d, Verdict: deliveries.GiveUp, Why: "HTTP status 422"}.Do(b.Ctx, b.Redis)
 		}
 		expect.OK(t, err)
 	}
@@ -114,10 +114,10 @@ func TestDestinationStates(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	at := time.UnixMilli(5)
-	for name, s := range map[string]protocol.DestinationState{
+	for name, s := range map[string]deliveries.DestinationState{
 		"failing": {Paused: true, Why: "HTTP status 401", At: 5}, "gone": {Disabled: true, Why: "HTTP status 410", At: 5},
 	} {
-		expect.OK(t, protocol.SetDestination(b.Ctx, b.Redis, name, s))
+		expect.OK(t, deliveries.SetDestination(b.Ctx, b.Redis, name, s))
 	}
 	expect.OK(t, b.Client.PauseDestination(b.Ctx, "hook", "maintenance"))
 	list, err := b.Client.Destinations(b.Ctx)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -52,7 +52,7 @@ func (s *Session) redrive(ctx context.Context, destination string, drop bool) (n
 	if err := session.ValidateKey(s.key); err != nil {
 		return 0, err
 	}
-	r := protocol.Redrive{Session: s.key, Delete: drop, Most: outboxPage}
+	r := deliveries.Redrive{Session: s.key, Delete: drop, Most: outboxPage}
 	if destination != All {
 		if err := wire.ValidateDestination(destination); err != nil {
 			return 0, err

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
@@ -53,14 +54,14 @@ func Collect[T any](visited iter.Seq2[T, error]) (list []T, err error) {
 }
 
 // SetDestination sets a destination's state as an operator does, and states that only a deliverer sets.
-func SetDestination(ctx context.Context, rdb redis.UniversalClient, name string, s protocol.DestinationState) error {
+func SetDestination(ctx context.Context, rdb redis.UniversalClient, name string, s deliveries.DestinationState) error {
 	switch s {
-	case protocol.DestinationState{}:
+	case deliveries.DestinationState{}:
 		return admin.NewClient(rdb).EnableDestination(ctx, name)
-	case protocol.DestinationState{Paused: true, Why: s.Why}:
+	case deliveries.DestinationState{Paused: true, Why: s.Why}:
 		return admin.NewClient(rdb).PauseDestination(ctx, name, s.Why)
 	}
-	return protocol.SetDestination(ctx, rdb, name, s)
+	return deliveries.SetDestination(ctx, rdb, name, s)
 }
 
 // Session hides the operator's.

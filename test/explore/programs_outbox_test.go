@@ -8,7 +8,7 @@ import (
 
 	"turnstile"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/internal/wire"
@@ -85,12 +85,12 @@ func takes(v explore.View) bool {
 func indexed(name string) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, When: func(v explore.View) bool { return v.Due(rediskey.Outbox) },
 		Run: func(l *explore.Life) {
-			sessions, score, err := sq.DueOutbox(l.Context, l.Redis, 1, 2*deliveryLease)
+			sessions, score, err := deliveries.DueOutbox(l.Context, l.Redis, 1, 2*deliveryLease)
 			if err != nil || len(sessions) == 0 {
 				return
 			}
 			if at, err := deliver(l); err == nil {
-				_ = sq.RescoreOutbox(l.Context, l.Redis, main, score, at)
+				_ = deliveries.RescoreOutbox(l.Context, l.Redis, main, score, at)
 			}
 		}}
 }
@@ -99,7 +99,7 @@ func indexed(name string) explore.Process {
 // late POST cannot be taken back.
 func deliver(l *explore.Life) (at int64, err error) {
 	for {
-		taken, err := sq.TakeLines(l.Context, l.Redis, main, []sq.Line{{Destination: hook, MaxAge: 72 * time.Hour}}, deliveryLease)
+		taken, err := deliveries.TakeLines(l.Context, l.Redis, main, []deliveries.Line{{Destination: hook, MaxAge: 72 * time.Hour}}, deliveryLease)
 		if err != nil || len(taken.Deliveries) == 0 {
 			return taken.At, err
 		}
@@ -113,7 +113,7 @@ func deliver(l *explore.Life) (at int64, err error) {
 		}
 		if left {
 			last := taken.Deliveries[len(taken.Deliveries)-1]
-			if _, _, err := (sq.Ack{Delivery: last, Verdict: sq.Untried}).Do(l.Context, l.Redis); err != nil {
+			if _, _, err := (deliveries.Ack{Delivery: last, Verdict: deliveries.Untried}).Do(l.Context, l.Redis); err != nil {
 				return taken.At, err
 			}
 		}
@@ -121,13 +121,13 @@ func deliver(l *explore.Life) (at int64, err error) {
 }
 
 // attempt posts one record and acks it. on is whether the next one may follow.
-func attempt(l *explore.Life, d sq.Delivery, till int64) (on, left bool, err error) {
+func attempt(l *explore.Life, d deliveries.Delivery, till int64) (on, left bool, err error) {
 	k, kind, messages := rediskey.For(main), field(d.Body, `"type":"`, `"`), field(d.Body, `"messages":[`, `]`)
 	_, failed := l.Redis.Eval(l.Context, post, []string{received, k.Deliveries(), k.Outbox()},
 		d.Sequence, d.ID, kind, messages, d.Token, till, d.Unsure).Result()
-	ack := sq.Ack{Delivery: d, Verdict: sq.Delivered}
+	ack := deliveries.Ack{Delivery: d, Verdict: deliveries.Delivered}
 	if failed != nil {
-		ack.Verdict, ack.Unsure, ack.Wait = sq.Again, true, time.Second
+		ack.Verdict, ack.Unsure, ack.Wait = deliveries.Again, true, time.Second
 	}
 	ok, left, err := ack.Do(l.Context, l.Redis)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/wire"
 	"turnstile/pkg/admin"
@@ -28,7 +28,7 @@ const (
 // taken are the deliveries that a deliverer did not ack yet, on both sides.
 type taken struct {
 	model  []reference.Attempt
-	actual []sq.Delivery
+	actual []deliveries.Delivery
 }
 
 // route is a message's, and the sender's default.
@@ -121,8 +121,8 @@ func takenText(due bool, at int64, unknown int, list []string, start int64) stri
 }
 
 // visit returns also which messages were owed, in the order of the scan.
-func (b *actual) visit(lines []reference.Destination, noticed bool, list *[]sq.Delivery, twice bool) (due string, looked []string, result string) {
-	sessions, score, err := sq.DueOutbox(b.ctx, b.rdb, 10, hidden)
+func (b *actual) visit(lines []reference.Destination, noticed bool, list *[]deliveries.Delivery, twice bool) (due string, looked []string, result string) {
+	sessions, score, err := deliveries.DueOutbox(b.ctx, b.rdb, 10, hidden)
 	b.must(err)
 	isDue := slices.Contains(sessions, key)
 	if !isDue && !noticed {
@@ -133,17 +133,17 @@ func (b *actual) visit(lines []reference.Destination, noticed bool, list *[]sq.D
 	for i := 0; i < len(owed); i += 2 {
 		looked = append(looked, b.names.message(owed[i]))
 	}
-	var known []sq.Line
+	var known []deliveries.Line
 	for _, d := range lines {
-		known = append(known, sq.Line{Destination: d.Name, MaxAge: time.Duration(d.MaxAge) * time.Millisecond, Paused: d.Paused})
+		known = append(known, deliveries.Line{Destination: d.Name, MaxAge: time.Duration(d.MaxAge) * time.Millisecond, Paused: d.Paused})
 	}
 	if twice {
 		b.faults.RunTwice(named("take"), -1)
 	}
-	t, err := sq.TakeLines(b.ctx, b.rdb, key, known, deliveryLease)
+	t, err := deliveries.TakeLines(b.ctx, b.rdb, key, known, deliveryLease)
 	b.must(err)
 	if isDue {
-		b.must(sq.RescoreOutbox(b.ctx, b.rdb, key, score, t.At))
+		b.must(deliveries.RescoreOutbox(b.ctx, b.rdb, key, score, t.At))
 	}
 	texts := b.rdb.HGetAll(b.ctx, b.k.Deliveries()).Val()
 	*list = t.Deliveries
@@ -193,7 +193,7 @@ func (l *life) acks(t *taken, v reference.Ack, c int) step {
 			if len(actual) == 0 {
 				return "nothing was taken"
 			}
-			ack := sq.Ack{Delivery: actual[0], Verdict: sq.Verdict(v.Verdict), Wait: time.Duration(v.Wait) * time.Millisecond, Unsure: v.Unsure, Why: v.Why}
+			ack := deliveries.Ack{Delivery: actual[0], Verdict: deliveries.Verdict(v.Verdict), Wait: time.Duration(v.Wait) * time.Millisecond, Unsure: v.Unsure, Why: v.Why}
 			ok, left, err := ack.Do(l.actual.ctx, l.actual.rdb)
 			if err != nil { // a deliverer sends it again
 				ok, left, err = ack.Do(l.actual.ctx, l.actual.rdb)
@@ -201,7 +201,7 @@ func (l *life) acks(t *taken, v reference.Ack, c int) step {
 			l.actual.must(err)
 			to := actual[0].Destination
 			if t.actual = t.actual[1:]; !ok || v.Verdict == "again" || v.Verdict == "release" {
-				t.actual = slices.DeleteFunc(t.actual, func(d sq.Delivery) bool { return d.Destination == to })
+				t.actual = slices.DeleteFunc(t.actual, func(d deliveries.Delivery) bool { return d.Destination == to })
 			}
 			return fmt.Sprintf("ok %v, left %v", ok, left)
 		},

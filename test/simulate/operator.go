@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/test/actors"
 )
@@ -17,10 +17,10 @@ func (l *life) operate(rdb redis.UniversalClient) {
 	rng, a, enabled := newRandom(l.seed, "operator"), admin.NewClient(rdb), sync.OnceFunc(func() { close(l.enabled) })
 	for l.ctx.Err() == nil {
 		sleep(l.ctx, rng.about(5*time.Second))
-		state := pick(rng, protocol.DestinationState{}, protocol.DestinationState{}, protocol.DestinationState{Paused: true, Why: "operator"}, protocol.DestinationState{Disabled: true, Why: "operator"})
+		state := pick(rng, deliveries.DestinationState{}, deliveries.DestinationState{}, deliveries.DestinationState{Paused: true, Why: "operator"}, deliveries.DestinationState{Disabled: true, Why: "operator"})
 		helps := l.receiver.fair.Load()
 		if helps {
-			state = protocol.DestinationState{}
+			state = deliveries.DestinationState{}
 		}
 		err := actors.SetDestination(l.ctx, rdb, hook, state)
 		l.log.Note("operator: %+v: %v", state, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnstile/chaos/internal/world"
-	"turnstile/internal/protocol"
+	"turnstile/internal/deliveries"
 	"turnstile/pkg/admin"
 	"turnstile/test/history"
 )
@@ -16,7 +16,7 @@ import (
 // deliveries, until ctx ends.
 func (t *Traffic) OperateDeliveries(ctx context.Context, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	states := []protocol.DestinationState{{}, {}, {Paused: true, Why: "operator"}, {Disabled: true, Why: "operator"}}
+	states := []deliveries.DestinationState{{}, {}, {Paused: true, Why: "operator"}, {Disabled: true, Why: "operator"}}
 	for {
 		pause := time.NewTimer(time.Duration(2+rng.IntN(10)) * time.Second)
 		select {
@@ -35,7 +35,7 @@ func (t *Traffic) ResumeDeliveries(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, t.longest)
 	defer cancel()
 	for done := 0; done < 2 && ctx.Err() == nil; {
-		if t.setDestination(ctx, protocol.DestinationState{}) == nil {
+		if t.setDestination(ctx, deliveries.DestinationState{}) == nil {
 			done++
 		}
 		time.Sleep(5 * time.Second)
@@ -43,11 +43,11 @@ func (t *Traffic) ResumeDeliveries(ctx context.Context) {
 }
 
 // setDestination sets the destination's state, and redrives dead deliveries.
-func (t *Traffic) setDestination(ctx context.Context, state protocol.DestinationState) error {
+func (t *Traffic) setDestination(ctx context.Context, state deliveries.DestinationState) error {
 	a := admin.NewClient(t.rdb)
 	rec := history.Record{Kind: history.Operator, Name: "destination", Since: time.Now().UnixNano()}
-	err := protocol.SetDestination(ctx, t.rdb, world.Destination, state)
-	if state == (protocol.DestinationState{}) {
+	err := deliveries.SetDestination(ctx, t.rdb, world.Destination, state)
+	if state == (deliveries.DestinationState{}) {
 		err = a.EnableDestination(ctx, world.Destination)
 	}
 	for s, failed := range a.Sessions(ctx, admin.Query{State: admin.StateUndelivered}) {

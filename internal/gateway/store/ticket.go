@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
-	"turnstile/internal/protocol"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
 )
 
 // NewTicket returns a random secret that stands for grant, once and for a while. It is for a
@@ -16,7 +19,7 @@ import (
 // only.
 func (s *Store) NewTicket(ctx context.Context, grant string, life time.Duration) (ticket string, err error) {
 	ticket = rand.Text()
-	if err := protocol.StoreTicket(ctx, s.rdb, ticketHash(ticket), grant, life); err != nil {
+	if err := s.rdb.SetEx(ctx, rediskey.Ticket(ticketHash(ticket)), grant, life).Err(); err != nil {
 		return "", fmt.Errorf("store a ticket: %w", err)
 	}
 	return ticket, nil
@@ -25,11 +28,14 @@ func (s *Store) NewTicket(ctx context.Context, grant string, life time.Duration)
 // RedeemTicket returns what a ticket stands for, and ends it. ok is false if the ticket is unknown,
 // has expired or was redeemed before. If the reply of Redis is lost, the ticket may be spent.
 func (s *Store) RedeemTicket(ctx context.Context, ticket string) (grant string, ok bool, err error) {
-	grant, ok, err = protocol.TakeTicket(ctx, s.rdb, ticketHash(ticket))
-	if err != nil {
+	grant, err = s.rdb.GetDel(ctx, rediskey.Ticket(ticketHash(ticket))).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", false, nil
+	case err != nil:
 		return "", false, fmt.Errorf("redeem a ticket: %w", err)
 	}
-	return grant, ok, nil
+	return grant, true, nil
 }
 
 func ticketHash(ticket string) string {
