@@ -1,9 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,28 +15,6 @@ import (
 )
 
 const page = "../../docs/http.md"
-
-// say is the Go of docs/http.md.
-func say(ctx context.Context, base, text string) (string, error) {
-	body, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		return "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/sessions/demo/messages", bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Prefer", "wait=30")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	var outcome struct{ Reply string }
-	err = json.NewDecoder(response.Body).Decode(&outcome)
-	return outcome.Reply, err
-}
 
 // The snippets of the page run as they are.
 func TestSnippetsOfThePage(t *testing.T) {
@@ -58,13 +33,6 @@ func TestSnippetsOfThePage(t *testing.T) {
 	}
 	r := newRig(t)
 	r.worker()
-	reply, err := say(t.Context(), r.url, "hello")
-	expect.OK(t, err)
-	expect.Equal(t, "Go's reply", reply, "echo: hello")
-	source, err := os.ReadFile("example_page_test.go")
-	expect.OK(t, err)
-	contains(t, "this file", strings.ReplaceAll(string(source), "\n\t", "\n"), block("go"))
-
 	for _, c := range []struct{ language, file, interpreter string }{
 		{"python", "say.py", "python3"},
 		{"ts", "say.mjs", "node"},
