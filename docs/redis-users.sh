@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gives a Redis server an administrator and the users of security.md, switches the default user off,
+# Gives a Redis server an administrator and the users of redis-rules.txt, switches the default user off,
 # keeps that, and checks the result. Run it again to change passwords or rules.
 #
 #   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh [-h HOST] [-p PORT]
@@ -10,7 +10,7 @@
 # it has one. Arguments are redis-cli's. It needs redis-cli 7 and sha256sum. With --file it connects to no server, but
 # writes an aclfile for one that is started later.
 set -eu
-page=$(dirname "$0")/security.md
+rules_file=$(dirname "$0")/redis-rules.txt
 : "${ADMIN_PASSWORD:?set it to a long random text}"
 
 fail() { echo "redis-users: $*" >&2; exit 1; }
@@ -38,8 +38,8 @@ users() { # sets a user for each role that has a password
     [ -n "$password" ] || continue
     from=turnstile-$role
     [ "$role ${TURNSTILE_DASHBOARD_WRITE:-}" != "dashboard true" ] || from=turnstile-dashboard-write
-    rules=$(sed -n "/^redis-cli ACL SETUSER $from reset/,/^\`\`\`/p" "$page" | sed "/^\`\`\`/d; s/^redis-cli ACL SETUSER $from/user turnstile-$role/; s/>$name-PASSWORD/#$(digest "$password")/")
-    [ -n "$rules" ] || fail "$page has no rules for $role"
+    rules=$(sed -n "/^redis-cli ACL SETUSER $from reset/,/^\$/p" "$rules_file" | sed "s/^redis-cli ACL SETUSER $from/user turnstile-$role/; s/>$name-PASSWORD/#$(digest "$password")/")
+    [ -n "$rules" ] || fail "$rules_file has no rules for $role"
     eval "$rules"
     roles="$roles turnstile-$role"
   done

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,24 +22,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// sessionSchema is the schema in docs/events.md.
+// sessionSchema is the schema of a session's events.
 func sessionSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(page), "\n```json session\n")
-	block, _, _ = strings.Cut(block, "\n```\n")
-	document, err := jsonschema.UnmarshalJSON(strings.NewReader(block))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("session.json", document); err != nil {
-		t.Fatal(err)
-	}
-	return c.MustCompile("session.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/schemas/session-event.json")
+	expect.OK(t, err)
+	return schema
 }
 
 // allAgent does all that an agent can do.

@@ -1,5 +1,5 @@
 // Package acl runs tests as the users of docs/security.md, on a redis-server of their own. It reads
-// the rules from that page, so the tests use what operators copy.
+// docs/redis-rules.txt, so the tests use what operators use.
 //
 // Suite runs tests in a second process of the same test binary. They name the user of each
 // connection with As, which does nothing in the first process.
@@ -41,37 +41,37 @@ const (
 const Tenant = "acme:"
 
 const (
-	page     = "docs/security.md"
+	file     = "docs/redis-rules.txt"
 	variable = "TURNSTILE_TEST_ACL" // set in the process of a Suite
 	password = "a-password-of-tests"
 	patience = 15 * time.Minute
 )
 
-// Rules are the arguments of each user's ACL SETUSER on the page. A shell parses the page's
-// commands, as an operator's would.
+// Rules are the arguments of each user's ACL SETUSER in the file. A shell parses its commands, as an
+// operator's would.
 func Rules(t testing.TB) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), page))
+	text, err := os.ReadFile(filepath.Join(root(t), file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := map[string][]string{}
-	for block := range strings.SplitSeq(string(text), "```sh\n") {
-		commands, _, ok := strings.Cut(block, "\n```")
-		if !ok || !strings.HasPrefix(commands, "redis-cli ACL SETUSER ") {
-			continue
+	for paragraph := range strings.SplitSeq(string(text), "\n\n") {
+		command, ok := strings.CutPrefix(paragraph, "redis-cli ")
+		if !ok {
+			continue // a comment
 		}
 		const tell = `tell() { for word; do printf '%s\n' "$word"; done; }; tell `
-		out, err := exec.CommandContext(t.Context(), "sh", "-euc", tell+strings.TrimPrefix(commands, "redis-cli ")).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "sh", "-euc", tell+command).CombinedOutput()
 		words := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 		if err != nil || len(words) < 5 {
-			t.Fatalf("%s: %v\n%s\n%s", page, err, commands, out)
+			t.Fatalf("%s: %v\n%s\n%s", file, err, command, out)
 		}
 		rules[words[2]] = words[3:]
 	}
 	for _, user := range []string{Worker, Sender, TenantSender, Operator, Gateway, Dashboard, DashboardWrite, Sentinel} {
 		if rules[user] == nil {
-			t.Fatalf("%s has no rules for %s", page, user)
+			t.Fatalf("%s has no rules for %s", file, user)
 		}
 	}
 	return rules
@@ -95,8 +95,8 @@ func root(t testing.TB) string {
 	}
 }
 
-// Server starts a redis-server with the page's users, who may use all of its databases with the
-// rule that the page gives for that: tests of one server have a database each. It keeps an
+// Server starts a redis-server with the users, who may use all of its databases with the rule that the
+// page gives for that: tests of one server have a database each. It keeps an
 // append-only file, because without one the worker's first check needs further rights, and does
 // without them.
 func Server(t testing.TB) *redistest.Server {
@@ -106,7 +106,7 @@ func Server(t testing.TB) *redistest.Server {
 	return server
 }
 
-// Give creates the page's users on a server.
+// Give creates the users on a server.
 func Give(t testing.TB, server *redistest.Server) {
 	t.Helper()
 	for user, words := range Rules(t) {
@@ -116,7 +116,7 @@ func Give(t testing.TB, server *redistest.Server) {
 	}
 }
 
-// Set changes a user by rules of the page.
+// Set changes a user by rules of the file.
 func Set(t testing.TB, rdb redis.UniversalClient, user string, words ...string) {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", user}
@@ -134,7 +134,7 @@ func Set(t testing.TB, rdb redis.UniversalClient, user string, words ...string) 
 // Password is the password of every user.
 func Password() string { return password }
 
-// URL is a Redis URL for a user of the page.
+// URL is a Redis URL for a user of the file.
 func URL(t testing.TB, raw, user string) string {
 	t.Helper()
 	u, err := url.Parse(raw)
@@ -185,7 +185,7 @@ func Suite(t *testing.T, names ...string) {
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("the suite under the users of %s: %v\n%s", page, errors.Join(err, ctx.Err()), failures(out))
+		t.Errorf("the suite under the users of %s: %v\n%s", file, errors.Join(err, ctx.Err()), failures(out))
 	}
 	for _, name := range names {
 		if err == nil && !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {

@@ -31,7 +31,7 @@ func secrets(t *testing.T, environ ...string) (dir string, vars map[string]strin
 	t.Helper()
 	dir = t.TempDir()
 	expect.OK(t, os.Mkdir(filepath.Join(dir, "docs"), 0o700))
-	for _, name := range []string{"compose-secrets.sh", "redis-users.sh", "security.md"} {
+	for _, name := range []string{"compose-secrets.sh", "redis-users.sh", "redis-rules.txt"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", name))
 		expect.OK(t, err)
 		expect.OK(t, os.WriteFile(filepath.Join(dir, "docs", name), text, 0o700))

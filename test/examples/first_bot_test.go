@@ -163,7 +163,8 @@ func startFirstBot(t *testing.T) *firstBot {
 	setUp := block(t, string(page), "sh")
 	for from, to := range map[string]string{
 		"go run ./cmd/worker": program.Build(t, "turnstile/cmd/worker"), "go run ./cmd/gateway": program.Build(t, "turnstile/cmd/gateway"),
-		"http://127.0.0.1:8000": b.deliveries.URL, "http://127.0.0.1:9000": b.chats.URL, "bot.py 8000": "bot.py 0",
+		"http://127.0.0.1:8000": b.deliveries.URL, "http://127.0.0.1:9000": b.chats.URL,
+		"examples/first-bot/bot.py 8000": example(t, "first-bot", "bot.py") + " 0",
 	} {
 		if strings.Count(setUp, from) != 1 {
 			t.Fatalf("the set-up does not have %s once: %s", from, setUp)
@@ -174,7 +175,6 @@ func startFirstBot(t *testing.T) *firstBot {
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_GATEWAY_ADDR=127.0.0.1:0", "TURNSTILE_URL=" + b.gateway.url,
 	}, "-euc", setUp)
 	cmd.Dir, cmd.SysProcAttr = t.TempDir(), &syscall.SysProcAttr{Setpgid: true}
-	expect.OK(t, os.WriteFile(filepath.Join(cmd.Dir, "bot.py"), []byte(block(t, string(page), "python")), 0o600))
 	b.running = program.Start(t, cmd)
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with what it has left in the background
 	b.port, _, _ = strings.Cut(b.running.Output.Await(t, "listening on "), "\n")
@@ -211,7 +211,7 @@ func (b *firstBot) says(id, text string) int {
 	return b.hears(map[string]any{"id": id, "chat": "7", "user": "ann", "text": text})
 }
 
-// The set-up and the bot of docs/first-bot.md, as they stand there: the bot acknowledges before the agent
+// The set-up of docs/first-bot.md, as it stands there, and its bot: it acknowledges before the agent
 // has replied, and a message that the platform sends again runs once.
 func TestFirstBot(t *testing.T) {
 	t.Parallel()

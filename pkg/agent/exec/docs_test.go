@@ -19,6 +19,8 @@ import (
 	"turnstile/pkg/session"
 )
 
+const schemas = "../../../docs/schemas"
+
 // blocks are the code blocks of a page whose opening line is ``` and info.
 func blocks(t *testing.T, page, info string) (found []string) {
 	t.Helper()
@@ -134,6 +136,18 @@ func TestDocsExampleOfAsking(t *testing.T) {
 	}
 }
 
+// readSchema decodes a file of docs/schemas.
+func readSchema(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(schemas, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The schemas name the fields that the types have.
 func TestDocsSchemas(t *testing.T) {
 	t.Parallel()
@@ -141,16 +155,9 @@ func TestDocsSchemas(t *testing.T) {
 		Properties map[string]any    `json:"properties"`
 		Defs       map[string]schema `json:"$defs"`
 	}
-	found := blocks(t, "events.md", "json")
-	if len(found) != 2 {
-		t.Fatalf("%d schemas", len(found))
-	}
 	var event, turn schema
-	for i, into := range []*schema{&event, &turn} {
-		if err := json.Unmarshal([]byte(found[i]), into); err != nil {
-			t.Fatal(err)
-		}
-	}
+	readSchema(t, "agent-event.json", &event)
+	readSchema(t, "turn.json", &turn)
 	for name, c := range map[string]struct {
 		schema schema
 		of     any
@@ -170,7 +177,7 @@ func TestDocsSchemas(t *testing.T) {
 		}
 		slices.Sort(documented)
 		if want := fields(reflect.TypeOf(c.of)); !slices.Equal(documented, want) {
-			t.Errorf("%s: docs/events.md has %v, the type has %v", name, documented, want)
+			t.Errorf("%s: the schema has %v, the type has %v", name, documented, want)
 		}
 	}
 }
@@ -185,9 +192,7 @@ func TestDocsEventTypes(t *testing.T) {
 			} `json:"type"`
 		} `json:"properties"`
 	}
-	if err := json.Unmarshal([]byte(blocks(t, "events.md", "json")[0]), &schema); err != nil {
-		t.Fatal(err)
-	}
+	readSchema(t, "agent-event.json", &schema)
 	page, err := os.ReadFile("../../../docs/events.md")
 	if err != nil {
 		t.Fatal(err)
