@@ -17,8 +17,7 @@ var (
 	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain shows nothing
 )
 
-// Every test that a page names exists, and every promise of docs/guarantees.md has a test or a
-// figure.
+// Every test that a page names exists, and every promise in a table of them has a test or a figure.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
@@ -42,11 +41,13 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		if left := looseTest.FindString(namedTests.ReplaceAllString(string(text), "")); left != "" {
 			t.Errorf("%s names %s without its package before it", name, left)
 		}
-		switch name {
-		case "docs/guarantees.md":
+		switch {
+		case name == "docs/guarantees.md":
 			promises(t, string(text), "tests")
-		case "docs/agents/tested.md":
+		case name == "docs/agents/tested.md":
 			promises(t, string(text), "run here")
+		case strings.Contains(string(text), "\n| promise | test |\n"):
+			promises(t, string(text), "test")
 		}
 	}
 }
