@@ -8,6 +8,6 @@
 // (lease.ErrLost). Every move may be sent again after a lost reply.
 //
 // The package also holds what all moves share: the KEYS of a session, the indexes that wake
-// workers, and the walk over all sessions. docs/design.md describes the protocol, docs/states.md
-// the keys.
+// workers, and the walk over all sessions. docs/design.md describes the protocol, docs/keys.md
+// the keys and states.
 package protocol

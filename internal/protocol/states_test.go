@@ -39,10 +39,10 @@ var (
 	inParens = regexp.MustCompile(`\([^)]*\)`)
 )
 
-// statesPage reads the diagrams of docs/states.md. A composite stands for its members.
+// statesPage reads the diagrams of docs/keys.md. A composite stands for its members.
 func statesPage(t *testing.T) map[step]bool {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/states.md")
+	page, err := os.ReadFile("../../docs/keys.md")
 	expect.OK(t, err)
 	steps := map[step]bool{}
 	diagrams := strings.Split(string(page), "```mermaid\nstateDiagram-v2\n")[1:]
@@ -74,11 +74,11 @@ func statesPage(t *testing.T) map[step]bool {
 					}
 				}
 			} else {
-				t.Errorf("docs/states.md: what is %q?", line)
+				t.Errorf("docs/keys.md: what is %q?", line)
 			}
 		}
 	}
-	expect.Equal(t, "diagrams in docs/states.md", len(diagrams), 3)
+	expect.Equal(t, "diagrams in docs/keys.md", len(diagrams), 3)
 	return steps
 }
 
@@ -102,13 +102,13 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 		text, err := os.ReadFile(file)
 		expect.OK(t, err)
 		if what := changes.FindString(regexp.MustCompile(`(?m)^\s*--.*$`).ReplaceAllString(string(text), "")); (what != "") != named[name] {
-			t.Errorf("%s.lua: named in docs/states.md %v, changes a state %q", name, named[name], what)
+			t.Errorf("%s.lua: named in docs/keys.md %v, changes a state %q", name, named[name], what)
 		}
 	}
 	expect.List(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
 	for name := range named {
 		if !slices.Contains(scripts, name) {
-			t.Errorf("docs/states.md names %q, which is no script", name)
+			t.Errorf("docs/keys.md names %q, which is no script", name)
 		}
 	}
 }
@@ -284,8 +284,8 @@ func ms(text string) int64 {
 	return n
 }
 
-// TestStatesPage compares the scripts' steps with docs/states.md, their fields with the tables of
-// docs/keys.md, both ways, and the events with the schema of docs/events.md.
+// TestStatesPage compares the scripts' steps and fields with docs/keys.md,
+// both ways, and the events with the schema of docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
@@ -308,7 +308,7 @@ func TestStatesPage(t *testing.T) {
 					defer mu.Unlock()
 					seen[s] = true
 					if !page[s] {
-						t.Errorf("docs/states.md lacks %s", s)
+						t.Errorf("docs/keys.md lacks %s", s)
 					}
 				}
 				o.wrote = func(table, field string) {
@@ -341,7 +341,7 @@ func TestStatesPage(t *testing.T) {
 	})
 	for s := range page {
 		if !seen[s] {
-			t.Errorf("docs/states.md has %s, which no script did", s)
+			t.Errorf("docs/keys.md has %s, which no script did", s)
 		}
 	}
 	tables := designPage(t, "keys.md", "field")
