@@ -1,9 +1,11 @@
 package behaviours
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +45,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 		switch {
 		case name == "docs/guarantees.md":
-			promises(t, string(text), "tests")
+			named(t, string(text), promises(t, string(text), "tests"))
 		case name == "docs/agents/tested.md":
 			promises(t, string(text), "run here")
 		case strings.Contains(string(text), "\n| promise | test |\n"):
@@ -52,28 +54,80 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// promises checks the tables whose last column has this head.
-func promises(t *testing.T, text, head string) {
+// promises checks the tables whose last column has this head, and returns their first column.
+func promises(t *testing.T, text, head string) (names []string) {
 	t.Helper()
-	rows, within := 0, false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		cells := strings.Split(strings.Trim(line, "| "), "|")
-		last := strings.TrimSpace(cells[len(cells)-1])
-		switch {
-		case !strings.HasPrefix(line, "|"):
-			within = false
-		case last == head:
-			within = true
-		case within && !strings.HasPrefix(line, "|--"):
-			rows++
-			if !namedTests.MatchString(last) && !strings.Contains(last, "bench/") && last != "not run here" {
-				t.Errorf("a promise without a test or a figure: %s", line)
-			}
+	for row := range rows(text) {
+		last := row.cells[len(row.cells)-1]
+		if row.head[len(row.head)-1] != head {
+			continue
+		}
+		names = append(names, row.cells[0])
+		if !namedTests.MatchString(last) && !strings.Contains(last, "bench/") && last != "not run here" {
+			t.Errorf("a promise without a test or a figure: %s", row.cells)
 		}
 	}
-	if rows == 0 {
+	if len(names) == 0 {
 		t.Errorf("no table with the column %q", head)
+	}
+	return names
+}
+
+// boldName is the beginning of an item of a list that is a promise or its limit.
+var boldName = regexp.MustCompile(`(?m)^- \*\*(.+?)\.?\*\*`)
+
+// named checks that the page's table of tests has each promise of its other tables, once, and no name
+// that is not on the page.
+func named(t *testing.T, text string, tested []string) {
+	t.Helper()
+	var limits []string
+	for _, m := range boldName.FindAllStringSubmatch(text, -1) {
+		limits = append(limits, m[1])
+	}
+	seen := map[string]int{}
+	for _, name := range tested {
+		seen[name]++
+	}
+	for row := range rows(text) {
+		name := row.cells[0]
+		if row.head[len(row.head)-1] == "tests" {
+			continue
+		}
+		if seen[name] != 1 {
+			t.Errorf("the promise %q is %d times in the table of tests", name, seen[name])
+		}
+		delete(seen, name)
+	}
+	for name := range seen {
+		if !slices.Contains(limits, name) {
+			t.Errorf("the table of tests has %q, which is no promise of the page", name)
+		}
+	}
+}
+
+// row is a line of a table of Markdown.
+type row struct{ head, cells []string }
+
+// rows visits the rows of all tables of a page.
+func rows(text string) iter.Seq[row] {
+	return func(yield func(row) bool) {
+		var head []string
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "|") {
+				head = nil
+				continue
+			}
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			if head == nil {
+				head = cells
+			} else if !strings.HasPrefix(line, "|--") && !yield(row{head, cells}) {
+				return
+			}
+		}
 	}
 }
 
