@@ -284,8 +284,8 @@ func ms(text string) int64 {
 	return n
 }
 
-// TestStatesPage compares the scripts' steps and fields with docs/keys.md,
-// both ways, and the events with the schema of docs/events.md.
+// TestStatesPage compares the scripts' steps and fields with docs/keys.md, both ways, and the events
+// with the schema of docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)
