@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -75,12 +76,6 @@ type following struct {
 	orphanRead bool      // w.orphan is set from the run record, if it has one
 }
 
-// firstPause and lastPause bound the pauses between attempts while Redis is unreachable.
-const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 2 * time.Second
-)
-
 func (s *Session) follow(ctx context.Context, from string, w *watch) (end session.Outcome, err error) {
 	f := &following{
 		s: s, w: w, orphanRead: w.see == nil,
@@ -98,19 +93,16 @@ func (s *Session) follow(ctx context.Context, from string, w *watch) (end sessio
 // persist repeats step until it has ended, with a growing pause while its error may pass. If ctx
 // ends first, it returns ctx's cause.
 func persist(ctx context.Context, step func() (ended bool, err error)) error {
-	for pause := firstPause; ctx.Err() == nil; {
+	for failures := 0; ctx.Err() == nil; {
 		ended, err := step()
 		switch {
 		case ended:
 			return err
 		case err == nil:
-			pause = firstPause
+			failures = 0
 		case redisconn.MayPass(err):
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, lastPause)
+			failures++
+			backoff.Redis.Wait(ctx.Done(), failures)
 		case ctx.Err() == nil:
 			return err
 		}

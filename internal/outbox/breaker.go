@@ -3,6 +3,8 @@ package outbox
 import (
 	"sync"
 	"time"
+
+	"turnstile/internal/backoff"
 )
 
 // breakerSessions is how many sessions must fail in a row. A failure of one session may be its own
@@ -19,7 +21,7 @@ const probeWait = time.Second
 // Libraries count attempts. This one counts sessions, because a session with many records and a wrong
 // chat must not stop the others. Each deliverer has one, which follows those of other deliverers.
 type breaker struct {
-	open backoff
+	open backoff.Backoff
 
 	mu      sync.Mutex
 	failed  map[string]bool // sessions since the last success
@@ -119,6 +121,6 @@ func (b *breaker) done(session string, probe bool, c class, now time.Time) (what
 		}
 	}
 	b.opened++
-	b.until = now.Add(b.open.wait(b.opened))
+	b.until = now.Add(b.open.After(b.opened))
 	return what, b.until
 }

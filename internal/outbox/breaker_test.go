@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/test/expect"
 )
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := &breaker{open: backoff{8 * time.Second, 32 * time.Second}}
+	b := &breaker{open: backoff.Backoff{First: 8 * time.Second, Longest: 32 * time.Second, Spread: true}}
 	attempt := func(session string, c class) change {
 		t.Helper()
 		probe, wait := b.admit(now)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/deliveries"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,7 @@ type Deliverer struct {
 	opts   Options
 	rdb    redis.UniversalClient
 	poster *poster
-	retry  backoff
+	retry  backoff.Backoff
 	lease  time.Duration
 
 	intake, work       context.Context // intake ends with Stop, work when Stop is cut short
@@ -51,7 +52,7 @@ func New(rdb redis.UniversalClient, o Options) (*Deliverer, error) {
 	d := &Deliverer{
 		opts: o, rdb: rdb,
 		poster:  newPoster(o.Concurrency, o.Dial),
-		retry:   backoff{o.RetryBackoff, o.LongestBackoff},
+		retry:   backoff.Backoff{First: o.RetryBackoff, Longest: o.LongestBackoff, Spread: true},
 		lease:   leaseTimeouts * o.Timeout,
 		slots:   make(chan struct{}, o.Concurrency),
 		noticed: newNoticed(),

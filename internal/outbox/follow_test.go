@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/test/expect"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestBreakerFollows(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b := &breaker{open: backoff{8 * time.Second, 32 * time.Second}}
+	b := &breaker{open: backoff.Backoff{First: 8 * time.Second, Longest: 32 * time.Second, Spread: true}}
 	b.follow(now.Add(time.Minute))
 	if wait := b.wait(now); wait != time.Minute {
 		t.Errorf("the pause is %s", wait)
@@ -80,10 +81,10 @@ func TestNoProxy(t *testing.T) {
 // Retry-After beyond any number is the longest wait, not none.
 func TestLongRetryAfter(t *testing.T) {
 	t.Parallel()
-	b := backoff{time.Second, time.Minute}
+	b := backoff.Backoff{First: time.Second, Longest: time.Minute, Spread: true}
 	for _, value := range []string{"2147483648", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		after := retryAfter(http.Header{"Retry-After": {value}}, time.Now())
-		if wait := b.judge(answer{status: 503, retryAfter: after}, aDelivery(), 0, 72*time.Hour).Wait; wait != longestRetryAfter {
+		if wait := judge(b, answer{status: 503, retryAfter: after}, aDelivery(), 0, 72*time.Hour).Wait; wait != longestRetryAfter {
 			t.Errorf("%s: %s", value, wait)
 		}
 	}

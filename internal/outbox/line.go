@@ -135,7 +135,7 @@ func (l *line) attempt(r deliveries.Delivery, deadline time.Time, probe bool) (o
 		l.ack(deliveries.Ack{Delivery: r, Verdict: deliveries.Again, Unsure: a.sent, Why: "the deliverer was stopped"})
 		return false, true
 	}
-	class, ack := classify(a), l.retry.judge(a, r, l.age(r), l.life(r))
+	class, ack := classify(a), judge(l.retry, a, r, l.age(r), l.life(r))
 	if ack.Verdict != deliveries.Delivered {
 		l.opts.Observer.DeliveryFailed(l.to.Name, failure(a))
 		l.opts.Logger.Debug("a delivery failed", "destination", l.to.Name, "session", l.session, "delivery", r.ID, "attempt", r.Attempt, "answer", a.why())

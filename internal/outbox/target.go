@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"time"
+
+	"turnstile/internal/backoff"
 )
 
 // sharePatience is how long a line waits for a slot of its destination: long enough if the destination
@@ -23,7 +25,7 @@ func (d *Deliverer) target(destination string) *target {
 	t := d.targets[destination]
 	if t == nil {
 		t = &target{slots: make(chan struct{}, (d.opts.Concurrency+1)/2)}
-		t.breaker.open = backoff{d.opts.BreakerPause, longestPauses * d.opts.BreakerPause}
+		t.breaker.open = backoff.Backoff{First: d.opts.BreakerPause, Longest: longestPauses * d.opts.BreakerPause, Spread: true}
 		d.targets[destination] = t
 	}
 	return t

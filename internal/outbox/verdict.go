@@ -2,10 +2,10 @@ package outbox
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/deliveries"
 )
 
@@ -41,9 +41,9 @@ func classify(a answer) class {
 	return failing // no answer, 3xx, 5xx
 }
 
-// judge returns the verdict on a record after an answer. age is the record's age, life the age from which
+// judge returns the verdict on a record after an answer, with its wait if there is another attempt. age is the record's age, life the age from which
 // it is no longer delivered.
-func (b backoff) judge(a answer, r deliveries.Delivery, age, life time.Duration) deliveries.Ack {
+func judge(retry backoff.Backoff, a answer, r deliveries.Delivery, age, life time.Duration) deliveries.Ack {
 	ack := deliveries.Ack{Delivery: r, Verdict: deliveries.Again, Unsure: unsure(a), Refused: classify(a) == alive, Why: a.why()}
 	switch {
 	case a.status/100 == 2:
@@ -56,7 +56,7 @@ func (b backoff) judge(a answer, r deliveries.Delivery, age, life time.Duration)
 		ack.Verdict, ack.Why = deliveries.GiveUp, fmt.Sprintf("not delivered within max_age %s: %s", life, ack.Why)
 	}
 	// The next Take gives up records that have reached their age.
-	ack.Wait = min(max(b.wait(r.Attempt), min(a.retryAfter, longestRetryAfter)), life-age)
+	ack.Wait = min(max(retry.After(r.Attempt), min(a.retryAfter, longestRetryAfter)), life-age)
 	return ack
 }
 
@@ -68,13 +68,4 @@ func unsure(a answer) bool {
 		return a.sent
 	}
 	return a.status == http.StatusRequestTimeout || a.status/100 == 5
-}
-
-// backoff is the wait between attempts. It doubles, plus or minus a quarter.
-type backoff struct{ first, longest time.Duration }
-
-// wait returns the wait after the n-th attempt. Jitter spreads lines that failed together.
-func (b backoff) wait(n int) time.Duration {
-	wait := min(b.first<<min(max(n-1, 0), 20), b.longest)
-	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 }

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/deliveries"
 	"turnstile/test/expect"
 )
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	b := backoff{time.Second, time.Minute}
+	b := backoff.Backoff{First: time.Second, Longest: time.Minute, Spread: true}
 	const day = 24 * time.Hour
 	for status, want := range map[int]struct {
 		class   class
@@ -36,7 +37,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		expect.Equal(t, a.why()+": class", classify(a), want.class)
 		expect.Equal(t, a.why()+": unsure", unsure(a), want.unsure)
-		early, late := b.judge(a, deliveries.Delivery{Attempt: 40, Refused: 3}, time.Hour, day), b.judge(a, deliveries.Delivery{Attempt: 5, Refused: 4}, time.Hour, day)
+		early, late := judge(b, a, deliveries.Delivery{Attempt: 40, Refused: 3}, time.Hour, day), judge(b, a, deliveries.Delivery{Attempt: 5, Refused: 4}, time.Hour, day)
 		switch {
 		case status/100 == 2:
 			expect.Equal(t, a.why(), early.Verdict, deliveries.Delivered)
@@ -45,22 +46,22 @@ func TestVerdicts(t *testing.T) {
 			expect.Equal(t, a.why()+" for the 5th time", late.Verdict, deliveries.GiveUp)
 		default:
 			expect.Equal(t, a.why(), late.Verdict, deliveries.Again)
-			expect.Equal(t, a.why()+" at its age", b.judge(a, deliveries.Delivery{Attempt: 1}, day, day).Verdict, deliveries.GiveUp)
+			expect.Equal(t, a.why()+" at its age", judge(b, a, deliveries.Delivery{Attempt: 1}, day, day).Verdict, deliveries.GiveUp)
 		}
 	}
 }
 
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	b := backoff{time.Second, time.Minute}
+	b := backoff.Backoff{First: time.Second, Longest: time.Minute, Spread: true}
 	for n, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 7: time.Minute, 1 << 40: time.Minute} {
-		if got := b.wait(n); got < want*3/4 || got > want*5/4 {
+		if got := b.After(n); got < want*3/4 || got > want*5/4 {
 			t.Errorf("after attempt %d: %s, want about %s", n, got, want)
 		}
 	}
 	wait := func(after, age time.Duration) time.Duration {
 		a := answer{status: 503, retryAfter: after}
-		return b.judge(a, deliveries.Delivery{Attempt: 1}, age, 72*time.Hour).Wait
+		return judge(b, a, deliveries.Delivery{Attempt: 1}, age, 72*time.Hour).Wait
 	}
 	expect.Equal(t, "Retry-After", wait(10*time.Minute, 0), 10*time.Minute)
 	expect.Equal(t, "a Retry-After of a year", wait(365*24*time.Hour, 0), longestRetryAfter)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 )
@@ -77,7 +78,7 @@ func (d *dispatcher) wait() {
 // The next pop does not wait for a claim: with a busy Redis each of the two takes long.
 func (d *dispatcher) run() {
 	defer d.clock.rest()
-	pause, claimed := newPause(), make(chan error, 1)
+	failures, claimed := 0, make(chan error, 1)
 	for {
 		d.clock.rest()
 		free := d.slots.take(d.life.intake, claimBatch)
@@ -115,13 +116,14 @@ func (d *dispatcher) run() {
 			default:
 			}
 			if worked {
-				pause.reset()
+				failures = 0
 			}
 		}
 		if err != nil {
 			d.log.Warn("claiming sessions failed, trying again", "error", err)
 			d.duties.failed(dutyClaim, err)
-			pause.wait(d.life.intake.Done())
+			failures++
+			backoff.Redis.Wait(d.life.intake.Done(), failures)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
 )
 
@@ -49,7 +50,7 @@ func (l *lostWakeUps) take() []string {
 
 // run wakes the sessions until the worker ends.
 func (l *lostWakeUps) run() {
-	pause := newPause()
+	failures := 0
 	for {
 		select {
 		case <-l.life.work.Done():
@@ -59,9 +60,10 @@ func (l *lostWakeUps) run() {
 		sessions := l.take()
 		if err := l.queue.PutBack(l.life.work, sessions); err != nil {
 			l.add(err, sessions...)
-			pause.wait(l.life.work.Done())
+			failures++
+			backoff.Redis.Wait(l.life.work.Done(), failures)
 		} else {
-			pause.reset()
+			failures = 0
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
 )
@@ -33,7 +34,7 @@ const warnAgain = 10 * time.Minute
 // every runs a periodic job. It logs a failure and tries again after a growing pause. Broken sessions
 // that stay the same are logged once in warnAgain.
 func (t *timers) every(name string, job func(context.Context) (time.Duration, error)) {
-	pause, over := newPause(), t.life.intake.Done()
+	failures, over := 0, t.life.intake.Done()
 	var warned time.Time
 	var last string
 	for {
@@ -44,9 +45,10 @@ func (t *timers) every(name string, job func(context.Context) (time.Duration, er
 				last, warned = err.Error(), time.Now()
 			}
 			t.duties.failed(name, err)
-			pause.wait(over)
+			failures++
+			backoff.Redis.Wait(over, failures)
 		} else {
-			pause.reset()
+			failures = 0
 		}
 		select {
 		case <-over:

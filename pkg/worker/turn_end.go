@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
 	"turnstile/internal/stream"
 	"turnstile/pkg/agent"
@@ -149,7 +149,7 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 
 // retry puts the messages of a failed turn back at the head of the line for the next attempt.
 func (t *turnRun) retry(err error) (more bool, _ error) {
-	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
+	t.end = ending{status: StatusRetried, why: err, retryIn: backoff.Backoff{First: t.opts.RetryBackoff, Longest: longestBackoff, Spread: true}.After(t.Attempt)}
 	t.recorder.state.end(0, false)
 	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
 }
@@ -200,13 +200,5 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 	return err
 }
 
-// longestBackoff is the longest wait of a retry, before jitter.
+// longestBackoff is the longest wait of a retry, before its spread.
 const longestBackoff = time.Minute
-
-// backoff returns the wait after the n-th attempt. The jitter spreads the retries of sessions
-// that failed together.
-func backoff(base time.Duration, n int) time.Duration {
-	wait := min(base, longestBackoff) << min(max(n-1, 0), 20)
-	wait = min(wait, longestBackoff)
-	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
-}

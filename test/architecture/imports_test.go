@@ -32,10 +32,11 @@ var rooms = []room{
 	{"internal/wire", "internal/boundedjson pkg/session"},
 	{"internal/strictjson", "internal/boundedjson internal/printable pkg/session"},
 	// Redis: its keys and what is stored, its scripts, connections, leases.
+	{"internal/backoff", ""},
 	{"internal/rediskey", ""},
 	{"internal/redisconn", ""},
 	{"internal/lease", ""},
-	{"internal/script", "internal/redisconn"},
+	{"internal/script", "internal/backoff internal/redisconn"},
 	// The lock and the marks.
 	{"pkg/lockguard", "internal/lease internal/redisconn internal/rediskey internal/script"},
 	{"pkg/resume", "internal/rediskey internal/script pkg/session"},
@@ -43,7 +44,7 @@ var rooms = []room{
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
-	{"pkg/agent/...", "internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/wire internal/workspace pkg/agent pkg/session"},
+	{"pkg/agent/...", "internal/backoff internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/wire internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
 	{"internal/protocol/lua/generate", "internal/protocol/lua"},
@@ -55,9 +56,9 @@ var rooms = []room{
 	{"internal/recovery", "internal/deliveries internal/index internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/deliveries internal/index internal/protocol internal/redisconn internal/rediskey internal/wire pkg/session"},
 	{"internal/slash", "internal/protocol internal/wire pkg/session"},
-	{"internal/outbox", "internal/deliveries internal/lease internal/printable internal/rediskey internal/strictjson internal/version internal/wire"},
+	{"internal/outbox", "internal/backoff internal/deliveries internal/lease internal/printable internal/rediskey internal/strictjson internal/version internal/wire"},
 	{"internal/record", "internal/protocol internal/rediskey internal/script pkg/session"},
-	{"pkg/worker", "internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
+	{"pkg/worker", "internal/backoff internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/deliveries internal/index internal/maintenance internal/protocol internal/record internal/rediskey internal/script internal/stream internal/wire pkg/session"},
 	// The parts around a worker.
 	{"internal/config", "internal/printable internal/redisconn internal/wire pkg/agent/... pkg/session"},
@@ -68,7 +69,7 @@ var rooms = []room{
 	// The library, the gateway, and the programs.
 	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn pkg/admin pkg/agent pkg/session pkg/worker"},
 	{"pkg/program", "internal/config internal/daemon internal/process/guardian internal/service pkg/agent"},
-	{".", "internal/boundedjson internal/index internal/maintenance internal/protocol internal/record internal/redisconn internal/rediskey internal/script internal/slash internal/stream internal/wire pkg/admin pkg/session"},
+	{".", "internal/backoff internal/boundedjson internal/index internal/maintenance internal/protocol internal/record internal/redisconn internal/rediskey internal/script internal/slash internal/stream internal/wire pkg/admin pkg/session"},
 	{"internal/receipt", ". pkg/session"},
 	{"internal/terminal", ". internal/printable internal/receipt internal/redisconn pkg/resume pkg/session"},
 	{"docs", ""},

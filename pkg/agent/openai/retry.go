@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
+	"turnstile/internal/backoff"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
-// The waits before a retry, if the server does not set one.
-const (
-	firstWait = 500 * time.Millisecond // doubled every time
-	maxWait   = 8 * time.Second
-)
+// pauses are those before a retry, if the server does not set one.
+var pauses = backoff.Backoff{First: 500 * time.Millisecond, Longest: 8 * time.Second, Spread: true}
 
 // noticeable is how long a wait must be for a notice to the user.
 const noticeable = 5 * time.Second
@@ -48,7 +45,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 		}
 		wait := f.after
 		if wait <= 0 {
-			wait = backoff(tries)
+			wait = pauses.After(tries)
 		}
 		if r.waited+wait > r.config.MaxWait {
 			return nil, r.givenUp(fmt.Errorf("%w; the next try would be in %s, which is too long to wait: try again later", f.why, wait.Round(time.Second)))
@@ -92,12 +89,6 @@ func times(n int) string {
 		return "one try"
 	}
 	return strconv.Itoa(n) + " tries"
-}
-
-// backoff is the wait after a number of tries, with a jitter of a quarter.
-func backoff(tries int) time.Duration {
-	wait := min(firstWait<<min(tries-1, 10), maxWait)
-	return wait - rand.N(wait/4+1)
 }
 
 // retryAfter is the wait that a server asks for: seconds, milliseconds in a header of OpenAI's own,
