@@ -183,20 +183,6 @@ func askedBefore(b *actors.Bench, d time.Duration) {
 	expect.OK(b, b.Redis.HSet(b.Ctx, run, "questions", strings.Join(words, " ")).Err())
 }
 
-// A worker of the previous version counts from 1 in each turn and stores no last number. Beside
-// one, numbers continue after its last.
-func TestQuestionsBesideAnOlderWorker(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("now")
-	h := b.Start()
-	b.Asks(h, "a")
-	run := rediskey.For(actors.Key).Run()
-	expect.OK(t, b.Redis.HSet(b.Ctx, run, "question", fmt.Sprintf(`%d 7 {"name":"old"}`, h.Turn().Fence)).Err())
-	expect.Equal(t, "bare, of a question whose age is unknown", b.Command("/approve"), "Approved question 7: old.")
-	expect.Equal(t, "number", b.Asks(h, "b"), 8)
-}
-
 // An unknown decision decides nothing: an agent must not take it for a yes.
 func TestUnknownDecision(t *testing.T) {
 	t.Parallel()

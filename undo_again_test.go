@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -73,27 +72,6 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "c")
 	expect.List(t, "transcript", b.Transcript(b.Info().TranscriptID), "b", "re: b")
-}
-
-// A sender of the previous version has removed the turn, or repeats its request to this one.
-func TestUndoBesideTheVersionBefore(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.SayAll("a", "b")
-	b.Drain()
-	sid, run := b.Info().TranscriptID, b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
-	turn := rediskey.IDPrefix(actors.Key) + run
-	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
-		b.Redis.LTrim(b.Ctx, b.Keys.Transcript(sid), 0, -3)
-		b.Redis.HSet(b.Ctx, b.Keys.Record(), "undone", "2 "+turn+" ")
-	})))
-	u, err := b.Client.Session(actors.Key).Undo(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
-	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
-	u, err = b.Client.Session(actors.Key).Undo(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "what the version before reads", b.Redis.HGet(b.Ctx, b.Keys.Record(), "undone").Val(), "2 "+u.Turn+" ")
 }
 
 // The last turn is read in pages, as far as it goes.

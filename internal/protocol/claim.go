@@ -69,7 +69,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				}
 				claims = append(claims, claim)
 			case scripts.Wait:
-				waiting = append(waiting, index.WakeUp{claim.session, r.At})
+				waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.At})
 			case scripts.Again:
 				again = append(again, claim.session)
 			}

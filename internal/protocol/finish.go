@@ -211,7 +211,7 @@ func (c *Claim) released(ctx context.Context, now, at int64) error {
 	}
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
-	if err := index.Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), index.WakeUp{c.session, at}); err != nil {
+	if err := index.Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), index.WakeUp{Session: c.session, At: at}); err != nil {
 		return fmt.Errorf("released %s: %w: %w", c.session, ErrNotWoken, err)
 	}
 	return nil

@@ -153,7 +153,7 @@ func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
 	var ups []index.WakeUp
 	for _, m := range messages {
 		if now = max(now, m.result.Now); m.woken() {
-			ups = append(ups, index.WakeUp{m.session, m.result.N})
+			ups = append(ups, index.WakeUp{Session: m.session, At: m.result.N})
 		}
 	}
 	if len(ups) == 0 {

@@ -156,26 +156,6 @@ func TestSteerOfALongLine(t *testing.T) {
 	expect.Equal(t, "what is in the midst", b.State("deep"), "pending")
 }
 
-// A sender of the previous version says only in the follow-up that its message is to be steered in.
-func TestSteerOfAnEarlierSender(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	for id, n := range map[string]int{"short": 100, "long": 5000} {
-		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
-		expect.OK(t, err)
-		expect.Equal(t, id+" has the field", b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task(id)), "steer").Val(), 1)
-	}
-	b.Say("plain")
-	taken, err := h.Steer(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "taken", len(taken), 1)
-	expect.Equal(t, "the message", taken[0].Message.ID, "short")
-	expect.Equal(t, "the long one", b.State("long"), "pending")
-	expect.Equal(t, "the plain one", b.State("plain"), "pending")
-}
-
 // The result of each message of a large turn does not list all messages, nor is the reply repeated
 // until it does harm. The event has both.
 func TestResultsOfALargeTurn(t *testing.T) {

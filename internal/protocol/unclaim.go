@@ -64,7 +64,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 		if err != nil {
 			return err
 		}
-		return index.Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), index.WakeUp{c.session, r.At})
+		return index.Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), index.WakeUp{Session: c.session, At: r.At})
 	})
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -165,9 +164,8 @@ func followUpsOf(stored map[string]string) []QueuedMessage {
 			Order     int
 			ArrivedAt int64 `json:"arrived_at"`
 		}
-		// Senders of an older version store refusals here. An entry that cannot be read is left out; its
-		// message waits in asynq all the same.
-		if strings.HasPrefix(text, `{"refused":`) || json.Unmarshal([]byte(text), &f) != nil {
+		// An entry that cannot be read is left out; its message waits in asynq all the same.
+		if json.Unmarshal([]byte(text), &f) != nil {
 			continue
 		}
 		m := QueuedMessage{

@@ -104,8 +104,7 @@ end
 local known, of_another = call('HGET', s.followups, own), false
 if known then
   of_another = not was_notified(t.seen, t.seq)
-  -- Senders of an older version store refusals here.
-  if of_another or string.sub(known, 1, 11) == '{"refused":' then known = false end
+  if of_another then known = false end
 end
 local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
 local record = fields(s.record, 'created_at', 'queue', 'reply_to')
@@ -235,11 +234,10 @@ if new and busy then
     for i = #oldest, 1, -1 do
       if #drops == most or bytes >= BYTES then break end
       local old = oldest[i]
-      local o = fields(s.task .. old, 'first', 'seen', 'seq')
-      local ahead, read = goes_first(s, own_id(s, old), o)
+      local ahead = goes_first(s, own_id(s, old), call('HGET', s.task .. old, 'first'))
       local msg, unique = load_short(s, old)
       if msg and old ~= id and not ahead then drops[#drops + 1] = {id = old, msg = msg, unique = unique, route = route_of(s, old)} end
-      bytes = bytes + #(msg or '') + read
+      bytes = bytes + #(msg or '')
     end
     call('ZCARD', s.archived)
   end

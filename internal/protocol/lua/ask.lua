@@ -15,12 +15,10 @@
 --     question's, or 0 if it was never asked; by: who has decided, '' if unknown
 --   'lost'
 
-local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered', 'ids')
+local run = fields(s.run, 'token', 'fence', 'questions', 'answered', 'ids')
 if not owned(s, run) then return lost{} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
--- Workers of an older version count from 1 in each turn, and leave no last number.
--- (In parentheses, as the embedded server's match returns no value instead of nil.)
-last = math.max(tonumber(last) or 0, tonumber((string.match(run.question or '', '^%d+ (%d+) '))) or 0)
+last = tonumber(last) or 0
 asked = of == s.fence and tonumber(asked) or 0
 local number = 0
 if nth == asked then

@@ -21,7 +21,6 @@
 
 local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt')
 if not owned(s, run) then return lost{} end
-local OLD = 4096 -- bytes of a follow-up that is read for its mode alone
 local now, ids, knows = now_ms(), cjson.decode(run.ids), {}
 for _, id in ipairs(known) do knows[id] = true end
 
@@ -30,14 +29,10 @@ local steered, waiting = {}, call('LLEN', s.pending)
 -- consider(id, from_end) returns whether the turn has room for more. It adds a message that is to
 -- be steered in to steered. from_end tells LREM the nearer end: 1 the newest, -1 the oldest.
 local function consider(id, from_end)
-  local t, own = fields(s.task .. id, 'state', 'steer', 'seen', 'seq'), own_id(s, id)
-  if t.state ~= 'pending' or not was_notified(t.seen, t.seq) then return true end
-  -- A sender of an earlier version writes this only into the follow-up, which contains the text.
-  local len = not t.steer and call('HSTRLEN', s.followups, own) or 0
-  if not t.steer and (len == 0 or len > OLD) then return true end
+  local t, own = fields(s.task .. id, 'state', 'steer'), own_id(s, id)
+  if t.state ~= 'pending' or not t.steer then return true end
   local e = call('HGET', s.followups, own)
-  if not e or string.sub(e, 1, 15) ~= '{"mode":"steer"' then return true end
-  local from, to = string.find(e, '"state":"queued"', 1, true)
+  local from, to = string.find(e or '', '"state":"queued"', 1, true)
   if not from then return true end
   local bytes = call('HSTRLEN', s.task .. id, 'msg')
   if bytes > s.longest then return true end -- a claim archives it

@@ -22,14 +22,9 @@
 
 local now, again = now_ms(), id ~= ''
 -- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
--- has undone the same turn. The message is enqueued if nobody has done so. A sender of the previous
--- version writes and reads "entries turn task" of the last undo in the record.
-local record = fields(s.record, 'session_id', 'undone')
+-- has undone the same turn. The message is enqueued if nobody has done so.
+local record = fields(s.record, 'session_id')
 local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
-if not n then
-  local of, last, message = string.match(record.undone or '', '^(%d+) (%S+) ?(.*)$')
-  if last == turn then n, put_in = of, message end
-end
 n = tonumber(n)
 if n and (not again or put_in ~= '') then return ok{removed = n, now = now} end
 if call('EXISTS', s.sentinel) == 1 then return held{} end

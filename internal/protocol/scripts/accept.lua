@@ -79,10 +79,6 @@ local function fields_5(key)
   local v = call('HMGET', key, 'session_id', 'undone')
   return {session_id = v[1], undone = v[2]}
 end
-local function fields_6(key)
-  local v = call('HMGET', key, 'first', 'seen', 'seq')
-  return {first = v[1], seen = v[2], seq = v[3]}
-end
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
 -- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
@@ -212,16 +208,9 @@ local function count_archived(s_failed, s_failed_day, s_processed, s_processed_d
   add(s_failed, s_failed_day, n)
 end
 
--- goes_first(s, own, t) returns whether a message interrupts or rolls back, and so goes to the head
--- of the line; and how many bytes were read for that. t has first, seen and seq.
-local function goes_first(s_followups, own, t)
-  if t.first then return call('HEXISTS', s_followups, own) == 1, 0 end
-  if not (t.seen or t.seq) then return false, 0 end
-  -- Senders of an older version write this only into the follow-up, which contains the text.
-  local e = call('HGET', s_followups, own) or ''
-  local found = string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true)
-  return found ~= nil, #e
-end
+-- goes_first(s, own, first) returns whether a message interrupts or rolls back, and so goes to the head
+-- of the queue. first is its field.
+local function goes_first(s_followups, own, first) return first and call('HEXISTS', s_followups, own) == 1 end
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 
 -- count_for(s, to, n) counts what a destination is owed, stored records included.
@@ -468,7 +457,7 @@ end
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
-  -- That of an earlier run: an older version's script has ended it.
+  -- That of an earlier run is over.
   if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
   return new == 1
 end
@@ -516,8 +505,7 @@ end
 local known, of_another = call('HGET', s_followups, own), false
 if known then
   of_another = not (t.seen or t.seq)
-  -- Senders of an older version store refusals here.
-  if of_another or string.sub(known, 1, 11) == '{"refused":' then known = false end
+  if of_another then known = false end
 end
 local run = fields_3(s_run)
 local v = call('HMGET', s_record, 'created_at', 'queue', 'reply_to')
@@ -648,11 +636,10 @@ if new and busy then
     for i = #oldest, 1, -1 do
       if #drops == most or bytes >= BYTES then break end
       local old = oldest[i]
-      local o = fields_6(s_task .. old)
-      local ahead, read = goes_first(s_followups, own_id(s_prefix, old), o)
+      local ahead = goes_first(s_followups, own_id(s_prefix, old), call('HGET', s_task .. old, 'first'))
       local msg, unique = load_short(s_longest, s_task, old)
       if msg and old ~= id and not ahead then drops[#drops + 1] = {id = old, msg = msg, unique = unique, route = route_of(s_deliveries, s_outbox, s_owed, s_task, old)} end
-      bytes = bytes + #(msg or '') + read
+      bytes = bytes + #(msg or '')
     end
     call('ZCARD', s_archived)
   end

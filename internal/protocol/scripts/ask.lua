@@ -21,8 +21,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_owed, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'questions', 'question', 'answered', 'ids')
-  return {token = v[1], fence = v[2], questions = v[3], question = v[4], answered = v[5], ids = v[6]}
+  local v = call('HMGET', key, 'token', 'fence', 'questions', 'answered', 'ids')
+  return {token = v[1], fence = v[2], questions = v[3], answered = v[4], ids = v[5]}
 end
 
 -- count_for(s, to, n) counts what a destination is owed, stored records included.
@@ -216,9 +216,7 @@ local ttl, nth, question = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
--- Workers of an older version count from 1 in each turn, and leave no last number.
--- (In parentheses, as the embedded server's match returns no value instead of nil.)
-last = math.max(tonumber(last) or 0, tonumber((string.match(run.question or '', '^%d+ (%d+) '))) or 0)
+last = tonumber(last) or 0
 asked = of == s_fence and tonumber(asked) or 0
 local number = 0
 if nth == asked then

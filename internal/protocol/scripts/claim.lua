@@ -607,8 +607,7 @@ end
 local function leased(s_lease, s_task, id, now)
   local score = call('ZSCORE', s_lease, id)
   score = score and tonumber(score) * 1000
-  -- Leases of an earlier version of Turnstile end at a half second.
-  if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
+  if not score or score <= now or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
   return math.min(score, now + 1000)
 end
 
@@ -718,7 +717,7 @@ end
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
-  -- That of an earlier run: an older version's script has ended it.
+  -- That of an earlier run is over.
   if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
   return new == 1
 end

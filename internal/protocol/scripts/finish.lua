@@ -66,8 +66,8 @@ local function fields_1(key)
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
 end
 local function fields_2(key)
-  local v = call('HMGET', key, 'seq', 'first', 'seen')
-  return {seq = v[1], first = v[2], seen = v[3]}
+  local v = call('HMGET', key, 'seq', 'first')
+  return {seq = v[1], first = v[2]}
 end
 local function fields_3(key)
   local v = call('HMGET', key, 'seq', 'state')
@@ -663,22 +663,10 @@ end
 -- NEAR is how many ids at either end of the line are searched, where all would be too many.
 local NEAR = 500
 
--- goes_first(s, own, t) returns whether a message interrupts or rolls back, and so goes to the head
--- of the line; and how many bytes were read for that. t has first, seen and seq.
-local function goes_first(s_followups, own, t)
-  if t.first then return call('HEXISTS', s_followups, own) == 1, 0 end
-  if not (t.seen or t.seq) then return false, 0 end
-  -- Senders of an older version write this only into the follow-up, which contains the text.
-  local e = call('HGET', s_followups, own) or ''
-  local found = string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true)
-  return found ~= nil, #e
-end
-
 -- places(s, ids) returns the places of these messages, by the order of arrival. Its head is the id
 -- that stands at the head of the line once they are back, if there is one. A message whose place is
 -- in the middle of a long line goes further ahead, behind the NEAR ids at the head.
 local function places(s_followups, s_pending, s_prefix, s_task, ids)
-  local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
   local oldest = call('LRANGE', s_pending, -NEAR, -1) -- newest first
   local others = math.min(call('LLEN', s_pending) - #oldest, NEAR)
   local newest = others > 0 and call('LRANGE', s_pending, 0, others - 1) or {}
@@ -689,12 +677,7 @@ local function places(s_followups, s_pending, s_prefix, s_task, ids)
     local t = tasks[id] or fields_2(s_task .. id)
     tasks[id] = t
     if (tonumber(t.seq) or 0) <= seq then return false end
-    if ahead[id] == nil then
-      local read = 0
-      ahead[id] = false
-      if room > 0 then ahead[id], read = goes_first(s_followups, own_id(s_prefix, id), t) end
-      room = room - read
-    end
+    if ahead[id] == nil then ahead[id] = (t.first and call('HEXISTS', s_followups, (own_id(s_prefix, id))) == 1) or false end
     return not ahead[id]
   end
 
@@ -726,7 +709,7 @@ end
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
-  -- That of an earlier run: an older version's script has ended it.
+  -- That of an earlier run is over.
   if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
   return new == 1
 end

@@ -22,8 +22,7 @@ local s_sentinel, s_run, s_record, s_resume, s_pending, s_active, s_lease, s_pau
 local function leased(s_lease, s_task, id, now)
   local score = call('ZSCORE', s_lease, id)
   score = score and tonumber(score) * 1000
-  -- Leases of an earlier version of Turnstile end at a half second.
-  if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
+  if not score or score <= now or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
   return math.min(score, now + 1000)
 end
 

@@ -33,8 +33,8 @@ local function fields_2(key)
   return {token = v[1], fence = v[2], ids = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
 end
 local function fields_3(key)
-  local v = call('HMGET', key, 'state', 'steer', 'seen', 'seq')
-  return {state = v[1], steer = v[2], seen = v[3], seq = v[4]}
+  local v = call('HMGET', key, 'state', 'steer')
+  return {state = v[1], steer = v[2]}
 end
 
 -- NEAR is how many ids at either end of the line are searched, where all would be too many.
@@ -116,7 +116,6 @@ local known = list()
 
 local run = fields_2(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
-local OLD = 4096 -- bytes of a follow-up that is read for its mode alone
 local now, ids, knows = now_ms(), cjson.decode(run.ids), {}
 for _, id in ipairs(known) do knows[id] = true end
 
@@ -126,13 +125,9 @@ local steered, waiting = {}, call('LLEN', s_pending)
 -- be steered in to steered. from_end tells LREM the nearer end: 1 the newest, -1 the oldest.
 local function consider(id, from_end)
   local t, own = fields_3(s_task .. id), own_id(s_prefix, id)
-  if t.state ~= 'pending' or not (t.seen or t.seq) then return true end
-  -- A sender of an earlier version writes this only into the follow-up, which contains the text.
-  local len = not t.steer and call('HSTRLEN', s_followups, own) or 0
-  if not t.steer and (len == 0 or len > OLD) then return true end
+  if t.state ~= 'pending' or not t.steer then return true end
   local e = call('HGET', s_followups, own)
-  if not e or string.sub(e, 1, 15) ~= '{"mode":"steer"' then return true end
-  local from, to = string.find(e, '"state":"queued"', 1, true)
+  local from, to = string.find(e or '', '"state":"queued"', 1, true)
   if not from then return true end
   local bytes = call('HSTRLEN', s_task .. id, 'msg')
   if bytes > s_longest then return true end -- a claim archives it

@@ -129,7 +129,7 @@ end
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
-  -- That of an earlier run: an older version's script has ended it.
+  -- That of an earlier run is over.
   if new == 1 then call('HDEL', s_deliveries, 'deliver_by ' .. own_id(s_prefix, id)) end
   return new == 1
 end
@@ -177,15 +177,10 @@ local messages = list()
 
 local now, again = now_ms(), id ~= ''
 -- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
--- has undone the same turn. The message is enqueued if nobody has done so. A sender of the previous
--- version writes and reads "entries turn task" of the last undo in the record.
-local v = call('HMGET', s_record, 'session_id', 'undone')
-local record_session_id, record_undone = v[1], v[2]
+-- has undone the same turn. The message is enqueued if nobody has done so.
+local v = call('HMGET', s_record, 'session_id')
+local record_session_id = v[1]
 local n, put_in = string.match(call('GET', s_call) or '', '^(%d+) (.*)$')
-if not n then
-  local of, last, message = string.match(record_undone or '', '^(%d+) (%S+) ?(.*)$')
-  if last == turn then n, put_in = of, message end
-end
 n = tonumber(n)
 if n and (not again or put_in ~= '') then return {'ok', n, now} end
 if call('EXISTS', s_sentinel) == 1 then return {'held'} end

@@ -11,7 +11,6 @@ local function lease_end(now, ttl) return int(math.floor((now + ttl) / 1000)) en
 local function leased(s, id, now)
   local score = call('ZSCORE', s.lease, id)
   score = score and tonumber(score) * 1000
-  -- Leases of an earlier version of Turnstile end at a half second.
-  if not score or score <= now or score % 1000 ~= 0 or call('HEXISTS', s.task .. id, 'pending_since') == 1 then return false end
+  if not score or score <= now or call('HEXISTS', s.task .. id, 'pending_since') == 1 then return false end
   return math.min(score, now + 1000)
 end

@@ -2,8 +2,7 @@
 -- session's record. dropped has the ids of the newest 50. omitted counts the ids that left dropped
 -- without a note. omitted_told says how many of these need no note any more. All three are needed:
 -- while an agent runs with some of the notes, other messages may be dropped and push these out, or
--- the notes may be deleted with the conversation. Senders and workers of an older version know only
--- dropped, and do not bound it.
+-- the notes may be deleted with the conversation.
 
 local NOTES = 50
 

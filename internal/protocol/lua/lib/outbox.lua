@@ -35,7 +35,7 @@ end
 local function promise(s, id, route)
   local new = call('HSET', s.owed, own_id(s, id), route)
   count_for(s, string.match(route, '^%S+'), new)
-  -- That of an earlier run: an older version's script has ended it.
+  -- That of an earlier run is over.
   if new == 1 then call('HDEL', s.deliveries, 'deliver_by ' .. own_id(s, id)) end
   return new == 1
 end

@@ -78,13 +78,6 @@ end
 -- fields. If not, a follow-up with its id is of an earlier task, which an operator has deleted.
 local function was_notified(seen, seq) return seen or seq end
 
--- goes_first(s, own, t) returns whether a message interrupts or rolls back, and so goes to the head
--- of the line; and how many bytes were read for that. t has first, seen and seq.
-local function goes_first(s, own, t)
-  if t.first then return call('HEXISTS', s.followups, own) == 1, 0 end
-  if not was_notified(t.seen, t.seq) then return false, 0 end
-  -- Senders of an older version write this only into the follow-up, which contains the text.
-  local e = call('HGET', s.followups, own) or ''
-  local found = string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true)
-  return found ~= nil, #e
-end
+-- goes_first(s, own, first) returns whether a message interrupts or rolls back, and so goes to the head
+-- of the queue. first is its field.
+local function goes_first(s, own, first) return first and call('HEXISTS', s.followups, own) == 1 end

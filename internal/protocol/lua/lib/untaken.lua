@@ -4,7 +4,6 @@
 -- that stands at the head of the line once they are back, if there is one. A message whose place is
 -- in the middle of a long line goes further ahead, behind the NEAR ids at the head.
 local function places(s, ids)
-  local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
   local oldest = call('LRANGE', s.pending, -NEAR, -1) -- newest first
   local others = math.min(call('LLEN', s.pending) - #oldest, NEAR)
   local newest = others > 0 and call('LRANGE', s.pending, 0, others - 1) or {}
@@ -12,15 +11,10 @@ local function places(s, ids)
 
   -- later(id, seq) returns whether a message arrived later and does not go to the head of the line.
   local function later(id, seq)
-    local t = tasks[id] or fields(s.task .. id, 'seq', 'first', 'seen')
+    local t = tasks[id] or fields(s.task .. id, 'seq', 'first')
     tasks[id] = t
     if (tonumber(t.seq) or 0) <= seq then return false end
-    if ahead[id] == nil then
-      local read = 0
-      ahead[id] = false
-      if room > 0 then ahead[id], read = goes_first(s, own_id(s, id), t) end
-      room = room - read
-    end
+    if ahead[id] == nil then ahead[id] = goes_first(s, own_id(s, id), t.first) or false end
     return not ahead[id]
   end
 
