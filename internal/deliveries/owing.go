@@ -124,14 +124,14 @@ const staleOwings = time.Minute
 // its session's. Workers count every 20 s.
 const fullAge, fullAgeUnnamed = time.Second, 15 * time.Second
 
-// fullDestinations are those to which a sender sends nothing more, as of the last count.
+// FullDestinations are those to which a sender sends nothing more, as of the last count.
 type FullDestinations struct {
 	mu   sync.Mutex
 	at   time.Time
 	full []string
 }
 
-// over returns the destinations that have reached a cap; 0: there is none. Most messages have no
+// Over returns the destinations that have reached a cap; 0: there is none. Most messages have no
 // destination, so one that names none reads the counts only in a process that sends for longer. A
 // sender that cannot read them knows none.
 func (f *FullDestinations) Over(ctx context.Context, rdb redis.Cmdable, named bool, most int) []string {

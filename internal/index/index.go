@@ -50,7 +50,7 @@ func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
-// list lists sessions for the sweep, and their queues for asynqmon.
+// List lists sessions for the sweep, and their queues for asynqmon.
 func List(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
 	queues := make([]any, len(sessions))
 	for i, s := range sessions {

@@ -12,10 +12,10 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// watchSignals names the channel on which clients ask all workers for notices of new events.
+// WatchSignals names the channel on which clients ask all workers for notices of new events.
 const WatchSignals = "watch"
 
-// workerSignals names the channel on which a worker says that it has just started: it knows of no
+// WorkerSignals names the channel on which a worker says that it has just started: it knows of no
 // requests yet.
 const WorkerSignals = "workers"
 
@@ -46,7 +46,7 @@ func Watch(ctx context.Context, rdb redis.UniversalClient, reader string, ttl ti
 // readerName is what Watch's reader looks like: nobody else has such a channel.
 var readerName = regexp.MustCompile(`^reader-[A-Z0-9]{10,40}$`)
 
-// readers are the clients that asked this worker for notices.
+// Readers are the clients that asked this worker for notices.
 type Readers struct {
 	mu      sync.RWMutex
 	until   map[string]map[string]time.Time // by session and reader
@@ -54,11 +54,12 @@ type Readers struct {
 	streams chan string // sessions with new events
 }
 
+// NewReaders returns Readers without requests.
 func NewReaders() *Readers {
 	return &Readers{until: map[string]map[string]time.Time{}, streams: make(chan string, 10_000)}
 }
 
-// add notes a request. One that cannot be read is of no client of ours.
+// Add notes a request. One that cannot be read is of no client of ours.
 func (r *Readers) Add(payload string) {
 	var w watch
 	if json.Unmarshal([]byte(payload), &w) != nil || !readerName.MatchString(w.Reader) {
@@ -97,7 +98,7 @@ func (r *Readers) sweep(now time.Time) {
 	}
 }
 
-// wrote is called when events of a session were written. It does not wait.
+// Wrote is called when events of a session were written. It does not wait.
 func (r *Readers) Wrote(sessionKey string) {
 	r.mu.RLock()
 	followed := len(r.until[sessionKey]) > 0
@@ -111,7 +112,7 @@ func (r *Readers) Wrote(sessionKey string) {
 	}
 }
 
-// publish sends notices until ctx ends, all that are due in one round trip.
+// Publish sends notices until ctx ends, all that are due in one round trip.
 func (r *Readers) Publish(ctx context.Context, rdb redis.UniversalClient) {
 	for {
 		select {
@@ -163,7 +164,7 @@ func Notices(ctx context.Context, rdb redis.UniversalClient, reader string, read
 	})
 }
 
-// subscribe calls receive with each message on some channels, until ctx ends, and ready once it is
+// Subscribe calls receive with each message on some channels, until ctx ends, and ready once it is
 // subscribed.
 func Subscribe(ctx context.Context, rdb redis.UniversalClient, channels []string, ready func(), receive func(*redis.Message)) error {
 	sub := rdb.Subscribe(ctx, channels...)

@@ -30,12 +30,3 @@ func ExampleStore_AllEvents() {
 	})
 	// Output: web:42 echo: hello
 }
-
-// say sends a message and waits for its end.
-func say(ctx context.Context, client *turnstile.Client, text string) {
-	chat := client.Session("web:42")
-	receipt, err := chat.Send(ctx, turnstile.Message{Text: text})
-	demo.Check(err)
-	_, err = chat.Wait(ctx, receipt.ID)
-	demo.Check(err)
-}
