@@ -31,7 +31,8 @@ func (r *rig) all(token, after string) *stream {
 	return s
 }
 
-// ends reads up to the ends of so many turns, and returns all events by session: "web:1 1-0.0 text".
+// ends reads until that many turns have ended, and returns all events by session: "web:1 1-0.0
+// text".
 func (s *stream) ends(n int) (all []event) {
 	s.t.Helper()
 	for n > 0 {
@@ -46,7 +47,7 @@ func (s *stream) ends(n int) (all []event) {
 	return all
 }
 
-// stored are the events that a session's own stream has.
+// stored are the events of a session's stream.
 func (r *rig) stored(key string) (ids []string) {
 	r.Helper()
 	s := r.as("all").stream(key, "")
@@ -98,8 +99,8 @@ func TestStreamOfAllSessions(t *testing.T) {
 	r.as("all").call("GET", "/v1/events?after=1-1", nil).problem(400, gateway.InvalidRequest)
 }
 
-// A client that comes back gets what happened meanwhile, in sessions old and new, and some events again:
-// with those that it has left out it has each once, in order.
+// A client that comes back gets all events since, of old and new sessions. Some come twice: after
+// dropping the repetitions it has each once, in order.
 func TestStreamOfAllSessionsGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withTokens(t, twoSides))
@@ -143,7 +144,7 @@ func TestStreamOfAllSessionsGoesOn(t *testing.T) {
 		expect.List(t, key, idsOf(got, key), r.stored(key)...)
 	}
 
-	// What was trimmed meanwhile is stated.
+	// Trimmed events are reported as a gap.
 	s.close()
 	now, err := r.redis.Time(t.Context()).Result()
 	expect.OK(t, err)
@@ -160,7 +161,7 @@ func TestStreamOfAllSessionsGoesOn(t *testing.T) {
 	}
 }
 
-// A changed token ends its stream, and a drain every one.
+// A changed token ends its stream. A drain ends every stream.
 func TestStreamOfAllSessionsEnds(t *testing.T) {
 	t.Parallel()
 	path := tokensFile(t, twoSides)

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Attempts bounds failed logins and unknown tokens: those of each address, and those of all. An attempt
-// counts before its token is checked, so attempts at the same moment are bounded too. One that succeeds
-// does not count afterwards.
+// Attempts bounds failed logins and unknown tokens, for each address and in total. An attempt counts
+// before its token is checked, so simultaneous attempts are bounded too. A successful attempt is taken
+// off the count afterwards.
 type Attempts struct {
 	now func() time.Time
 
 	mu   sync.Mutex
 	all  bucket
-	from map[netip.Prefix]bucket // of those addresses whose bucket is not full
+	from map[netip.Prefix]bucket // of the addresses with a bucket that is not full
 
 	total   allowance
-	cleaned time.Time // when addresses were last forgotten
+	cleaned time.Time // the last time that addresses were forgotten
 }
 
-// bucket is when a token bucket is full again. The zero time: it is full.
+// bucket is the time when a token bucket is full again. The zero time means full.
 type bucket time.Time
 
-// allowance is how many attempts may fail at once, and how often another one may then.
+// allowance is a token bucket's size, and the time after which another attempt is allowed.
 type allowance struct {
 	burst int
 	every time.Duration
@@ -35,7 +35,8 @@ var (
 	perAddress = allowance{10, 6 * time.Second}
 	ofLogins   = allowance{100, time.Second}
 
-	// ofTokens bounds what is remembered of addresses. It is high: what it refuses may be no guess.
+	// ofTokens bounds the addresses remembered. It is high, since a refused request may be no
+	// guess.
 	ofTokens = allowance{100_000, time.Millisecond}
 )
 
@@ -46,7 +47,7 @@ func newAttempts(total allowance) *Attempts {
 	return &Attempts{now: time.Now, from: map[netip.Prefix]bucket{}, total: total}
 }
 
-// take takes one out of a bucket. From an empty bucket it takes nothing, and returns when it is not.
+// take takes one out of a bucket. If the bucket is empty, it returns the time to try again.
 func (a allowance) take(b bucket, now time.Time) (rest bucket, wait time.Duration) {
 	full := time.Time(b)
 	if full.Before(now) {
@@ -59,7 +60,7 @@ func (a allowance) take(b bucket, now time.Time) (rest bucket, wait time.Duratio
 	return bucket(full), 0
 }
 
-// wait returns how long an address has to wait until it may fail again, 0 if it may now.
+// wait returns the time until an address may fail again, 0 for now.
 func (l *Attempts) wait(from netip.Prefix) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,14 +72,14 @@ func (l *Attempts) wait(from netip.Prefix) time.Duration {
 	return max(wait, 0)
 }
 
-// Begin counts a request's attempt. If it is one too many it returns how long to wait. Otherwise call
-// succeeded if it was none that failed.
+// Begin counts a request's attempt. If there are too many it returns how long to wait. Otherwise the
+// caller calls succeeded unless the attempt failed.
 func (l *Attempts) Begin(r *http.Request) (succeeded func(), wait time.Duration) {
 	return l.begin(addressOf(r))
 }
 
-// begin counts an attempt from an address. If it is one too many it returns how long to wait.
-// Otherwise call succeeded if it was none that failed.
+// begin counts an attempt from an address. If there are too many it returns how long to wait.
+// Otherwise the caller calls succeeded unless the attempt failed.
 func (l *Attempts) begin(from netip.Prefix) (succeeded func(), wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +105,8 @@ func (l *Attempts) begin(from netip.Prefix) (succeeded func(), wait time.Duratio
 	}, 0
 }
 
-// addressOf is the address that a request comes from. An IPv6 network counts as one address: a
-// visitor has all of it. Behind a proxy it is the proxy's, since any client can send
+// addressOf is the address that a request comes from. An IPv6 network counts as one address, since
+// a visitor has all of it. With a proxy in front it is the proxy's, since any client can send
 // X-Forwarded-For.
 func addressOf(r *http.Request) netip.Prefix {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Each address has its own bound, an IPv6 network is one address, and all have one together, which
-// also bounds what is remembered of them.
+// Each address has its own bound, and an IPv6 network is one address. A bound for all addresses
+// together limits the addresses remembered.
 func TestBoundsOfFailedLogins(t *testing.T) {
 	t.Parallel()
 	l := gateway.NewAttempts()
@@ -51,8 +51,8 @@ func TestBoundsOfFailedLogins(t *testing.T) {
 	expect.Equal(t, "remembered then", l.Remembered(), 1)
 }
 
-// Guesses of a token are bounded for each address and are in the log. Then the right one is refused,
-// too, unless the address may be a proxy's.
+// Guesses of a token are bounded for each address and are in the log. Then the right token is
+// refused too, unless the address may be a proxy's.
 func TestGuessesAreBounded(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"turnstile/internal/wire"
 )
 
-// BadJSON is the problem of a body that could not be decoded. It names the field of the body, and not
-// the type of this program.
+// BadJSON is the problem of a body that could not be decoded. It names the field of the body, but no
+// Go type.
 func BadJSON(err error) *Problem {
 	var value *strictjson.ValueError
 	var wrong *json.UnmarshalTypeError
@@ -43,7 +43,7 @@ func fieldOf(wrong *json.UnmarshalTypeError) string {
 	return strings.Join(names, ".")
 }
 
-// wanted says what JSON a type is read from.
+// wanted names the JSON that a type is read from.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[wire.Duration]() {
 		return `a duration such as "90s"`

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// bodiesMost is how many bytes of requests' bodies a gateway reads at once, or four of the largest ones.
-// Each takes some six times as much until its message is stored: decoded, encoded, sent.
+// bodiesMost is how many bytes of request bodies a gateway reads at once, or four of the largest bodies.
+// Each takes about six times as much until its message is stored: decoded, encoded, sent.
 const bodiesMost = 32 << 20
 
-// smallBody is what every body may have, without asking.
+// smallBody is the size that every body may have without a reservation.
 const smallBody = 512
 
-// historyMost is the largest body with a history: a quarter of what is read at once, and not less than two
-// of the largest bodies, for a history with the largest picture and a message with another one.
+// historyMost is the largest body with a history: a quarter of bodiesMost, and at least two of the largest
+// bodies, so that both the history and the message may have a picture of the largest size.
 func historyMost(largest int64) int64 { return max(bodiesMost/4, 2*largest) }
 
-// bodies bounds the bytes of the bodies that are being read, and of those whose requests work. One
-// token's take three quarters at most, so that it cannot keep the others out.
+// bodies bounds the bytes of bodies from their reading to the end of their requests. One token
+// takes at most three quarters, so that it cannot block the others.
 type bodies struct {
 	most int64
 
@@ -32,7 +32,7 @@ func newBodies(largest int64) *bodies {
 	return &bodies{most: max(bodiesMost, 4*largest), by: map[string]int64{}}
 }
 
-// take takes room for n bytes of a token's bodies, if there is as much.
+// take reserves n bytes for a token's body, if there are as many.
 func (b *bodies) take(token string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,18 +54,19 @@ func (b *bodies) free(token string, n int64) {
 	}
 }
 
-// readBody reads the body of a token's request, of at most most bytes. The caller frees taken, also after
-// an error.
+// readBody reads the body of a token's request, up to most bytes. The caller frees taken, also after an
+// error.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, token Token, most int64) (data []byte, taken int64, err error) {
 	length := r.ContentLength
-	if length < 0 { // unknown: it takes no more room than the largest one
+	if length < 0 { // unknown: it reserves the largest body's room at most
 		length = most
 	}
 	return g.bodies.read(token.Name, http.MaxBytesReader(w, r.Body, most), length)
 }
 
-// read reads a token's body of about length bytes; -1: it is unknown. It takes room for what has come,
-// not for what is announced: a slow sender holds little. The caller frees taken, also after an error.
+// read reads a token's body of about length bytes, -1 if unknown. It reserves room for the bytes
+// received and not for those announced, so a slow sender holds little. The caller frees taken, also
+// after an error.
 func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, taken int64, err error) {
 	data = make([]byte, 0, smallBody)
 	for {
@@ -93,8 +94,8 @@ func (b *bodies) read(token string, body io.Reader, length int64) (data []byte, 
 	}
 }
 
-// Form reads the form of a token's request, of one message's size at most, and takes room for it as for
-// every body. Call free when the form is not used any more, also after an error.
+// Form reads the form of a token's request, at most as large as one message, and reserves room for it
+// as for every body. Call free when the form is no longer used, also after an error.
 func (g *Gateway) Form(w http.ResponseWriter, r *http.Request, token Token) (free func(), err error) {
 	data, taken, err := g.readBody(w, r, token, g.bodyMost)
 	if err == nil {
@@ -104,8 +105,8 @@ func (g *Gateway) Form(w http.ResponseWriter, r *http.Request, token Token) (fre
 	return func() { g.bodies.free(token.Name, taken) }, err
 }
 
-// freeBody gives the body's room back. A wait or a stream does not hold it, so it must not hold the
-// message either.
+// freeBody releases the body's room. A wait or a stream does not reserve it, so it must not keep
+// the message either.
 func (r *Request) freeBody() {
 	r.gateway.bodies.free(r.Token.Name, r.held)
 	r.held = 0

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A body takes room as it comes, and no more than it is long.
+// A body reserves room as it arrives, and no more than its length.
 func TestBodiesHaveRoom(t *testing.T) {
 	t.Parallel()
 	b := newBodies(1)
@@ -33,7 +33,7 @@ func TestBodiesHaveRoom(t *testing.T) {
 	expect.Equal(t, "an exact one", read(1<<20, bytes.NewReader(make([]byte, 1<<20))), 1<<20+1-smallBody)
 	held += 1<<20 + 1 - smallBody
 
-	// What is announced and does not come takes little.
+	// Announced bytes that do not arrive reserve little.
 	_, taken, err := b.read("a", iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab"))), 1<<30)
 	expect.Equal(t, "announced", taken, 0)
 	expect.Equal(t, "its error", errors.Is(err, iotest.ErrTimeout), true)

@@ -2,8 +2,8 @@ package gateway
 
 import "net/http"
 
-// Code names one reason for which a request failed. It is stable: programs decide on it. This file
-// has all codes; docs/http.md and docs/openapi.yaml list the same ones.
+// Code is the reason of a failed request. Codes are stable, because programs decide by them. This
+// file has all codes; docs/http.md and docs/openapi.yaml list the same ones.
 type Code string
 
 // The codes, by status.
@@ -27,15 +27,15 @@ const (
 	RequestTimeout   Code = "request_timeout" // the body arrived too slowly
 
 	Busy                Code = "busy"                 // a turn is running in the session
-	Running             Code = "running"              // the message is part of a running turn
-	Undelivered         Code = "undelivered"          // outcomes of the session are owed or not delivered
+	Running             Code = "running"              // the message is in a running turn
+	Undelivered         Code = "undelivered"          // outcomes of the session are undelivered or still to come
 	IdempotencyConflict Code = "idempotency_conflict" // the key belongs to another message
 	NoTurn              Code = "no_turn"              // the transcript has no turn to undo
 	NoQuestion          Code = "no_question"          // no question is open
 	OtherQuestion       Code = "other_question"       // another question is open
 	QuestionDecided     Code = "question_decided"     // the question was decided before
 
-	ResultExpired Code = "result_expired" // the message was accepted before, and its result is gone
+	ResultExpired Code = "result_expired" // the message was accepted before, and its result is no longer stored
 
 	BodyTooLarge    Code = "body_too_large"    // more bytes than any message may have
 	MessageTooLarge Code = "message_too_large" // the message exceeds a limit
@@ -50,9 +50,9 @@ const (
 	TooManyStreams Code = "too_many_streams" // too many open streams with this token
 
 	InternalError    Code = "internal_error"
-	RedisUnavailable Code = "redis_unavailable" // Redis is away, starts or fails over
+	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
-	Overloaded       Code = "overloaded"        // the bodies that arrive are too many bytes together
+	Overloaded       Code = "overloaded"        // the bodies being read are too large together
 	Draining         Code = "draining"          // the gateway ends; another one takes the request
 )
 

@@ -43,7 +43,7 @@ func TestCommandWithAKey(t *testing.T) {
 	r.call("POST", at, status, key("s")).want(200)
 }
 
-// The routes of commands that act again take no key: it would stand for nothing.
+// Routes of commands that act again when repeated take no key.
 func TestCommandRoutesRefuseAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

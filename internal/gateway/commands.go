@@ -11,7 +11,7 @@ import (
 
 // The commands of a session: each is one call of a client.
 
-// refuseKey fails if the request has an Idempotency-Key: its route would act again for the same one.
+// refuseKey fails if the request has an Idempotency-Key: its route would act again for the same key.
 func refuseKey(r *Request, command string) error {
 	if len(r.Header.Values("Idempotency-Key")) == 0 {
 		return nil
@@ -74,7 +74,8 @@ func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
 	return Respond(w, http.StatusOK, undone{u.Turn, u.Text, u.Entries})
 }
 
-// postNew starts a new transcript. With the session id that it replaces, it may be repeated.
+// postNew starts a new transcript. With the ID of the transcript that it replaces, it may be
+// repeated.
 func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	var body struct {
 		SessionID string `json:"session_id"`
@@ -96,7 +97,7 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	}{id})
 }
 
-// rerun is how many dead letters are back in line.
+// rerun is how many dead letters are in the queue again.
 type rerun struct {
 	Session string `json:"session"`
 	Rerun   int    `json:"rerun"`

@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 	r.call("POST", at+"queue", object{}).want(200)
 	r.call("GET", "/v1/sessions/s", nil).want(200, &view)
 
-	// Stop, and both ways back into the line.
+	// Stop, and both ways to requeue what it stopped.
 	r.call("POST", at+"messages", object{"text": "sleep=1h", "mode": "queue"}, header("Idempotency-Key", "long")).want(202)
 	s := r.stream("s", "")
 	for e := s.next(); e.Type != session.EventTurnStarted || e.Messages[0] != "long"; e = s.next() {
@@ -129,7 +129,7 @@ func TestCommands(t *testing.T) {
 	r.call("POST", at+"stop", nil).want(200)
 }
 
-// A dead letter is rerun alone. Nothing else changes, and an empty list is not all.
+// One dead letter is rerun. Nothing else changes, and an empty list does not mean all.
 func TestRerunOfSome(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -161,7 +161,8 @@ func TestRerunOfSome(t *testing.T) {
 	r.call("POST", "/v1/dead/rerun", `{"session": "s", "messages": "two"}`).problem(400, gateway.InvalidJSON)
 }
 
-// Whoever sent a message of the running turn decides its question, and whoever may control.
+// A question may be decided by the senders of the running turn's messages, and by tokens that may
+// control.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	tokens := withTokens(t, `[
@@ -206,7 +207,7 @@ func TestDecisions(t *testing.T) {
 	expect.Equal(t, "decided by another", got.Decision, "always")
 }
 
-// If a request names a user, the user decides, and what its token may do does not count.
+// If a request names a user, the user decides, and the token's permissions do not count.
 func TestDecisionOfANamedUser(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withTokens(t, `[{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control"]}]`)).as("bot")

@@ -39,8 +39,8 @@ var contract = struct {
 	return v, nil
 })}
 
-// checkContract fails the test if the document does not have the response, or not the request of a
-// response without a problem.
+// checkContract fails the test if the document lacks the response. Unless the response is a
+// problem, the document must also have the request.
 func checkContract(t *testing.T, request *http.Request, response *http.Response) {
 	t.Helper()
 	contract.Lock()

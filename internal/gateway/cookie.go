@@ -19,9 +19,9 @@ const (
 	cookieLife = 12 * time.Hour
 )
 
-// Login returns a cookie that stands for the token with this secret, for twelve hours. The cookie
-// has the token's name, the time of its end and their MAC. The MAC's key is the token's entry in
-// the file, so a cookie ends when its token changes or is removed.
+// Login returns a cookie that represents the token with this secret, for twelve hours. The cookie
+// has the token's name, its expiry and their MAC. The MAC's key is the token's entry in the file,
+// so a cookie ends when its token changes or is removed.
 func (g *Gateway) Login(r *http.Request, secret string) (*http.Cookie, bool) {
 	if g.config.Tokens == nil {
 		return nil, false
@@ -45,16 +45,16 @@ func (g *Gateway) Logout(r *http.Request) *http.Cookie {
 	}
 }
 
-// mac authenticates what stands for the token, such as a cookie.
+// mac authenticates values that represent the token, such as a cookie.
 func (t Token) mac(what, until string) string {
 	h := hmac.New(sha256.New, t.sum[:])
 	fmt.Fprintf(h, "%s %s %s", what, until, t.Name)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Visitor returns the token that a request's cookie stands for, as the token is now. Without tokens
-// every request may do everything. The error is a problem: it is Unauthorized without a valid
-// cookie, and RateLimited when the token has sent too many requests.
+// Visitor returns the current token of a request's cookie. Without tokens every request may do
+// everything. The error is a problem: Unauthorized without a valid cookie, RateLimited after too
+// many requests of the token.
 func (g *Gateway) Visitor(r *http.Request) (Token, error) {
 	if g.config.Tokens == nil {
 		return g.anyone()
@@ -88,6 +88,6 @@ func (g *Gateway) ofCookie(r *http.Request) (Token, bool) {
 // Locked reports whether requests need a token.
 func (g *Gateway) Locked() bool { return g.config.Tokens != nil }
 
-// Mount serves a tree of pages beside the API, for example "/board/". The gateway checks the Host
-// header and the origin of their requests; who may see them is for the handler to check.
+// Mount serves pages next to the API, for example "/board/". The gateway checks the Host header and
+// the origin of their requests. The handler checks permissions.
 func (g *Gateway) Mount(tree string, h http.Handler) { g.mux.Handle(tree, h) }

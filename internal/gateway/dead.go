@@ -24,7 +24,7 @@ type deadLetter struct {
 // deadLetters is a list of dead letters.
 type deadLetters struct {
 	Dead []deadLetter `json:"dead"`
-	More bool         `json:"more"` // there are more than the limit
+	More bool         `json:"more"` // there are more than the limit allows
 }
 
 // getDead lists dead letters: of one session, or of all that the token sees.
@@ -47,8 +47,8 @@ func (g *Gateway) getDead(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, list)
 }
 
-// collect returns what the session of the query has, or all sessions in a state that the token sees, up
-// to the limit. more reports that there is more.
+// collect reads items of the session in the query, or of all sessions in a state that the token sees,
+// up to the limit. more reports that items are left.
 func collect[T any](
 	g *Gateway, r *Request, limit int, state admin.State, of func(*admin.Session, context.Context) iter.Seq2[T, error],
 ) (all []T, more bool, err error) {
@@ -96,8 +96,7 @@ func deadOf(d admin.DeadLetter) deadLetter {
 	return deadLetter{d.Session, d.ID, d.Outcome.Status, d.Outcome.Why(), d.Text, d.At.UTC(), d.Age.Milliseconds()}
 }
 
-// postDeadRerun puts a session's stopped and failed dead letters back in line: all, or those that the body
-// names.
+// postDeadRerun requeues a session's stopped and failed dead letters: all, or those that the body names.
 func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
 	var body struct {
 		Session  string   `json:"session"`

@@ -119,7 +119,7 @@ func (d *deathAt) die() {
 	}
 }
 
-// reached is the line of the steps' file that tells that the process got its signal.
+// reached is the line of the steps' file which says that the process got its signal.
 const reached = "reached"
 
 func nothing() {}
@@ -140,7 +140,7 @@ func (d *deathAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// mortalListener makes what its first connection does steps.
+// mortalListener turns the actions of its first connection into steps.
 type mortalListener struct {
 	net.Listener
 	death *deathAt
@@ -188,9 +188,9 @@ func (c *mortalConn) Close() (err error) {
 
 var typeOf = regexp.MustCompile(`"type":"(\w+)"`)
 
-// nameOf names what a stream writes.
+// nameOf names the content of a stream's write.
 func nameOf(data []byte) string {
-	_, text, _ := bytes.Cut(data, []byte("\r\n")) // behind the chunk's length
+	_, text, _ := bytes.Cut(data, []byte("\r\n")) // after the chunk's length
 	switch found := typeOf.FindSubmatch(data); {
 	case bytes.HasPrefix(data, []byte("HTTP/")):
 		return "header"

@@ -22,8 +22,8 @@ import (
 )
 
 // A gateway dies at every step of a stream: before it, after it, and in the middle of each write. Or
-// it is stopped there for longer than its client waits, and continued later. The client goes on at
-// another gateway with the last id that it has, and gets every event once, in order. Without
+// it is stopped there for longer than its client waits, and continued later. The client continues at
+// another gateway from its last ID, and gets every event once, in order. Without
 // TURNSTILE_PROOF=true only the first step of each name is tried, at one of its moments, and it is
 // stopped at few.
 func TestGatewayDeathAtEveryStep(t *testing.T) {
@@ -73,7 +73,7 @@ func TestGatewayDeathAtEveryStep(t *testing.T) {
 	}
 }
 
-// most is how many steps of a name are tried. How often some come depends on the time.
+// most is how many steps of a name are tried. The number of some depends on timing.
 func most(step string) int {
 	if !expect.Proof() || slices.Contains([]string{"write heartbeat", "xread", "events_after"}, step) {
 		return 1
@@ -81,7 +81,8 @@ func most(step string) int {
 	return 2
 }
 
-// moments are those of a step at which the gateway is struck; the step has the number among the names.
+// moments are the moments of a step at which the gateway is struck. Each step's number is its place in
+// names.
 func moments(step string, number int) (tried []string) {
 	all := []string{"before", "after"}
 	if strings.HasPrefix(step, "write ") {
@@ -166,7 +167,7 @@ func openAt(t *testing.T, url string) string {
 // follower is a client as docs/http.md describes it.
 type follower struct {
 	*rig          // the gateway that lives
-	child  string // the address of the one that may not
+	child  string // the address of the gateway that must not die
 	drain  func()
 	last   string            // the id of the last event
 	begins session.EventType // the type of the first event, if it has no id
@@ -241,7 +242,7 @@ func (f *follower) read(at, ticket string) bool {
 	return true
 }
 
-// see takes what a stream has sent, and sends the next message when it is time to.
+// see handles bytes of a stream, and sends the next message when it is due.
 func (f *follower) see(e event, mortal bool) {
 	f.Helper()
 	if e.Type != "" && f.first == "" {
@@ -266,7 +267,7 @@ func (f *follower) see(e event, mortal bool) {
 	}
 }
 
-// check compares what came with what one stream has.
+// check compares the received events with those of one uninterrupted stream.
 func (f *follower) check() {
 	f.Helper()
 	if f.begins != "" {

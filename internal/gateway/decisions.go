@@ -12,8 +12,8 @@ import (
 // decision is the body of approve and deny.
 type decision struct {
 	Question string `json:"question"` // TURN.NUMBER
-	Always   bool   `json:"always"`   // approve this and everything like it
-	As       string `json:"as"`       // the user below the token's name who decides
+	Always   bool   `json:"always"`   // approve this and all similar calls
+	As       string `json:"as"`       // the user of the token who decides
 }
 
 func (g *Gateway) postApprove(w http.ResponseWriter, r *Request) error {
@@ -53,14 +53,14 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	}{body.Question, q.Name, string(d)})
 }
 
-// Chat is a session in which a user of the token decides; as is the user below the token's name.
+// Chat returns a session in which a user of the token decides. as is that user.
 func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
 	return g.deps.Client.Session(sessionKey).As(t.Sender(as))
 }
 
-// MayDecide fails unless the token may control and speaks for itself, or may send or control and
-// speaks for a sender of the running turn. as is the user below the token's name for whom it speaks: the
-// user asks then, and what the token may do itself does not count. "" is the token itself.
+// MayDecide fails unless the user as, or for "" the token itself, may decide. A token that may control
+// decides for itself. Otherwise the token needs Send or Control, and as must be a sender of the running
+// turn's messages.
 func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey, as string) error {
 	who, err := sender(t, as)
 	switch {

@@ -10,7 +10,8 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// destination is a receiver of deliveries. Its address has no path: that may have a secret.
+// destination is a receiver of deliveries. Its address is shown without its path, which may have a
+// secret.
 type destination struct {
 	Name     string   `json:"name"`
 	Host     string   `json:"host,omitempty"`
@@ -19,7 +20,7 @@ type destination struct {
 	destinationState
 }
 
-// destinationState says why nothing is sent to a destination.
+// destinationState is why a destination gets no deliveries.
 type destinationState struct {
 	Paused   bool   `json:"paused,omitempty"`
 	Disabled bool   `json:"disabled,omitempty"`
@@ -81,7 +82,8 @@ func (g *Gateway) getDestinations(w http.ResponseWriter, r *Request) error {
 	}{list, g.DestinationsDiffer()})
 }
 
-// DestinationsDiffer reports whether outcomes go where the file of another gateway says, which is not as this one's.
+// DestinationsDiffer reports whether another gateway's file of destinations is in force, and differs from this
+// one's.
 func (g *Gateway) DestinationsDiffer() bool {
 	return g.deps.Destinations != nil && g.deps.Destinations.Differs()
 }
@@ -130,7 +132,7 @@ func (g *Gateway) postTest(w http.ResponseWriter, r *Request) error {
 	tested := struct {
 		Name   string `json:"name"`
 		OK     bool   `json:"ok"`
-		Status int    `json:"status"` // of the response; 0: none came
+		Status int    `json:"status"` // of the response; 0: no response
 		Error  string `json:"error,omitempty"`
 	}{Name: name, OK: true}
 	if tested.Status, err = outbox.Ping(r.Work(), to); err != nil {

@@ -8,7 +8,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// What an agent says about its failure is for operators: in outcomes, sessions and events alike.
+// An agent's own error text is for operators only, in outcomes, sessions and events.
 func TestDetailsAreForOperators(t *testing.T) {
 	t.Parallel()
 	users := newRig(t, withTokens(t, threeTokens))

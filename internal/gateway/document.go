@@ -10,6 +10,6 @@ import (
 func serveDocument(w http.ResponseWriter, _ *Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	allowWrite(w)
-	_, _ = w.Write(docs.OpenAPI) // a failure means that the client is gone
+	_, _ = w.Write(docs.OpenAPI) // it fails only if the client went away
 	return nil
 }

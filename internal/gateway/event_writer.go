@@ -19,14 +19,14 @@ const heartbeat = 15 * time.Second
 
 // sink is where a stream's bytes go.
 type sink interface {
-	// send sends a text at once. It fails if the client does not take it within writeTimeout.
+	// send sends and flushes a text. It fails if the client does not take it within writeTimeout.
 	send(text string) error
 
-	// end says that the stream is complete. Without it the stream is broken off.
+	// end completes the stream. Without it, the client sees a broken stream.
 	end()
 }
 
-// response is the response of a stream whose handler has not returned.
+// response is the response of a stream before its handler returned.
 type response struct{ http.ResponseWriter }
 
 func (r response) send(text string) error {
@@ -37,7 +37,7 @@ func (r response) send(text string) error {
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-func (response) end() {} // the server does it when the handler returns
+func (response) end() {} // the server does it after the handler
 
 // eventWriter writes an event stream. Events and comments come from different goroutines.
 type eventWriter struct {
@@ -62,7 +62,7 @@ func (w *eventWriter) event(e session.Event) error {
 	return w.data(e.ID, e)
 }
 
-// ofAny sends one event of a stream of all sessions. Its id is the time to go on from.
+// ofAny sends one event of a stream of all sessions. Its ID is the time to continue from.
 func (w *eventWriter) ofAny(e store.AnyEvent) error {
 	if !w.stream.token.May(Operate) {
 		e.Detail = ""
@@ -85,8 +85,8 @@ func (w *eventWriter) data(id string, event any) error {
 	return w.send("id: " + id + "\ndata: " + string(data) + "\n\n")
 }
 
-// send sends a text. A client that does not read loses its stream, and may go on behind the last
-// event that it got.
+// send sends a text. A client that does not read loses its stream, and may continue after its last
+// event.
 func (w *eventWriter) send(text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,9 +120,9 @@ func (w *eventWriter) beat() {
 	})
 }
 
-// complete says that the stream is whole. A session's events have no end, so only a client that may
-// not come back is told so. Any other stream is broken off: clients such as fetch-event-source open a
-// broken one again, and not a complete one.
+// complete marks the stream as whole. A session's events have no end, so only a client that must not
+// come back gets this. Every other stream is broken off: clients such as fetch-event-source reopen a
+// broken stream, and not a complete one.
 func (w *eventWriter) complete() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *eventWriter) complete() {
 	}
 }
 
-// stop ends the writing. Nothing is written after it has returned.
+// stop ends the writing. Nothing is written after it returns.
 func (w *eventWriter) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -30,7 +30,7 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *Request) error {
 	cancel(nil)
 	for _, err := range g.deps.Client.Session(r.Session).Events(ctx, turnstile.EventsAfter(after)) {
 		if errors.Is(err, session.ErrInvalid) {
-			return err // with an ended context Events only checks what it is given
+			return err // with an ended context Events only checks its arguments
 		}
 	}
 	return g.serveStream(w, r, func(ctx context.Context, s *stream, to sink) { s.follow(ctx, to, after, moved) })
@@ -64,8 +64,8 @@ func (g *Gateway) serveStream(w http.ResponseWriter, r *Request, follow func(con
 // timePattern is a time in ms, by Redis' clock.
 var timePattern = regexp.MustCompile(`^[0-9]{1,15}$`)
 
-// placeOf returns the id of the event behind which a stream begins. after is such an id, or now, or
-// a time: then the place has moved, and the client is to be told.
+// placeOf returns the ID of the event after which a stream begins. after is such an ID, now or a
+// time. For the last two, moved is true: the client must be sent the ID.
 func (g *Gateway) placeOf(r *Request, after string) (id string, moved bool, err error) {
 	switch {
 	case after == "now":
@@ -88,8 +88,8 @@ func streamHeader(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// follow sends the session's events until ctx ends: the client goes away or reads too slowly, the
-// token has lost a permission, or the gateway drains. tell says that the client does not know its place yet.
+// follow sends the session's events until ctx ends: the client goes away or reads too slowly, the token has
+// lost a permission, or the gateway drains. tell has the client sent its place first.
 func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	e := newEventWriter(to, s)
 	if e.send(": stream of "+s.session+"\n\n") != nil {
@@ -111,7 +111,7 @@ func (s *stream) follow(ctx context.Context, to sink, after string, tell bool) {
 	}
 }
 
-// over says, where it has to, why a stream is over.
+// over tells the client why a stream ended, where that is useful.
 func (s *stream) over(ctx context.Context, e *eventWriter, err error) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, errNarrowed):

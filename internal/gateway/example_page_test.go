@@ -44,7 +44,7 @@ func TestSnippetsOfThePage(t *testing.T) {
 		}
 		code := block(c.language)
 		if c.language == "ts" {
-			code = strings.ReplaceAll(code, "!", "") // what is left is JavaScript
+			code = strings.ReplaceAll(code, "!", "") // the rest is JavaScript
 		}
 		file := filepath.Join(t.TempDir(), c.file)
 		expect.OK(t, os.WriteFile(file, []byte(code), 0o600))

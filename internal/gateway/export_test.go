@@ -21,7 +21,7 @@ func NewAttempts() *FailedLogins {
 // Pass lets time pass.
 func (a *FailedLogins) Pass(d time.Duration) { a.at = a.at.Add(d) }
 
-// Begin is an attempt from an address, and returns how long it has to wait.
+// Begin is an attempt from an address. It returns how long to wait.
 func (a *FailedLogins) Begin(address string, succeeds bool) time.Duration {
 	succeeded, wait := a.Attempts.Begin(&http.Request{RemoteAddr: address})
 	if succeeds && wait == 0 {

@@ -10,12 +10,12 @@ import (
 	"turnstile"
 )
 
-// This file has what packages that add routes need beside Route and Request.
+// Helpers, beyond Route and Request, for packages that add routes.
 
-// IdempotencyKey returns the message id that the request's Idempotency-Key is, "" without one.
+// IdempotencyKey returns the message ID for the request's Idempotency-Key, "" without one.
 func (r *Request) IdempotencyKey() (string, error) { return idempotencyKey(r) }
 
-// See makes a session the one that the request is about. It fails if the token may not see it.
+// See sets the request's session. It fails if the token may not see it.
 func (r *Request) See(sessionKey string) error {
 	if !r.Token.Sees(sessionKey) {
 		return unknownSession(sessionKey)
@@ -24,8 +24,8 @@ func (r *Request) See(sessionKey string) error {
 	return nil
 }
 
-// Worded gives a message that has only files a text, their names: agents are told what came, and
-// workers take no message without a text.
+// Worded gives a message that only has files a text: the files' names. Workers take no message
+// without a text.
 func Worded(m turnstile.Message) turnstile.Message {
 	if strings.TrimSpace(m.Text) != "" || len(m.Attachments) == 0 {
 		return m
@@ -40,10 +40,10 @@ func Worded(m turnstile.Message) turnstile.Message {
 	return m
 }
 
-// mostNames is how long the names of files may be as a message's text.
+// mostNames bounds the length of that text.
 const mostNames = 1000
 
-// NewSession is the key of a session that the token makes.
+// NewSession returns a new session key of the token.
 func (t Token) NewSession(name string) (string, error) {
 	key := t.prefix + name
 	if !t.Sees(key) {
@@ -60,7 +60,7 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(g.ending, func() { cancel(errDraining) })
 	forget := g.waits.add(r, cancel)
-	if err := g.lostBy(r); err != nil { // the tokens were read again before Reload could know the wait
+	if err := g.lostBy(r); err != nil { // the tokens were reloaded before this wait was registered
 		cancel(err)
 	}
 	return ctx, func() {
@@ -70,7 +70,7 @@ func (r *Request) Waiting() (context.Context, context.CancelFunc) {
 	}
 }
 
-// Interrupted returns the problem of a wait or stream that the gateway has ended, and err otherwise.
+// Interrupted returns the problem of a wait or stream that the gateway ended, and otherwise err.
 func Interrupted(err error) error {
 	switch {
 	case errors.Is(err, errDraining):
@@ -82,7 +82,7 @@ func Interrupted(err error) error {
 }
 
 // HoldStream counts the stream that the request will open, or fails if there are too many. A route that
-// stores something first calls it before: a client repeats its request after such a failure.
+// stores something calls it before that, because a client repeats its request after this failure.
 func (r *Request) HoldStream() error {
 	g := r.gateway
 	if r.stream != nil {
@@ -96,9 +96,9 @@ func (r *Request) HoldStream() error {
 }
 
 // Stream responds with an event stream, which counts as one of the token's. serve writes it with
-// send until it is over, or until ctx ends: the client has gone or does not read, the token was
-// revoked, or the gateway drains. If serve returns an error, the response is broken off, so that no
-// client takes what it has for the whole.
+// send until it returns or ctx ends: the client went away or does not read, the token was revoked,
+// or the gateway drains. If serve returns an error, the response is broken off, so that no client
+// takes a part for the whole.
 func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, send func(text string) error) error) error {
 	g := r.gateway
 	ctx, s, err := g.openStream(r.Context(), r)
@@ -108,7 +108,7 @@ func (r *Request) Stream(w http.ResponseWriter, serve func(ctx context.Context, 
 	defer s.close()
 	streamHeader(w.Header())
 	e := newEventWriter(response{w}, s)
-	e.comment = ":\n" // the OpenAI SDK for Go takes an empty line behind a comment for an event
+	e.comment = ":\n" // the OpenAI SDK for Go takes an empty line after a comment for an event
 	if e.send(e.comment) != nil {
 		return nil
 	}

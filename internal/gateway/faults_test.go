@@ -50,8 +50,8 @@ func TestKilledClientCancelsNothing(t *testing.T) {
 	r.call("GET", "/v1/sessions/s/messages/m", nil).want(200)
 }
 
-// While Redis is away nothing is accepted. A stream that was open goes on when it is back, and shows
-// each event once.
+// While Redis is away nothing is accepted. An open stream continues afterwards, and shows each event
+// once.
 func TestRedisRestartsUnderAStream(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -85,7 +85,7 @@ func TestRedisRestartsUnderAStream(t *testing.T) {
 	expect.List(t, "replies", replies, "echo: one", "echo: two")
 }
 
-// switching is a proxy in front of two gateways, of which each connection gets the other one.
+// switching is a proxy that gives connections to two gateways in turn.
 func switching(t *testing.T, gateways ...*httptest.Server) *httptest.Server {
 	t.Helper()
 	var n atomic.Int64
@@ -101,7 +101,7 @@ func switching(t *testing.T, gateways ...*httptest.Server) *httptest.Server {
 	return server
 }
 
-// Two gateways behind a proxy that switches between them: a stream that is cut off goes on at the
+// Two gateways behind a proxy that switches between them: an interrupted stream continues at the
 // other one, and its client sees every event once, in order.
 func TestStreamGoesOnAtAnotherGateway(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestStreamGoesOnAtAnotherGateway(t *testing.T) {
 	}
 }
 
-// A client that does not read is cut off, and its gateway keeps no more than a few of its events.
+// A client that does not read is disconnected, and its gateway buffers only a few of its events.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -19,8 +19,8 @@ import (
 // secretSum is the SHA-256 of "secret".
 const secretSum = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
 
-// A file of tokens is refused with one line for each problem, or each of its tokens is found by its
-// secret only, sees what its patterns say, and makes sessions that it sees.
+// A file of tokens is refused with one line for each problem. Otherwise each of its tokens is found
+// by its secret only, sees the sessions of its patterns, and makes sessions that it sees.
 func FuzzTokens(f *testing.F) {
 	for _, text := range []string{
 		`[{"name":"web","sha256":"SUM","sessions":["web:*"],"new":"web:","may":["send","read"]}]`,
@@ -62,7 +62,7 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// fits is another reading of patterns: path.Match has the same star, as keys have no slash.
+// fits is another reading of patterns: path.Match has the same star, because keys have no slash.
 func fits(patterns []string, key string) bool {
 	for _, p := range patterns {
 		if ok, err := path.Match(p, strings.ReplaceAll(key, "/", "_")); ok || err != nil {
@@ -72,7 +72,7 @@ func fits(patterns []string, key string) bool {
 	return false
 }
 
-// Only a cookie that this gateway made, and whose time is not over, stands for its token.
+// Only a cookie that this gateway made and that has not expired represents its token.
 func FuzzCookie(f *testing.F) {
 	list, err := parseTokens([]byte(`[{"name":"web","sha256":"` + secretSum + `","sessions":["*"],"may":["read"]}]`))
 	expect.OK(f, err)
@@ -146,7 +146,7 @@ func FuzzMessageBody(f *testing.F) {
 	})
 }
 
-// What a request asks for in its headers and its query is within bounds, or a problem.
+// Values that a request asks for in its headers and its query are within bounds, or a problem.
 func FuzzRequest(f *testing.F) {
 	f.Add("wait=30", "30s", "key", "5", "1.x")
 	f.Add(`respond-async, Wait = "60"; x`, "1d", `"a\"b"`, "0", "0.")
@@ -177,7 +177,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// What Redis has for a ticket is read as it was written.
+// A ticket is read from Redis as it was written.
 func FuzzGrant(f *testing.F) {
 	f.Add("web", "web:1")
 	f.Add("a\"b", "\xff")

@@ -18,8 +18,8 @@ import (
 
 // Config has a gateway's settings. A zero field means its default.
 type Config struct {
-	// Tokens says who may do what. nil: everybody may do everything, and only requests that name
-	// this machine as their host are served.
+	// Tokens has each token's permissions. nil: everybody may do everything, and only requests that
+	// name this machine as their host are served.
 	Tokens *Tokens
 
 	// Hosts are the names by which requests may call the gateway, without a port. Empty: with
@@ -43,7 +43,7 @@ type Config struct {
 	Limits session.Limits
 }
 
-// Deps are what a gateway uses.
+// Deps are the parts that a gateway uses.
 type Deps struct {
 	Client *turnstile.Client
 	Admin  *admin.Client
@@ -58,22 +58,22 @@ type Deps struct {
 	// Metrics serves /metrics to tokens that may operate. Optional.
 	Metrics http.Handler
 
-	// Observer is told of requests. Optional.
+	// Observer learns about requests. Optional.
 	Observer Observer
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Store is what the gateway keeps in Redis, for what is mounted on it.
+// Store has the gateway's calls to Redis, for packages that add routes or pages.
 func (g *Gateway) Store() *store.Store { return g.deps.Store }
 
-// Observer learns what a gateway does. Its methods must not block.
+// Observer learns about requests and streams. Its methods must not block.
 type Observer interface {
 	// Answered reports a request to a route, as METHOD /path, with the status of the response.
 	Answered(route string, status int, took time.Duration)
 
-	// Streamed reports that a stream was opened (1) or has ended (-1).
+	// Streamed reports that a stream was opened (1) or ended (-1).
 	Streamed(change int)
 }
 
@@ -93,19 +93,19 @@ type Gateway struct {
 
 	heartbeat time.Duration
 	foreign   func(http.ResponseWriter, *Request, *Problem) // sends problems of paths of no route; nil: as Route.Fail
-	exposed   atomic.Pointer[string]                        // the agent that has it refuse requests, "" or nil: none
+	exposed   atomic.Pointer[string]                        // the agent because of which it refuses requests, "" or nil: none
 
 	mu     sync.Mutex
 	routes []Route
 
-	ending context.Context // its end is the drain
+	ending context.Context // done when the gateway drains
 	drain  context.CancelCauseFunc
 }
 
-// errDraining is the cause of the end of a request that the drain has ended.
+// errDraining is the cause with which a drain ends waits and streams.
 var errDraining = errors.New("the gateway is shutting down")
 
-// bodyBeside is what a body may have beside its message: the route's own fields.
+// bodyBeside is the room for a route's own fields in a body, besides its message.
 const bodyBeside = 16 << 10
 
 // New returns a gateway with all routes of /v1.
@@ -168,7 +168,8 @@ func (g *Gateway) own() []Route {
 	}
 }
 
-// WhileServing runs work beside the requests, with the gateway's log. Its context ends with the drain.
+// WhileServing runs work in the background, with the gateway's log. Its context ends when the gateway
+// drains.
 func (g *Gateway) WhileServing(work func(context.Context, *slog.Logger)) { go work(g.ending, g.log) }
 
 // metrics serves the process's metrics.

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// guardEvery is how often a guarded gateway looks at the workers. A worker's heartbeat is as old.
+// guardEvery is how often a guarded gateway looks at the workers. It is the interval of a worker's
+// heartbeats.
 const guardEvery = 5 * time.Second
 
-// Guard refuses the requests of a gateway without tokens while a worker lives whose agent runs programs:
-// these reach the gateway's loopback, and could do everything in every session. It returns when it has
-// looked at the workers once.
+// Guard refuses the requests of a gateway without tokens while an agent of a live worker runs programs.
+// Such programs can reach the gateway's loopback address, and could do everything in every session.
+// Guard returns after its first look at the workers.
 func (g *Gateway) Guard(ctx context.Context) {
 	if g.config.Tokens != nil {
 		return

@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A gateway without tokens is closed while a worker's agent runs programs, which could use it. One with
-// tokens is not.
+// A gateway without tokens refuses requests while a worker's agent runs programs. One with tokens does
+// not.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	r, locked := newRig(t), newRig(t, withTokens(t, threeTokens))
@@ -31,7 +31,7 @@ func TestGuard(t *testing.T) {
 		workers, err := operator.Workers(t.Context())
 		return err == nil && len(workers) > 0 && workers[0].Agent == "openai" && workers[0].Programs
 	})
-	another := rigOn(t, r.redis) // the one of before looks again within 5 s
+	another := rigOn(t, r.redis) // the first one looks again within 5 s
 	for _, g := range []*rig{another, locked} {
 		g.gateway.Guard(t.Context())
 	}

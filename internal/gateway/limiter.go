@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter bounds the requests and the streams of each token. The tokens are few, so it keeps what
-// it knows of each.
+// limiter bounds the requests and the streams of each token. The tokens are few, so it forgets
+// none.
 type limiter struct {
 	rate    rate.Limit
 	streams int
@@ -18,7 +18,7 @@ type limiter struct {
 	tokens map[string]*usage
 }
 
-// usage is what one token uses.
+// usage is the usage of one token.
 type usage struct {
 	requests *rate.Limiter
 	streams  int
@@ -45,7 +45,7 @@ func (l *limiter) of(token string) *usage {
 	return u
 }
 
-// request counts a request. If it is one too many, it returns when the next one may come.
+// request counts a request. If there are too many, it returns when the next one is allowed.
 func (l *limiter) request(token string) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *limiter) request(token string) (wait time.Duration, ok bool) {
 	return wait, false
 }
 
-// open counts a stream, unless it is one too many. Call the function at its end.
+// open counts a stream, unless there are too many. Call the function at its end.
 func (l *limiter) open(token string) (closed func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,11 +18,11 @@ type sessionsPage struct {
 	Next     string   `json:"next"` // the cursor of the next page; empty: there is none
 }
 
-// listed are the states of the list, besides "" for all.
+// listed are the states that a list may ask for, besides "" for all.
 var listed = []string{"attention", "starting", "running", "asking", "paused", "waiting", "delayed", "suspended", "idle"}
 
-// getSessions lists sessions. A token that does not see all of them gets its own by key, those of one
-// prefix after the other.
+// getSessions lists sessions. A token that does not see all of them gets its sessions by key, prefix
+// by prefix.
 func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery("state", "prefix", "limit", "cursor"); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (g *Gateway) getSessions(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, page)
 }
 
-// Sessions returns a page of the sessions that the token sees. Neither it nor its Next names another
-// one. q.Limit is needed.
+// Sessions returns a page of the sessions that the token sees. Neither the page nor its Next names
+// any other session. q.Limit is needed.
 func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.Query) (page admin.Page, err error) {
 	prefixes, nth, limit := []string{q.Prefix}, 0, q.Limit
 	if !t.SeesAll() {
@@ -77,7 +77,7 @@ func (t Token) Sessions(ctx context.Context, client *admin.Client, q admin.Query
 	return page, nil
 }
 
-// joinCursor is the cursor of a list behind a place in one of its prefixes.
+// joinCursor returns the cursor of a list after a place in one of its prefixes.
 func joinCursor(q admin.Query, nth int, place string) string {
 	if q.Only == nil {
 		return place
@@ -100,8 +100,8 @@ func splitCursor(cursor string, prefixes int) (nth int, place string, err error)
 // SeesAll reports whether every session exists for the token.
 func (t Token) SeesAll() bool { return slices.Contains(t.sessions, "*") }
 
-// prefixes are the beginnings of the keys that the token sees and that begin with prefix, none of
-// which begins another.
+// prefixes are the prefixes, within prefix, of the keys that the token sees. None is a prefix of
+// another.
 func (t Token) prefixes(prefix string) []string {
 	var all []string
 	for _, pattern := range t.sessions {

@@ -16,33 +16,32 @@ import (
 	"turnstile/pkg/session"
 )
 
-// messageBody is the body of a new message: a message's wire payload, and what the gateway does
-// with it.
+// messageBody is the body of a new message: a message's wire payload, and options for the gateway.
 type messageBody struct {
 	wire.Message
 	V int `json:"v"` // of the wire payload, 1
 
-	Delay    wire.Duration `json:"delay"`    // before the message joins the line
-	As       string        `json:"as"`       // the user below the token's name who says it
+	Delay    wire.Duration `json:"delay"`    // before the message joins the queue
+	As       string        `json:"as"`       // the user of the token who says it
 	Commands bool          `json:"commands"` // slash commands are carried out
 
 	ReplyTo string          `json:"reply_to"` // the destination of the outcome
 	Context json.RawMessage `json:"context"`  // repeated by its deliveries
 
-	DeliverBy string `json:"deliver_by"` // a time, or a duration: then the outcome is not delivered any more
+	DeliverBy string `json:"deliver_by"` // a time, or a duration, after which the outcome is not delivered
 }
 
-// Message is where a message is, and how it ended.
+// Message is the state of a message, and how it ended.
 type Message struct {
 	Session string               `json:"session"`
 	ID      string               `json:"id"`
 	State   session.MessageState `json:"state"`
-	Outcome *session.Outcome     `json:"outcome,omitempty"` // null until the message has ended
+	Outcome *session.Outcome     `json:"outcome,omitempty"` // null until the message ends
 
-	Deliveries []Delivery `json:"deliveries,omitempty"` // of the message, that are not delivered
+	Deliveries []Delivery `json:"deliveries,omitempty"` // of the message, undelivered
 }
 
-// senderMeta is the entry of a message's meta that has its sender.
+// senderMeta is the key of the sender in a message's meta.
 const senderMeta = "sender"
 
 // postMessage stores a message in a session.
@@ -54,8 +53,8 @@ func (g *Gateway) postMessage(w http.ResponseWriter, r *Request) error {
 	return g.post(w, r, r.Session, key)
 }
 
-// postNew stores a message in a session that is new. With an idempotency key the session's key is
-// made of it, so a repetition reaches the same session.
+// postNew stores a message in a new session. An idempotency key determines the session's key, so a
+// repetition reaches the same session.
 func (g *Gateway) postNew(w http.ResponseWriter, r *Request) error {
 	key, err := idempotencyKey(r)
 	if err != nil {
@@ -155,7 +154,8 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 }
 
 // mayDecideAs returns the check of a command that decides a question for a user of the token: the user
-// must be one of the running turn's. A token that may control may everything else for its users.
+// must be a sender of the running turn. All other commands a token that may control may use for its
+// users.
 func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Context) (turn string, err error) {
 	return func(ctx context.Context) (string, error) {
 		info, err := g.deps.Client.Session(sessionKey).Info(ctx)
@@ -177,8 +177,7 @@ func sender(t Token, user string) (string, error) {
 	return t.Sender(user), nil
 }
 
-// outcome returns the outcome of a message that was accepted, if it has ended or ends while the
-// request may wait.
+// outcome returns the outcome of an accepted message, if it ends before the request's wait is over.
 func (g *Gateway) outcome(w http.ResponseWriter, r *Request, told receipt.Receipt) (session.Outcome, bool, error) {
 	if told.Status == receipt.Duplicate {
 		switch m, err := g.deps.Client.Session(told.Session).Message(r.Work(), told.ID); {
@@ -196,8 +195,8 @@ func (g *Gateway) outcome(w http.ResponseWriter, r *Request, told receipt.Receip
 	return g.wait(r, told.Session, told.ID, patience)
 }
 
-// wait waits for a message's end: for patience at most, and while the client is there, its token is
-// valid, and the gateway does not drain.
+// wait waits for a message's end: at most for patience, and while the client is connected, its
+// token is valid, and the gateway does not drain.
 func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration) (o session.Outcome, ended bool, err error) {
 	waiting, over := r.Waiting()
 	defer over()
@@ -213,7 +212,7 @@ func (g *Gateway) wait(r *Request, sessionKey, id string, patience time.Duration
 	return o, err == nil, err
 }
 
-// getMessage returns the state of a message, with ?wait once it has ended.
+// getMessage returns the state of a message. With ?wait it first waits for the message's end.
 func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery("wait"); err != nil {
 		return err
@@ -247,8 +246,8 @@ func (g *Gateway) getMessage(w http.ResponseWriter, r *Request) error {
 	return Respond(w, http.StatusOK, m)
 }
 
-// storedAfter returns a message after a wait. The wait knows the outcome of a message whose result is
-// not kept, so it counts.
+// storedAfter returns a message after a wait. The outcome of the wait takes precedence, because a
+// result may not be stored.
 func (g *Gateway) storedAfter(r *Request, m Message, waited session.Outcome, over bool) (turnstile.StoredMessage, error) {
 	ctx, cancel := r.More()
 	defer cancel()
@@ -271,7 +270,8 @@ func stateOf(o session.Outcome) session.MessageState {
 	return session.MessageArchived
 }
 
-// deleteMessage ends one message: it takes it out of the line, or with ?running=true ends its turn.
+// deleteMessage ends one message: it removes it from the queue, or with ?running=true ends its
+// turn.
 func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 	if err := r.CheckQuery("running"); err != nil {
 		return err

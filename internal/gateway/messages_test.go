@@ -61,7 +61,7 @@ func TestPreferWait(t *testing.T) {
 	}
 }
 
-// A wait of the query is bounded as a preferred one is, and says so.
+// The bound of waits holds for ?wait and for Prefer, and is in the response.
 func TestQueryWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -27,7 +27,7 @@ type Delivery struct {
 	GivenUp     bool      `json:"undelivered,omitempty"`
 }
 
-// deliveries is a list of what is not delivered.
+// deliveries is a list of undelivered outcomes.
 type deliveries struct {
 	Deliveries []Delivery `json:"deliveries"`
 	More       bool       `json:"more"` // there are more than the limit
@@ -72,7 +72,7 @@ func (g *Gateway) deliveriesOf(r *Request, id string) (list []Delivery, err erro
 	return list, nil
 }
 
-// postRedrive puts a session's deliveries that were given up back in line.
+// postRedrive requeues a session's deliveries that were given up.
 func (g *Gateway) postRedrive(w http.ResponseWriter, r *Request) error {
 	var body struct {
 		Session     string `json:"session"`

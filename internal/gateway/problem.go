@@ -13,18 +13,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Problem is the body of every response that reports a failure (RFC 9457). As an error it makes a
-// route respond with it.
+// Problem is the body of every response that reports a failure (RFC 9457). A route that returns it
+// as an error responds with it.
 type Problem struct { //nolint:errname // it is first of all the body of a response
 	Title     string   `json:"title"`
 	Status    int      `json:"status"`
 	Code      Code     `json:"code"`
 	Detail    string   `json:"detail,omitempty"`
 	RequestID string   `json:"request_id"`
-	Fields    []string `json:"fields,omitempty"` // the unknown fields, by UnknownFields
+	Fields    []string `json:"fields,omitempty"` // with UnknownFields: the fields
 
-	Owed   int `json:"owed,omitempty"`   // by Undelivered: messages whose outcome is owed to a destination
-	Stored int `json:"stored,omitempty"` // and outcomes that are not delivered
+	Owed   int `json:"owed,omitempty"`   // with Undelivered: unfinished messages with a destination
+	Stored int `json:"stored,omitempty"` // and undelivered outcomes
 
 	retryAfter time.Duration
 	cause      error // for the log
@@ -46,7 +46,7 @@ var pauses = map[Code]time.Duration{
 	Overloaded: time.Second, RedisUnavailable: 2 * time.Second, RedisRefused: 10 * time.Second, Draining: time.Second,
 }
 
-// conditions are the errors that a client's call may return, and their codes. The first that fits
+// conditions are the errors that a client's call may return, and their codes. The first match
 // counts.
 var conditions = []struct {
 	err  error
@@ -70,7 +70,7 @@ var conditions = []struct {
 	{session.ErrOutboxFull, OutboxFull},
 }
 
-// problemOf returns the problem that an error of a route is.
+// problemOf converts an error of a route to a problem.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -90,8 +90,8 @@ func problemOf(err error) *Problem {
 	return because(err, Fail(InternalError, "The gateway's log has the reason under this request_id."))
 }
 
-// ProblemOf returns the problem that an error of a client's call is, for handlers that respond with
-// something else than a problem.
+// ProblemOf converts an error of a client's call to a problem, for handlers that respond with
+// something else.
 func ProblemOf(err error) *Problem { return problemOf(err) }
 
 func because(err error, p *Problem) *Problem {
@@ -99,7 +99,7 @@ func because(err error, p *Problem) *Problem {
 	return p
 }
 
-// whatIsStored says whether a failed request may have changed anything.
+// whatIsStored says whether a failed request may have changed something.
 func whatIsStored(err error) string {
 	if errors.Is(err, session.ErrUnchanged) {
 		return "Nothing was changed."
@@ -119,7 +119,7 @@ func (p *Problem) write(w http.ResponseWriter, requestID string) {
 	send(w, p.Status, body)
 }
 
-// header sets what a problem has beside its body.
+// header sets the headers of a problem.
 func (p *Problem) header(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	if p.retryAfter > 0 {
@@ -144,5 +144,5 @@ func Respond(w http.ResponseWriter, status int, value any) error {
 func send(w http.ResponseWriter, status int, body []byte) {
 	allowWrite(w)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a failure means that the client is gone
+	_, _ = w.Write(append(body, '\n')) // it fails only if the client went away
 }

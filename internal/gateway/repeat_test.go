@@ -26,8 +26,8 @@ import (
 )
 
 // repeatRig is a gateway with a worker, and a session in which every operation but those on questions and
-// deliveries has something to change: five turns, of which the last is m's, a dead letter, and the
-// message later, which is delayed. If waits, the session is paused and one more message waits.
+// deliveries has something to change: five turns, the last of them m's, a dead letter, and the delayed
+// message later. If waits, the session is paused and one more message waits.
 func repeatRig(t *testing.T, waits bool) *rig {
 	t.Helper()
 	r := newRig(t, withTokens(t, `[
@@ -60,10 +60,11 @@ func repeatRig(t *testing.T, waits bool) *rig {
 	return r.as("ann")
 }
 
-// lastChange is when a session, and by whom a destination, was changed last.
+// lastChange has the fields for the time of a session's last change, and the author of a
+// destination's.
 var lastChange = regexp.MustCompile(` updated_at="\d+"|paused by \w+`)
 
-// atRest is everything of all sessions and destinations but their last change's time and author, once nothing runs or may run.
+// atRest waits until nothing runs or may run. It returns everything of all sessions and destinations, without lastChange.
 func (r *rig) atRest() (dump string) {
 	r.Helper()
 	operator := admin.NewClient(r.redis)
@@ -107,8 +108,8 @@ func keyed(t *testing.T) (list []string) {
 	return list
 }
 
-// Every route of the document does what attempts says when its request is repeated: as it is, with a
-// key, by another token. Those that take a key act once for it.
+// The result of a repeated request is as listed in attempts, for every route of the document:
+// repeated as it is, with a key, and by another token. A route that takes a key acts once for it.
 func TestRoutesRepeated(t *testing.T) {
 	t.Parallel()
 	takesKey := keyed(t)
@@ -148,7 +149,7 @@ func (a attempt) repeated(r *rig, operation string) {
 	status := first.StatusCode
 	switch {
 	case status == http.StatusNoContent:
-		status = http.StatusNotFound // what was deleted is unknown
+		status = http.StatusNotFound // it was deleted
 	case a.repeats == refused:
 		expect.Equal(r, "accepted", status, http.StatusOK)
 		status = http.StatusBadRequest
@@ -160,10 +161,10 @@ func (a attempt) repeated(r *rig, operation string) {
 	a.repeats.check(r, "with another token", twice)
 }
 
-// ofBody is the last id of a body that was sent again, also if that message was refused.
+// ofBody matches the key of a body that was sent again, also if that message was refused.
 var ofBody = regexp.MustCompile(`(?m)^\S+:call:oai-.*\n`)
 
-// check checks what a repetition has changed.
+// check checks the changes of a repetition.
 func (kind repeats) check(r *rig, what, before string) {
 	r.Helper()
 	if kind == refused {
@@ -189,8 +190,8 @@ func (a attempt) notKeyed(r *rig, operation string) {
 
 var anID = regexp.MustCompile(`"id": ?"([^"]+)"`)
 
-// named are the ids in an answer to a message that was accepted. A command's result has none, and
-// stands for itself.
+// named returns the IDs in the response to an accepted message. A command's result has none, and is
+// returned as it is.
 func (a answer) named() string {
 	a.t.Helper()
 	if a.StatusCode != http.StatusAccepted {

@@ -19,7 +19,8 @@ func (r *Request) outcomeTo(sessionKey string, b messageBody, m *turnstile.Messa
 	return err
 }
 
-// outcomeRoutes returns those that gateways share. known is false if none of them has a file of destinations.
+// outcomeRoutes returns the routes that gateways share. known is false if no gateway has a file of
+// destinations.
 func (g *Gateway) outcomeRoutes() (all outbox.Routes, known bool) {
 	if file := g.deps.Destinations; file != nil && file.Known() {
 		return file.Routes(), true
@@ -27,8 +28,9 @@ func (g *Gateway) outcomeRoutes() (all outbox.Routes, known bool) {
 	return nil, false
 }
 
-// checkReplyTo fails if a gateway has a file of destinations, and this one is not among those that gateways
-// share or does not admit the session. A token does not learn which of the two: the other destinations are other people's.
+// checkReplyTo fails if a gateway has a file of destinations, and this one is not among those that gateways share or does
+// not admit the session. A token does not learn which of the two it is, since other destinations may belong to other
+// people.
 func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 	if name == "" || name == session.NoReply {
 		return nil
@@ -51,7 +53,7 @@ type replyTo struct {
 	ReplyTo string `json:"reply_to"` // empty: where the file of destinations says
 }
 
-// postReplyTo sets where the outcomes of a session's messages go that name no destination.
+// postReplyTo sets the destination for those of a session's messages that name none.
 func (g *Gateway) postReplyTo(w http.ResponseWriter, r *Request) error {
 	var body replyTo
 	if err := r.Decode(w, &body, true); err != nil {

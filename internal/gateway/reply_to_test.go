@@ -38,7 +38,7 @@ func withDestinations(t *testing.T, entries []string, change ...func(*gateway.Co
 	return r
 }
 
-// deliveries are what a session stores, as DESTINATION/MESSAGE.
+// deliveries returns a session's stored deliveries, as DESTINATION/MESSAGE.
 func (r *rig) deliveries(sessionKey string) (list []string) {
 	r.Helper()
 	for d, err := range admin.NewClient(r.redis).Session(sessionKey).Deliveries(r.Context()) {
@@ -88,13 +88,13 @@ func TestReplyTo(t *testing.T) {
 	anyName.call("POST", path, object{"text": "hi", "reply_to": "unknown"}).want(202)
 }
 
-// A message says until when its outcome is delivered, whatever says where.
+// A message's deliver_by counts, whether or not the message names its destination.
 func TestDeliverBy(t *testing.T) {
 	t.Parallel()
 	r := withDestinations(t, []string{destination("web", "http://127.0.0.1:1/", `"web:*"`)})
 	const path = "/v1/sessions/web:1/messages"
 	for id, by := range map[string]string{"time": "2100-01-01T01:00:00+01:00", "duration": "10m"} {
-		for range 2 { // the second is the same message, although its times are others
+		for range 2 { // the second is the same message, although its times differ
 			r.call("POST", path, object{"text": "hi", "deliver_by": by}, header("Idempotency-Key", id)).want(202)
 		}
 	}
@@ -109,7 +109,7 @@ func TestDeliverBy(t *testing.T) {
 	}
 }
 
-// A destination that does not admit a session is none for it, whichever way its messages name it.
+// A destination that does not admit a session counts as unknown, however messages name it.
 func TestSessionsThatADestinationDoesNotAdmit(t *testing.T) {
 	t.Parallel()
 	const mine = `"from": ["acme:*"], "name"`
@@ -136,7 +136,7 @@ func TestSessionsThatADestinationDoesNotAdmit(t *testing.T) {
 	}
 }
 
-// A session that may store no further outcome refuses messages with a destination.
+// A session with a full outbox refuses messages with a destination.
 func TestOutboxFull(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

@@ -49,8 +49,8 @@ type Request struct {
 }
 
 // Work is the context for what the request does in Redis. It does not end with the client's
-// connection: a request that has arrived is carried out. Its end is the route's deadline, which
-// counts from the first call.
+// connection: a request that has arrived is carried out. Its deadline is the route's, counted from
+// the first call.
 func (r *Request) Work() context.Context {
 	if r.work == nil {
 		r.work, r.cancel = context.WithTimeout(context.WithoutCancel(r.Context()), r.route.Within)
@@ -58,7 +58,7 @@ func (r *Request) Work() context.Context {
 	return r.work
 }
 
-// end frees what the request holds.
+// end frees the request's resources.
 func (r *Request) end() {
 	r.freeBody()
 	if r.stream != nil {
@@ -69,7 +69,7 @@ func (r *Request) end() {
 	}
 }
 
-// Read reads the body, which must be said to be JSON.
+// Read reads the body. Its content type must be JSON.
 func (r *Request) Read(w http.ResponseWriter) ([]byte, error) {
 	data, err := r.ReadAny(w)
 	if err == nil {
@@ -85,7 +85,7 @@ func (r *Request) saysJSON() error {
 	return nil
 }
 
-// ReadAny reads the body, whatever it is said to be.
+// ReadAny reads the body of any content type.
 func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
 	most := r.gateway.bodyMost
 	if r.route.History {
@@ -95,7 +95,7 @@ func (r *Request) ReadAny(w http.ResponseWriter) ([]byte, error) {
 	r.held += taken
 	if err == nil {
 		w.Header().Del("Connection")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a wait outlives it; after an error it ends the connection
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a wait lasts longer; after an error it ends the connection
 	}
 	var large *http.MaxBytesError
 	var full *Problem
@@ -134,7 +134,7 @@ func (r *Request) Decode(w http.ResponseWriter, into any, required bool) error {
 	return nil
 }
 
-// Number reads a number of the query, between least and most. Without one it returns otherwise.
+// Number reads a number of the query, between least and most. Its default is otherwise.
 func (r *Request) Number(name string, least, most, otherwise int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -18,7 +18,7 @@ import (
 )
 
 // A gateway is killed at every step of a request, before or after it. The client repeats the request
-// at another gateway: there is one message, one turn and one outcome. Without TURNSTILE_PROOF=true
+// at another gateway: there are one message, one turn and one outcome. Without TURNSTILE_PROOF=true
 // each step is tried before or after it, in turn.
 func TestDeathAtEveryStep(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func (s story) die(t *testing.T, step string, before bool) []string {
 	var status int
 	var text string
 	var err error
-	expect.Soon(t, "the gateway's death, or a response that is no 503", func() bool { // on a busy machine it may be late to connect to Redis
+	expect.Soon(t, "the gateway's death, or a response that is no 503", func() bool { // on a busy machine it may connect to Redis late
 		status, text, err = s.send(t.Context(), url)
 		return err != nil || status != 503
 	})
@@ -80,8 +80,8 @@ func (s story) die(t *testing.T, step string, before bool) []string {
 	return nil
 }
 
-// Redis is killed at every step of a request, before or after it, and comes back. What a gateway has
-// answered with 2xx is stored, and a client that repeats its request gets there.
+// Redis is killed at every step of a request, before or after it, and restarted. A request with a
+// 2xx response is stored, and a client that repeats its request succeeds.
 func TestRedisDiesAtEveryStep(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -142,8 +142,8 @@ func (s story) outlive(t *testing.T, step string, before bool) {
 	r.repeat(s)
 }
 
-// repeat sends the story's request to a gateway that lives, as a client does after a 503 too, and
-// finishes it.
+// repeat sends the story's request to a living gateway, as a client does also after a 503, and
+// finishes the story.
 func (r *rig) repeat(s story) {
 	r.Helper()
 	var status int
@@ -157,7 +157,7 @@ func (r *rig) repeat(s story) {
 	r.finish(s, status, text)
 }
 
-// prepare brings about what a story begins with.
+// prepare sets up the beginning of a story.
 func (r *rig) prepare(s story) {
 	r.Helper()
 	for _, text := range script.All() {
@@ -175,7 +175,7 @@ func (r *rig) prepare(s story) {
 	}
 }
 
-// finish checks the last response, and what is stored once every message has ended.
+// finish checks the last response, and the stored state after the end of every message.
 func (r *rig) finish(s story, status int, text string) {
 	r.Helper()
 	if !s.worker {
@@ -216,7 +216,7 @@ func (r *rig) finish(s story, status int, text string) {
 	expect.Equal(r.T, "those that wait", r.redis.LLen(r.Context(), "asynq:{session:s}:pending").Val(), 0)
 }
 
-// gatewayChild is a gateway in a process of its own.
+// gatewayChild is a gateway in a separate process.
 type gatewayChild struct {
 	*exec.Cmd
 	close func() error // the parent's end

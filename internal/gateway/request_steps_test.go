@@ -13,16 +13,15 @@ import (
 	"turnstile/test/actors"
 )
 
-// steps numbers what a gateway does for the one request that it serves, by names: "body", then each
-// request to Redis by its script or command, then "reply". A name counts once. At one of them it
-// strikes, before or after.
+// steps numbers the steps of a gateway's one request: "body", then each request to Redis by its
+// script or command, then "reply". Equal names count once. It strikes before or after one of them.
 type steps struct {
 	at     string // empty: nowhere
 	before bool
 	strike func()
 
 	mu   sync.Mutex
-	on   bool // a request is under way
+	on   bool // a request is being served
 	seen []string
 }
 
@@ -129,7 +128,7 @@ func (w *stepWriter) Write(p []byte) (n int, err error) {
 // story is a request that is repeated at another gateway after a fault.
 type story struct {
 	method, path, prefer string
-	steps                []string // that it has at least
+	steps                []string // at least
 	worker               bool     // a worker runs all the time
 }
 

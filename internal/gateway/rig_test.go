@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// rig is a gateway on a database of the test's own. Each request and each response is compared with
-// the OpenAPI document.
+// rig is a gateway on the test's own database. Each request and each response is compared with the
+// OpenAPI document.
 type rig struct {
 	*testing.T
 	gateway *gateway.Gateway

@@ -25,8 +25,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// needs are the rights that the document's summary names, of which one is enough. all says that the
-// token must see every session.
+// needs returns the rights that the document's summary names. One of them is enough. all says that
+// the token must see every session.
 func needs(t *testing.T) map[string]struct {
 	rights []gateway.Permission
 	all    bool
@@ -71,8 +71,8 @@ func (a answer) code() string {
 const seeded = "seeded words"
 
 // Every route of the document refuses whoever lacks the right that its summary names, and serves whoever
-// has only that. It shows no text without read, hides each session that the token does not see, and
-// leaves that as it is.
+// has only that. It shows no text without read. Sessions that the token does not see are hidden and not
+// changed.
 func TestRoutesAndRights(t *testing.T) {
 	t.Parallel()
 	rights := []gateway.Permission{gateway.Send, gateway.Read, gateway.Control, gateway.Operate}
@@ -205,7 +205,7 @@ func (a attempt) served(r *rig, operation, sessionKey string) answer {
 	return got
 }
 
-// A token that may control and not read is shown no text of the conversation.
+// A token that may control but not read gets no text of the session.
 func TestControlReadsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withTokens(t, `[

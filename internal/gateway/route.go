@@ -20,19 +20,19 @@ type Route struct {
 	// Pattern is METHOD /path, as http.ServeMux has it.
 	Pattern string
 
-	// May is what the request's token must allow. Empty: any token may.
+	// May is the permission that the request's token needs. Empty: none.
 	May Permission
 
 	// Open says that the route needs no token.
 	Open bool
 
-	// Ticket says that a ticket in the query, or the cookie of the board, may stand for the token.
+	// Ticket says that a ticket in the query, or the cookie of the board, may replace the token.
 	Ticket bool
 
 	// Within is how long Serve may work in Redis. Defaults to 5 s.
 	Within time.Duration
 
-	// History says that a body has what was said before, too, and may be larger than one message.
+	// History says that a body also has earlier messages, and may be larger than one message.
 	History bool
 
 	// Fail sends a problem. Defaults to the JSON of RFC 9457.
@@ -42,7 +42,7 @@ type Route struct {
 	Serve func(http.ResponseWriter, *Request) error
 }
 
-// Handle adds a route. It panics if there is one with this pattern.
+// Handle adds a route. It panics if the pattern is taken.
 func (g *Gateway) Handle(route Route) {
 	if route.Within == 0 {
 		route.Within = workTimeout
@@ -69,7 +69,7 @@ func (g *Gateway) Handle(route Route) {
 	})
 }
 
-// Patterns are those of all routes.
+// Patterns are the patterns of all routes.
 func (g *Gateway) Patterns() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +139,7 @@ func (g *Gateway) failed(w *tracked, r *Request, err error) {
 	}
 }
 
-// fail sends a problem as the route does.
+// fail sends a problem in the route's format.
 func (r *Request) fail(w http.ResponseWriter, p *Problem) {
 	if p.RequestID = r.ID; r.route.Fail != nil {
 		p.header(w.Header())
@@ -149,8 +149,8 @@ func (r *Request) fail(w http.ResponseWriter, p *Problem) {
 	p.write(w, r.ID)
 }
 
-// answered reports a request, once. A stream calls it at its beginning. The log has no query: it may
-// have a ticket.
+// answered reports a request, once. A stream calls it at its beginning. The query is not logged: it
+// may have a ticket.
 func (g *Gateway) answered(r *Request, status int) {
 	if r.reported {
 		return
@@ -188,7 +188,7 @@ func (g *Gateway) panicked(route, requestID string, cause any) {
 	g.log.Error("a route panicked", "route", route, "request_id", requestID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
-// methods are those that a route may have.
+// methods are the methods that routes may have.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // noRoute responds to a path or a method that no route has.
@@ -213,10 +213,11 @@ func (g *Gateway) noRoute(w http.ResponseWriter, r *http.Request) {
 	request.fail(w, p)
 }
 
-// FailForeign has problems of paths below /v1 that are none of this package's sent by fail.
+// FailForeign has fail send the problems of paths below /v1 that belong to no route of this
+// package.
 func (g *Gateway) FailForeign(fail func(http.ResponseWriter, *Request, *Problem)) { g.foreign = fail }
 
-// ownPath reports whether a path begins as one of a route of this package.
+// ownPath reports whether a path begins like a route of this package.
 func (g *Gateway) ownPath(path string) bool {
 	part := func(path string) string { return strings.SplitN(path+"//", "/", 4)[2] }
 	for _, r := range g.own() {
@@ -247,7 +248,7 @@ func (t *tracked) Write(data []byte) (int, error) {
 	return t.ResponseWriter.Write(data)
 }
 
-// Hijack implements http.Hijacker. Who takes the connection over has responded.
+// Hijack implements http.Hijacker. A caller that takes over the connection has responded.
 func (t *tracked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err == nil {

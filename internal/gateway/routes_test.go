@@ -15,15 +15,14 @@ type attempt struct {
 	session string             // the header X-Turnstile-Session
 	nobody  bool               // it names no session
 	streams bool               // it does not end
-	waits   bool               // it is repeated where a message waits
+	waits   bool               // it is repeated while a message waits
 	shows   bool               // it shows texts without read
 	also    gateway.Permission // it needs this right, too
 	repeats repeats
-	withKey repeats // where the document has no Idempotency-Key: what a repetition with one does
+	withKey repeats // where the document has no Idempotency-Key: the effect of repeating with one
 }
 
-// repeats is what a repetition of the request does. One with a key that the document names always does
-// nothing.
+// repeats is the effect of a repeated request. With a key that the document names, it is always none.
 type repeats int
 
 const (
@@ -33,7 +32,7 @@ const (
 	again                  // acts again
 )
 
-// attempts are the routes of the document. A new route is tried once it is here.
+// attempts are the routes of the document. Add new routes here.
 var attempts = map[string][]attempt{
 	"GET /metrics":      {{nobody: true}},
 	"POST /v1/messages": {{body: `{"text": "x"}`, nobody: true, repeats: again}},

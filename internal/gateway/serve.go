@@ -14,14 +14,14 @@ const (
 	traceHeader     = "Traceparent"
 )
 
-// ServeHTTP checks what concerns every request, and calls its route.
+// ServeHTTP makes the checks for every request, and calls its route.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := http.NewResponseController(w) // the server's own deadlines are for short requests
+	c := http.NewResponseController(w) // the server's deadlines are for short requests
 	_ = c.SetWriteDeadline(time.Time{})
 	h := w.Header()
 	if r.ContentLength == 0 {
 		_ = c.SetReadDeadline(time.Time{})
-	} else { // until the body is read: the server does not wait for one that no route reads
+	} else { // until the body is read; the server does not wait for a body that no route reads
 		_ = c.SetReadDeadline(time.Now().Add(readTimeout))
 		h.Set("Connection", "close")
 	}
@@ -43,8 +43,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named reports whether a Host header names this gateway. Without tokens any web page could reach
-// it under a name of its own (DNS rebinding), so it must name this machine.
+// named reports whether a Host header names this gateway. Without tokens the host must name this
+// machine, because any web page could reach the gateway under a name of the page's domain (DNS
+// rebinding).
 func (g *Gateway) named(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -79,7 +80,7 @@ func (g *Gateway) share(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers")) // SDKs add many of their own
+	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers")) // SDKs add many headers
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

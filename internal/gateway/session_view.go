@@ -31,7 +31,7 @@ type SessionView struct {
 
 	Title   string                `json:"title"`
 	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
-	Queue   session.QueueSettings `json:"queue"`    // absent fields have the worker's defaults
+	Queue   session.QueueSettings `json:"queue"`    // absent fields: the worker's defaults
 	Dropped int                   `json:"dropped"`
 
 	ReplyTo string `json:"reply_to"` // the destination of its outcomes, "": none
@@ -57,9 +57,9 @@ type SessionView struct {
 	Events  []session.Event `json:"-"`
 }
 
-// Outbox counts the outcomes that destinations do not have.
+// Outbox counts undelivered outcomes.
 type Outbox struct {
-	Owed    int `json:"owed"` // of messages that have not ended
+	Owed    int `json:"owed"` // of messages that have not ended yet
 	Waiting int `json:"stored"`
 	GivenUp int `json:"undelivered"`
 }
@@ -100,7 +100,7 @@ type Followup struct {
 	State string       `json:"state"` // queued, collected or steered
 }
 
-// Resume is what the next turn resumes.
+// Resume is the mark that the next turn resumes.
 type Resume struct {
 	Pending       bool   `json:"pending"`
 	Reason        string `json:"reason"`
@@ -146,7 +146,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 	return v, v.readFurther(ctx, s)
 }
 
-// readFurther reads what the session owes, the running turn, and the reasons of the last dead letters.
+// readFurther reads the outbox, the running turn, and the reasons of the last dead letters.
 func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 	undelivered, err := s.Undelivered(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (v *SessionView) readFurther(ctx context.Context, s *admin.Session) error {
 		return err
 	}
 	v.TurnMessages = []TurnMessage{}
-	if turn.ID != "" && turn.ID == v.Turn { // otherwise it has ended meanwhile
+	if turn.ID != "" && turn.ID == v.Turn { // otherwise it ended meanwhile
 		v.Messages, v.Reply, v.Events = []string{}, turn.Reply, turn.Events
 		for _, m := range turn.Messages { // one may have been steered in meanwhile
 			v.Messages = append(v.Messages, m.ID)
@@ -182,7 +182,7 @@ func Known(info session.Info) bool {
 		info.Title != "" || info.ReplyTo != "" || info.Queue != (session.QueueSettings{})
 }
 
-// StartOf returns when the running turn began, nil if none runs.
+// StartOf returns the start of the running turn, nil if none runs.
 func StartOf(info session.Info) *time.Time {
 	if info.Phase == session.PhaseIdle {
 		return nil

@@ -108,7 +108,7 @@ func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
 	return nil
 }
 
-// undelivered returns the problem of a session whose outcomes are not delivered.
+// undelivered returns the problem of a session with undelivered outcomes.
 func undelivered(r *Request, s *admin.Session, cause error) error {
 	n, err := s.Undelivered(r.Work())
 	if err != nil {

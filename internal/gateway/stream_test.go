@@ -23,20 +23,20 @@ type stream struct {
 	close  context.CancelFunc
 }
 
-// event is an event, and what the stream says beside its data.
+// event is an event with the other fields of the stream.
 type event struct {
 	session.Event
 	named
 	id, retry, comment string
 }
 
-// named is what events of a stream of all sessions have besides.
+// named has the further fields of events in a stream of all sessions.
 type named struct {
 	Session string `json:"session"`
 	EventID string `json:"event_id"`
 }
 
-// stream opens a session's stream behind an event.
+// stream opens a session's stream after an event.
 func (r *rig) stream(sessionKey, after string, edits ...edit) *stream {
 	r.Helper()
 	s, a := r.open(r.url+"/v1/sessions/"+sessionKey+"/events", append(edits, header("Last-Event-ID", after))...)
@@ -46,7 +46,7 @@ func (r *rig) stream(sessionKey, after string, edits ...edit) *stream {
 	return s
 }
 
-// open opens a stream, or returns the response that is none.
+// open opens a stream, or returns the response of the refusal.
 func (r *rig) open(url string, edits ...edit) (*stream, *http.Response) {
 	r.Helper()
 	s, response, err := r.tryOpen(expect.Patience, url, edits...)
@@ -54,7 +54,8 @@ func (r *rig) open(url string, edits ...edit) (*stream, *http.Response) {
 	return s, response
 }
 
-// tryOpen opens a stream, or returns the response that is none, or why none came within patience.
+// tryOpen opens a stream. It returns the response of a refusal, or an error if none arrived within
+// patience.
 func (r *rig) tryOpen(patience time.Duration, url string, edits ...edit) (*stream, *http.Response, error) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,7 +93,7 @@ func (r *rig) tryOpen(patience time.Duration, url string, edits ...edit) (*strea
 	return s, response, nil
 }
 
-// read reads events. What no empty line has ended is none.
+// read reads events. Only an empty line ends an event.
 func (s *stream) read(lines *bufio.Scanner) {
 	lines.Buffer(nil, 16<<20)
 	var e event
@@ -232,8 +233,9 @@ func TestDrainEndsStreams(t *testing.T) {
 	r.call("POST", "/v1/sessions/s/messages", object{"text": "x"}, header("Prefer", "wait=60")).want(202)
 }
 
-// A stream may begin behind the newest event, or with those of a message that was just accepted. It
-// tells its place, so a client that got no event yet misses none when it opens the stream again.
+// A stream may begin after the newest event, or with the events of a message that was just
+// accepted. It sends its place, so a client without any event misses none when it reopens the
+// stream.
 func TestStreamBeginsNowOrWithAMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -270,8 +272,8 @@ func TestStreamBeginsNowOrWithAMessage(t *testing.T) {
 		expect.Equal(t, "reply", s.until(session.EventTurnEnded).Reply, "echo: two")
 	}
 
-	// Also a stream that is opened when all is over has the message's events, perhaps behind those of
-	// the turn that has just ended.
+	// A stream that is opened after the end has the message's events too, perhaps after those of the
+	// turn before.
 	turnOf := func(s *stream, id string) event {
 		for {
 			if e := s.until(session.EventTurnStarted); strings.Join(e.Messages, " ") == id {

@@ -16,15 +16,15 @@ var (
 	errNarrowed = errors.New("the token may no longer do all that it might")
 )
 
-// stream is an event stream that is open. It keeps nothing else of its request: a gateway may have
-// ten thousand idle ones.
+// stream is an event stream that is open. It keeps nothing else of its request, because a gateway
+// may have ten thousand idle streams.
 type stream struct {
 	gateway *Gateway
 	token   Token
 	session string     // "": all that the token sees
 	id      string     // of the request
 	route   string     // its pattern
-	may     Permission // what its token must allow
+	may     Permission // the permission that its token needs
 	cancel  context.CancelCauseFunc
 	closed  func() // for the token's limit
 	conn    *taken // nil: the handler has not returned
@@ -35,11 +35,11 @@ type streams struct {
 	mu       sync.Mutex
 	open     map[*stream]struct{}
 	draining bool
-	running  sync.WaitGroup // one for each; none is added after draining is set
+	running  sync.WaitGroup // one for each stream; none is added after draining is set
 }
 
-// openStream counts a stream, unless it may not be opened. ctx ends with its cause. Call close at
-// its end.
+// openStream counts a stream, or fails if it may not be opened. ctx ends with its cause. Call close
+// at its end.
 func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Context, s *stream, err error) {
 	r.freeBody()
 	if g.Draining() {
@@ -63,7 +63,7 @@ func (g *Gateway) openStream(parent context.Context, r *Request) (ctx context.Co
 	if o := g.deps.Observer; o != nil {
 		o.Streamed(1)
 	}
-	if err := g.lostBy(r); err != nil { // the tokens were read again since the request came, before Reload could know the stream
+	if err := g.lostBy(r); err != nil { // the tokens were reloaded after the request's check and before this stream was registered
 		s.close()
 		return nil, nil, Interrupted(err)
 	}
@@ -75,7 +75,7 @@ func errStreamDraining() error {
 	return Fail(Draining, "Open the stream again: another gateway takes it.")
 }
 
-// ping fails if Redis is away: a stream would wait for it.
+// ping fails if Redis is unreachable, since a stream would wait for it.
 func (g *Gateway) ping(ctx context.Context) error {
 	if g.deps.Ping == nil {
 		return nil
@@ -136,7 +136,7 @@ func (s *stream) detach(ctx context.Context, conn *taken, follow func(context.Co
 	}()
 }
 
-// Drain ends waits and streams, which tell their clients to go on elsewhere, and refuses new ones.
+// Drain ends waits and streams, tells their clients to continue elsewhere, and refuses new ones.
 // Other requests are served as before.
 func (g *Gateway) Drain() {
 	g.drain(errDraining)
@@ -149,8 +149,8 @@ func (g *Gateway) Drain() {
 // Draining reports whether Drain was called.
 func (g *Gateway) Draining() bool { return g.ending.Err() != nil }
 
-// Stop drains, and returns when the streams are over: the Shutdown of an http.Server does not know
-// their connections. When ctx ends, Stop closes those that are left.
+// Stop drains, and returns when the streams have closed: the Shutdown of an http.Server does not
+// know their connections. When ctx ends, Stop closes the rest.
 func (g *Gateway) Stop(ctx context.Context) error {
 	g.Drain()
 	over := make(chan struct{})

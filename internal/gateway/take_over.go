@@ -12,12 +12,12 @@ import (
 // vanishedAfter is how long a client may acknowledge nothing, at least one heartbeat.
 const vanishedAfter = 30 * time.Second
 
-// sentMost is how many bytes a client may send while it has a stream. They are dropped: no further
+// sentMost is how many bytes a client may send while it has a stream. They are dropped. No further
 // request is read from its connection.
 const sentMost = 4096
 
 // taken is a connection that a stream has taken over from the HTTP server. The server's buffers and
-// the deep stack of its handler would be most of what an idle stream takes.
+// the deep stack of its handler would be most of an idle stream's memory.
 type taken struct {
 	net.Conn
 	head    []byte // of the response, until the first send
@@ -25,7 +25,7 @@ type taken struct {
 }
 
 // takeOver takes over the connection of a request, with the response's header still to be sent. It
-// returns false for a request that the server has to end itself: of HTTP/2, or with a body.
+// returns false if the server must end the request itself: with HTTP/2, or with a body.
 func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
 	if r.ProtoMajor != 1 || r.ContentLength != 0 {
 		return nil, false
@@ -38,7 +38,7 @@ func takeOver(w http.ResponseWriter, r *http.Request) (*taken, bool) {
 	t := &taken{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
 	h := w.Header()
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	if t.chunked { // without Connection: close, with which Node's fetch takes a stream that breaks for a whole one
+	if t.chunked { // no Connection: close, with which Node's fetch takes a broken stream for a whole one
 		h.Set("Transfer-Encoding", "chunked")
 	}
 	var head bytes.Buffer
@@ -74,7 +74,8 @@ func (t *taken) write(data []byte) error {
 	return err
 }
 
-// drop drops what the client sends, until it goes away or has sent too much, which ends the stream.
+// drop drops the client's input until the client goes away or has sent too much. Then the stream
+// ends.
 func (t *taken) drop(cancel context.CancelCauseFunc) {
 	var some [64]byte
 	for n := 0; n <= sentMost; {

@@ -29,7 +29,7 @@ func (r *rig) dial(text string) net.Conn {
 	return conn
 }
 
-// A stream's response is what the server's own would be, but that its connection ends with it.
+// A stream's response is like the server's own, except that its connection ends with it.
 func TestHeadersOfAStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *gateway.Config) { c.Origins = []string{"https://chat.example"} })
@@ -46,7 +46,7 @@ func TestHeadersOfAStream(t *testing.T) {
 }
 
 // Streams work for all versions of HTTP, with and without a body in the request. A drain completes
-// each: its client can tell that from a connection that broke.
+// each, and its client can tell that from a broken connection.
 func TestStreamsOfEveryHTTP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -94,7 +94,8 @@ func TestStreamsOfEveryHTTP(t *testing.T) {
 		if !strings.Contains(string(rest), "\nretry: ") {
 			t.Errorf("%s ended with %q", name, rest)
 		}
-		// It is broken off: fetch-event-source opens no complete stream again. HTTP/1.0 cannot say it.
+		// It is broken off, because fetch-event-source does not reopen a complete stream. HTTP/1.0
+		// cannot express it.
 		if whole := err == nil; whole != (name == "HTTP/1.0") {
 			t.Errorf("%s ended with %v", name, err)
 		}
@@ -103,7 +104,7 @@ func TestStreamsOfEveryHTTP(t *testing.T) {
 	expect.Equal(t, "streams", r.gateway.OpenStreams(), 0)
 }
 
-// The stream of a token that was revoked is complete: its client is not to come back.
+// The stream of a revoked token is completed, so that its client does not come back.
 func TestRevokedStreamIsComplete(t *testing.T) {
 	t.Parallel()
 	path := tokensFile(t, threeTokens)
@@ -137,7 +138,7 @@ func TestClientThatSendsLosesItsStream(t *testing.T) {
 	expect.Soon(t, "the end of the stream", func() bool { return r.gateway.OpenStreams() == 0 })
 }
 
-// Stop waits for the streams, and closes those whose clients do not read when its time is over.
+// Stop waits for the streams. When its time is over, it closes those with clients that do not read.
 func TestStopClosesSlowReaders(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -158,7 +159,7 @@ func TestStopClosesSlowReaders(t *testing.T) {
 	expect.OK(t, r.gateway.Stop(t.Context()))
 }
 
-// What happens between the check of a request and the opening of its stream is noticed.
+// Changes between the check of a request and the opening of its stream are noticed.
 func TestChangesWhileAStreamOpens(t *testing.T) {
 	t.Parallel()
 	path := tokensFile(t, threeTokens)

@@ -12,11 +12,11 @@ import (
 // ticketLife is how long a ticket may be redeemed.
 const ticketLife = time.Minute
 
-// grant is what a ticket stands for: one session's stream, for the token that fetched it.
+// grant is the meaning of a ticket: one session's stream, for the token that fetched it.
 type grant struct {
 	Token   string `json:"token"`
 	Session string `json:"session"`
-	MAC     string `json:"mac"` // of the session by the token's secret: a ticket ends with it. Earlier gateways store none
+	MAC     string `json:"mac"` // of the session by the token's secret: a ticket ends with the secret. Earlier gateways store none
 }
 
 // postTicket makes a ticket for one session's stream.
@@ -48,7 +48,7 @@ func (g *Gateway) postTicket(w http.ResponseWriter, r *Request) error {
 	}{ticket, body.Session, int(ticketLife / time.Second)})
 }
 
-// redeem returns the token that a ticket stands for, as it is now.
+// redeem returns the current token of a ticket.
 func (g *Gateway) redeem(r *Request) (Token, error) {
 	data, ok, err := g.deps.Store.RedeemTicket(r.Work(), r.URL.Query().Get("ticket"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Permission is what a token may do.
+// Permission is a permission of a token.
 type Permission string
 
 // The permissions.
@@ -27,13 +27,13 @@ const (
 	Operate Permission = "operate" // forget sessions, dead letters, metrics
 )
 
-// Token says what the bearer of a secret may do. The zero value may nothing.
+// Token has the permissions of a secret's bearer. The zero value has none.
 type Token struct {
 	// Name is the sender of messages. It is in the log.
 	Name string
 
 	sum      [sha256.Size]byte // of the secret
-	sessions []string          // patterns of session keys; * stands for any characters
+	sessions []string          // patterns of session keys; * matches any characters
 	prefix   string            // of the sessions that it creates
 	may      []Permission
 }
@@ -46,7 +46,7 @@ func (t Token) Sees(sessionKey string) bool {
 // May reports whether the token has a permission.
 func (t Token) May(p Permission) bool { return slices.Contains(t.may, p) }
 
-// Sender is the sender of a message: the token's name, and the user below it that the request names.
+// Sender is the sender of a message: the token's name, and the user that the request names.
 func (t Token) Sender(user string) string {
 	if user == "" {
 		return t.Name
@@ -54,7 +54,7 @@ func (t Token) Sender(user string) string {
 	return t.Name + "/" + user
 }
 
-// told is an outcome as the token may know it: details are for operators.
+// told returns the outcome that the token may know: details are for operators.
 func (t Token) told(o session.Outcome) *session.Outcome {
 	if !t.May(Operate) {
 		o.Detail = ""
@@ -62,7 +62,7 @@ func (t Token) told(o session.Outcome) *session.Outcome {
 	return &o
 }
 
-// ended is told for a request that needs no read: without that the token learns the status.
+// ended is told for requests that do not need read. A token without read learns only the status.
 func (t Token) ended(o session.Outcome) *session.Outcome {
 	if !t.May(Read) {
 		return &session.Outcome{Session: o.Session, ID: o.ID, Status: o.Status}
@@ -70,7 +70,7 @@ func (t Token) ended(o session.Outcome) *session.Outcome {
 	return t.told(o)
 }
 
-// matches reports whether a key fits a pattern, in which * stands for any characters.
+// matches reports whether a key fits a pattern, in which * matches any characters.
 func matches(pattern, key string) bool {
 	first, rest, more := strings.Cut(pattern, "*")
 	if !more {
@@ -115,7 +115,7 @@ func LoadTokens(path string) (*Tokens, error) {
 	return t, t.Reload()
 }
 
-// OneToken returns tokens of which there is one, which may do everything.
+// OneToken returns tokens with a single one, which may do everything.
 func OneToken(name, secret string) *Tokens {
 	one := everybody
 	one.Name, one.sum = name, sha256.Sum256([]byte(secret))
@@ -184,7 +184,7 @@ func (e entry) token() (Token, error) {
 		return t, errors.New(`sessions is empty: list patterns such as "web:*"`)
 	}
 	for _, pattern := range e.Sessions {
-		// A pattern is the beginning of a key, or its characters.
+		// Apart from its stars, a pattern has the characters of keys.
 		if err := session.ValidateKey("x" + strings.ReplaceAll(pattern, "*", "")); err != nil || pattern == "" {
 			return t, fmt.Errorf("pattern %.100q: use the characters of session keys, and * for any", pattern)
 		}
@@ -251,9 +251,9 @@ func (g *Gateway) authenticate(route Route, r *Request) (Token, error) {
 	return g.guessed(r, token, ok)
 }
 
-// guessed bounds how often an address may send unknown tokens. Meanwhile a known one is refused, too:
-// otherwise guesses would go on. From a private address it is not. That may be a proxy, and one of its
-// clients must not shut out the others.
+// guessed bounds how often an address may send unknown tokens. Until then known tokens are refused
+// too, since otherwise guesses could continue. They are not refused from a private address: it may be
+// a proxy, and one of its clients must not lock out the others.
 func (g *Gateway) guessed(r *Request, token Token, known bool) (Token, error) {
 	from := addressOf(r.Request)
 	var wait time.Duration

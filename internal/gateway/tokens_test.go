@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 		{"web", "GET", "/v1/sessions/telegram:1", nil, 404, gateway.UnknownSession},
 		{"web", "GET", "/v1/sessions/telegram:1/events", nil, 404, gateway.UnknownSession},
 		{"web", "POST", "/v1/tickets", object{"session": "telegram:1"}, 404, gateway.UnknownSession},
-		{"root", "GET", "/v1/sessions/telegram:1", nil, 404, gateway.UnknownSession}, // as one that does not exist
+		{"root", "GET", "/v1/sessions/telegram:1", nil, 404, gateway.UnknownSession}, // like one that does not exist
 		{"eye", "POST", mine, body, 403, gateway.Forbidden},
 		{"web", "POST", "/v1/sessions/web:1/stop", nil, 403, gateway.Forbidden},
 		{"web", "DELETE", "/v1/sessions/web:1", nil, 403, gateway.Forbidden},
@@ -175,7 +175,7 @@ func TestTickets(t *testing.T) {
 	r.as("web").call("POST", "/v1/tickets", object{"session": "a/b"}).problem(400, gateway.InvalidRequest)
 }
 
-// What was made with a token's secret ends with it: a ticket, and a wait for an outcome.
+// A ticket, and a wait for an outcome, end with the secret of their token.
 func TestRotatedTokens(t *testing.T) {
 	t.Parallel()
 	path := tokensFile(t, threeTokens)
@@ -206,8 +206,8 @@ func TestRotatedTokens(t *testing.T) {
 	r.call("GET", "/v1/sessions/web:1/events?ticket="+got.Ticket, nil).problem(401, gateway.Unauthorized)
 }
 
-// What lasts ends when its token loses a permission on which its words depend, as details do on operate; and
-// what may be about any session ends with any of them.
+// A wait or stream ends when its token loses a permission on which its content depends, as details do on
+// operate. One about any session ends with any change of the token's sessions.
 func TestNarrowedTokens(t *testing.T) {
 	t.Parallel()
 	const before = `[{"name": "a", "sha256": "SUM", "sessions": ["*"], "new": "a:", "may": ["send", "read", "operate"]},
@@ -229,7 +229,7 @@ func TestNarrowedTokens(t *testing.T) {
 		expect.Received(t, "the end of a wait", ends).problem(401, gateway.Unauthorized)
 	}
 	for _, s := range operators {
-		for e := s.next(); e.retry == ""; e = s.next() { // it is to come back, as the token is now
+		for e := s.next(); e.retry == ""; e = s.next() { // it must come back, with the changed token
 		}
 		<-s.done
 	}

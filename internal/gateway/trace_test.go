@@ -23,7 +23,7 @@ func (a traced) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	return a.Agent.Run(ctx, turn)
 }
 
-// A request's traceparent reaches the agent. Of messages in one turn, the first that has one counts.
+// A request's traceparent reaches the agent. In a turn of several messages, the first one counts.
 func TestTraceParentReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	const one, two = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-11111111111111111111111111111111-2222222222222222-00"

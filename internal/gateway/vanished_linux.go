@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundVanished ends a connection whose client has vanished without a word, as a phone does: nothing
-// that was sent was acknowledged for vanishedAfter. Linux alone would try again for 15 minutes, and
-// the stream would count as its token's.
+// boundVanished has the system end the connection of a client that vanished silently, as a phone
+// does: it acknowledged nothing for vanishedAfter. By default Linux retries for 15 minutes, during
+// which the stream counts as its token's.
 func boundVanished(conn net.Conn) {
 	tls, ok := conn.(interface{ NetConn() net.Conn })
 	if ok {
@@ -21,7 +21,7 @@ func boundVanished(conn net.Conn) {
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return // it has ended
+		return // the connection ended
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(vanishedAfter.Milliseconds()))

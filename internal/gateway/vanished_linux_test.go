@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// The connection of a stream whose client has vanished ends after 30 s, also below TLS.
+// The connection of a vanished client's stream ends after 30 s, also with TLS.
 func TestVanishedClientsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*httptest.Server){"plain": (*httptest.Server).Start, "TLS": (*httptest.Server).StartTLS} {

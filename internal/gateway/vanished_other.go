@@ -4,5 +4,5 @@ package gateway
 
 import "net"
 
-// boundVanished does nothing: the system decides how long it waits for a client that has vanished.
+// boundVanished does nothing: the system decides how long it waits for a vanished client.
 func boundVanished(net.Conn) {}

@@ -32,18 +32,18 @@ func (r *Request) Wait() (time.Duration, error) {
 	return min(d, waitMost), nil
 }
 
-// More is a context for work in Redis after a wait, which may have outlived Work.
+// More is a context for work in Redis after a wait, when Work may have expired.
 func (r *Request) More() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), workTimeout)
 }
 
-// preferredWait reads the preference wait=SECONDS (RFC 7240), at most waitMost. What it cannot read it
-// ignores, as a preference may be.
+// preferredWait reads the preference wait=SECONDS (RFC 7240), at most waitMost. It ignores invalid
+// values, as preferences may be ignored.
 func preferredWait(h http.Header) time.Duration {
 	for _, line := range h.Values("Prefer") {
 		for preference := range strings.SplitSeq(line, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-			n, err := strconv.ParseUint(strings.Trim(value, `" `), 10, 64) // n is the highest one if the number is too high
+			n, err := strconv.ParseUint(strings.Trim(value, `" `), 10, 64) // n is the maximum if the number is too high
 			if (err == nil || errors.Is(err, strconv.ErrRange)) && strings.EqualFold(strings.TrimSpace(name), "wait") {
 				return time.Duration(min(n, uint64(waitMost.Seconds()))) * time.Second
 			}
@@ -52,13 +52,14 @@ func preferredWait(h http.Header) time.Duration {
 	return 0
 }
 
-// applied says for how long a request waits, in whole seconds: what was wanted may be longer than waitMost.
+// applied is how long a request waits, in whole seconds. The client may have asked for longer than
+// waitMost.
 func applied(h http.Header, patience time.Duration) {
 	h.Set("Preference-Applied", fmt.Sprintf("wait=%.0f", math.Ceil(patience.Seconds())))
 }
 
-// idempotencyKey returns the message id that the request's Idempotency-Key is, "" without one. A
-// key may be quoted. One that is no message id is hashed.
+// idempotencyKey returns the message ID for the request's Idempotency-Key, "" without one. A key
+// may be quoted. One that is no valid message ID is hashed.
 func idempotencyKey(r *Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {

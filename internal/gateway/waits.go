@@ -23,7 +23,7 @@ func (w *waits) add(r *Request, cancel context.CancelCauseFunc) (forget func()) 
 	}
 }
 
-// check ends the waits of requests that have lost what they began with.
+// check ends the waits of requests that have lost a permission.
 func (w *waits) check(lost func(*Request) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,12 +34,12 @@ func (w *waits) check(lost func(*Request) error) {
 	}
 }
 
-// lostBy is lost for a request.
+// lostBy calls lost for a request.
 func (g *Gateway) lostBy(r *Request) error { return g.lost(r.Token, r.route.May, r.Session) }
 
-// lost returns why a wait or stream, which began with a token as it was, may not go on with the token as
-// it is now; nil if it may. It goes on writing what the token allowed at its beginning, so it ends with a
-// permission on which that depends. Without a session it may be about any that the token saw.
+// lost returns why a wait or stream that began with the token was may not continue with the token now,
+// nil if it may. It writes what the token allowed at its beginning, so it ends with a permission on which
+// that depends. Without a session it may be about any session that the token saw.
 func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 	if g.config.Tokens == nil {
 		return nil
@@ -50,7 +50,7 @@ func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 		return errRevoked
 	case sessionKey != "" && !now.Sees(sessionKey), sessionKey == "" && !slices.Equal(now.sessions, was.sessions):
 		return errRevoked
-	case was.May(Read) && !now.May(Read), was.May(Operate) && !now.May(Operate): // as told and ended say
+	case was.May(Read) && !now.May(Read), was.May(Operate) && !now.May(Operate): // see told and ended
 		return errNarrowed
 	}
 	return nil

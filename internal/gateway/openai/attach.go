@@ -10,7 +10,7 @@ import (
 )
 
 // attach adds a file or an image by its URL: of http, or a data URL. The gateway stores no files. An
-// image has the type of one, without which an agent would only read its name.
+// image is given an image type: without it an agent would only read its name.
 func attach(files []session.Attachment, param, url, name, kind string) ([]session.Attachment, error) {
 	a := session.Attachment{Name: name, URL: url}
 	switch scheme, rest, _ := strings.Cut(url, ":"); strings.ToLower(scheme) {

@@ -14,8 +14,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A response is cancelled by whoever may control, as every other message. Whoever may not read learns
-// its status and nothing that was said.
+// A token that may control can cancel a response, like any message. Without the right to read it
+// learns the status and no text.
 func TestCancelNeedsControl(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, tokens(t, "ann send", "eye send read", "op control", "boss control read"))
@@ -42,7 +42,7 @@ func TestCancelNeedsControl(t *testing.T) {
 	expect.Equal(t, "output with read", seen.OutputText(), "echo: hello")
 }
 
-// An id that names a message of another route is no response's.
+// The ID of a message that another route stored is no response's ID.
 func TestMadeUpResponseIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

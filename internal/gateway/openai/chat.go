@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// chatBody is the body of a chat completion, as far as it is served.
+// chatBody is the body of a chat completion, with the supported fields.
 type chatBody struct {
 	Model    string            `json:"model"`
 	Messages []chatMessage     `json:"messages"`
@@ -68,7 +68,7 @@ func (b chatBody) check() error {
 	return checkMetadata(b.Metadata)
 }
 
-// news are the messages behind the assistant's last one: the session has those before.
+// news are the messages after the assistant's last one. The session has the earlier ones.
 func news(messages []chatMessage) []chatMessage {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Role == "assistant" {
@@ -78,10 +78,10 @@ func news(messages []chatMessage) []chatMessage {
 	return messages
 }
 
-// speakers are the roles of a chat, as the agent reads them in a text.
+// speakers are the labels of a chat's roles, in the text for the agent.
 var speakers = map[string]string{"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
 
-// render makes one text of messages. Texts of the user alone are left as they are.
+// render makes one text of messages. If all are the user's, they get no labels.
 func render(messages []chatMessage) (text string, files []session.Attachment, err error) {
 	named := false
 	for _, m := range messages {
@@ -106,8 +106,8 @@ func render(messages []chatMessage) (text string, files []session.Attachment, er
 	return strings.Join(texts, "\n\n"), files, nil
 }
 
-// postChat sends what is new in a chat to its session. Without a session, it sends the whole chat to
-// a session of its own, which a gateway erases afterwards.
+// postChat sends the new messages of a chat to its session. Without a session, it sends the whole
+// chat to a temporary session.
 func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	data, err := r.Read(w)
 	if err != nil {
@@ -183,7 +183,7 @@ type chat struct {
 	place   place
 	model   string
 	created time.Time
-	from    int64 // fencing token of the first turn that a repeated request is told of
+	from    int64 // fencing token of the first turn that a repeated request shows
 }
 
 func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }
@@ -201,7 +201,7 @@ func usageOf(o session.Outcome) chatUsage {
 	return chatUsage{o.Usage.InputTokens, o.Usage.OutputTokens, o.Usage.InputTokens + o.Usage.OutputTokens}
 }
 
-// whole responds when the message has ended.
+// whole responds when the message ends.
 func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	ctx, cancel := r.Waiting()
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stream sends the message's text as it comes. A chat's chunks cannot take text back: if the turn is
-// run again after some was sent, an error ends the stream, and a repeated request gets the new turn.
+// stream sends the message's text as it arrives. Chunks cannot be withdrawn: if the turn is run
+// again after some were sent, an error ends the stream, and a repeated request gets the new turn.
 func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &chatStream{chat: c, send: send}
@@ -55,7 +55,7 @@ type chatStream struct {
 	parted bool // the next text is another item
 }
 
-// see sends what an event tells.
+// see sends the chunks of an event.
 func (s *chatStream) see(e session.Event) {
 	if s.err != nil || e.Turn != "" && fenceOf(e.Turn) < s.from {
 		return
@@ -85,7 +85,7 @@ func (s *chatStream) see(e session.Event) {
 	}
 }
 
-// new is a chunk without choices.
+// new returns a chunk without choices.
 func (s *chatStream) new() object {
 	return object{"id": s.id(), "object": "chat.completion.chunk", "created": s.created.Unix(), "model": s.model}
 }

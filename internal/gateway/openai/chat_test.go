@@ -40,8 +40,8 @@ func TestChatOfASession(t *testing.T) {
 	expect.Equal(t, "what is new", got.Choices[0].Message.Content, "echo: only\n\nthis")
 }
 
-// A client sends its history with each message. One of the largest pictures may be in it beside another
-// one in the message, and a body may have no more than that, or 8 MiB.
+// A client sends its history with each message. A body may have one of the largest pictures in the
+// history and another in the message, or 8 MiB, and no more.
 func TestChatWithPicturesInItsHistory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -109,7 +109,7 @@ func TestChatStream(t *testing.T) {
 	expect.Equal(t, "the tool's name", told, true)
 }
 
-// before runs something once: before the nth read behind an accepted message.
+// before runs something once: before the nth read after an accepted message.
 type before struct {
 	nth   int64
 	do    func()
@@ -182,8 +182,8 @@ func TestChatRepeatedWhileItsTurnRuns(t *testing.T) {
 	}
 }
 
-// A turn that failed is no reply. No SDK repeats the request: LangChain does after 422, the AI SDK after
-// any error in a stream whose type does not say that it is invalid.
+// A failed turn is no reply, and no SDK repeats the request. LangChain would after 422, the AI SDK after
+// an error in a stream unless its type calls the request invalid.
 func TestChatOfAFailedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

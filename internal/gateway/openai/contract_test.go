@@ -37,7 +37,7 @@ var document = struct {
 	return v, nil
 })}
 
-// checked compares each response in JSON with the document.
+// checked validates each JSON response against the document.
 type checked struct {
 	*testing.T
 	http.RoundTripper
@@ -72,7 +72,7 @@ var openResponses = strings.Fields(`id object created_at completed_at status inc
 	top_logprobs temperature reasoning usage max_output_tokens max_tool_calls store background service_tier metadata
 	safety_identifier prompt_cache_key`)
 
-// A response has every field that Open Responses requires, however it was read, in each of its states.
+// A response has every field that Open Responses requires, in each state and however it is read.
 func TestResponseHasEveryField(t *testing.T) {
 	t.Parallel()
 	parsed, err := libopenapi.NewDocument(docs.OpenAPI)

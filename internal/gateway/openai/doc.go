@@ -29,8 +29,7 @@ func New(client *turnstile.Client, operator *admin.Client, bodies Bodies) *API {
 	return &API{client: client, admin: operator, bodies: bodies, oneShots: defaultOneShots}
 }
 
-// Mount adds the routes to a gateway, which erases the sessions of chats that have none until it
-// drains.
+// Mount adds the routes to a gateway, which erases temporary sessions until it drains.
 func (a *API) Mount(g *gateway.Gateway) {
 	a.kept = g.Store()
 	for _, r := range []gateway.Route{
@@ -47,5 +46,5 @@ func (a *API) Mount(g *gateway.Gateway) {
 	g.WhileServing(a.eraseOneShots)
 }
 
-// cancelTimeout is how long a cancel may wait for the end of the turn.
+// cancelTimeout is how long a cancel waits for the end of the turn.
 const cancelTimeout = 30 * time.Second

@@ -14,31 +14,31 @@ import (
 
 // A stream that ends early says so in an event, which makes every SDK fail.
 
-// errRestarted is the cause of the end of a stream whose turn is run again.
+// errRestarted is the cause when a stream ends because its turn is run again.
 var errRestarted = errors.New("the turn is run again")
 
-// voids reports whether an event makes what was streamed of a turn void: the turn is run again. No
-// SDK can take text back, so a stream that has sent some ends.
+// voids reports whether an event voids the streamed part of a turn, because the turn is run again.
+// No SDK can withdraw text, so a stream that has sent some ends.
 func voids(turn string, e session.Event) bool {
 	return e.Turn != "" && e.Turn != turn || e.Type == session.EventTurnRetry || e.Type == session.EventTurnRequeued
 }
 
-// restarted is the problem of a stream whose text was voided. advice says how to get the new one.
+// restarted is the problem of a stream with voided text. advice says how to get the new text.
 func restarted(advice string) problem {
 	return problem{Message: "The turn is run again: the text so far does not count. " + advice, Type: invalidRequest, Code: "turn_restarted"}
 }
 
-// errLost is the cause of the end of a stream of which events behind the client's last one are gone.
+// errLost is the cause when a stream ends because events after the client's last one were trimmed.
 var errLost = errors.New("events were trimmed")
 
-// lost is the problem of such a stream. A client would join its text to what comes behind the gap.
+// lost is the problem of such a stream. A client would join its text to the text after the gap.
 var lost = problem{
 	Message: "Events behind starting_after are not stored any more. Get the response when it has ended: it has all of its output.",
 	Type:    invalidRequest, Code: "events_lost",
 }
 
-// interrupted is the problem of a stream whose reading failed, or that the gateway has ended. Its message
-// is stored, so its type is one after which no SDK repeats the request: the message would run twice.
+// interrupted is the problem of a stream that the gateway ended or could not read. Its message is stored,
+// and would run twice if the request were repeated, so no SDK repeats a request after this type.
 func interrupted(ctx context.Context, err error) problem {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -48,8 +48,8 @@ func interrupted(ctx context.Context, err error) problem {
 	return p
 }
 
-// unrepeated is the problem of a stream that was not opened, although its message is stored: one after which
-// no SDK repeats the request. One with an Idempotency-Key may be repeated.
+// unrepeated is the problem of a stream that was not opened although its message is stored. No SDK repeats a
+// request after its type. A client with an Idempotency-Key may.
 func unrepeated(r *gateway.Request, err error) error {
 	if err == nil || r.Header.Get("Idempotency-Key") != "" {
 		return err
@@ -62,9 +62,9 @@ func unrepeated(r *gateway.Request, err error) error {
 	return &p
 }
 
-// firstTurn is the fencing token of the first turn that a stream from the beginning tells: the turn that the
-// message is in, was last in, or will be in. latest is the session's, read before the message:
-// read later, it may be that of a turn behind the message's.
+// firstTurn is the fencing token of the first turn in a stream from the beginning: the turn that the message
+// is in, was last in, or will be in. latest is the session's token. It must be read before the message,
+// since later it may be that of a later turn.
 func firstTurn(m turnstile.StoredMessage, latest int64) int64 {
 	switch {
 	case m.Outcome != nil:

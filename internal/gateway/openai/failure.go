@@ -18,13 +18,13 @@ type problem struct {
 	Param   *string `json:"param"`
 	Code    string  `json:"code"`
 
-	// Failure is the code of the outcome of a turn that failed. It is not Code: the AI SDK repeats a
-	// request after codes that have words such as timeout in them.
+	// Failure is the code of the outcome of a turn that failed. Code would not do: the AI SDK
+	// repeats a request after codes with words such as timeout.
 	Failure string `json:"turnstile_code,omitempty"`
 }
 
-// fail sends a problem in OpenAI's JSON. The SDKs repeat a request after 409, so a conflict, which
-// no repetition ends, is 400.
+// fail sends a problem in OpenAI's JSON. The SDKs repeat a request after 409, which does not help
+// after a conflict, so a conflict is 400.
 func fail(w http.ResponseWriter, _ *gateway.Request, p *gateway.Problem) {
 	status := p.Status
 	if status == http.StatusConflict {
@@ -53,13 +53,13 @@ func problemOf(p *gateway.Problem) problem {
 	return of
 }
 
-// turnProblem is how a message ended that is not done. Its type is one after which no SDK repeats the
-// request: the message would run again.
+// turnProblem is the problem of a message that ended without being done. No SDK repeats the request
+// after its type: the message would run again.
 func turnProblem(o session.Outcome) problem {
 	return problem{Message: string(o.Status) + ": " + o.Error, Type: invalidRequest, Code: "turn_" + string(o.Status), Failure: o.Code}
 }
 
-// refuse is the problem of a request whose parameter cannot be served.
+// refuse is the problem of an unsupported parameter.
 func refuse(param, format string, args ...any) error {
 	p := gateway.Fail(gateway.InvalidRequest, format, args...)
 	p.Fields = []string{param}

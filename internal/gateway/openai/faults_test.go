@@ -26,7 +26,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// programs are real gateways and workers on a Redis of the test's own.
+// programs are real gateways and workers on the test's Redis.
 type programs struct {
 	*testing.T
 	redis string
@@ -66,7 +66,7 @@ func (p programs) worker() *program.Process {
 	}))
 }
 
-// A gateway is killed in the middle of a stream. The client goes on at another one, and has every
+// A gateway is killed in the middle of a stream. The client continues at another one, and has every
 // event once.
 func TestGatewayKilledInMidStream(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestGatewayKilledInMidStream(t *testing.T) {
 }
 
 // A worker is killed when half of a reply was streamed, and another one runs the turn again. The
-// clients of each API are told.
+// clients of each API learn it.
 func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	t.Parallel()
 	p := newPrograms(t)
@@ -131,7 +131,7 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	worker.Signal(syscall.SIGKILL)
 	p.worker()
 	first := s.Current().SequenceNumber
-	// A client that lost the stream at its first text, and opens it again behind that, is told, too.
+	// So does a client that lost the stream at its first text, and reopens it after that.
 	lost := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: sdk.Int(first)})
 	var last int64
 	for name, s := range map[string]*ssestream.Stream[responses.ResponseStreamEventUnion]{"the stream": s, "the one behind its first text": lost} {
@@ -153,8 +153,8 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	if _, problem, _ := strings.Cut(again, "event: error"); !strings.Contains(problem, `"sequence_number":`+strconv.FormatInt(last, 10)) || !strings.Contains(problem, "turn_restarted") {
 		t.Errorf("no error with the number %d: %s", last, again)
 	}
-	// Behind its last event the stream goes on with the new turn. From the beginning, or with the same
-	// request again, it has the new turn alone, under the same numbers.
+	// After its last event the stream continues with the new turn. From the beginning, or after the
+	// same request again, it has only the new turn, under the same numbers.
 	rest := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: sdk.Int(last)})
 	var items, ids []string
 	var numbers []int64
@@ -175,7 +175,7 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	expect.List(t, "items", items, "completed")
 	whole, reply := streamed(t, client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
 	expect.Equal(t, "the new turn alone", reply, "echo: one two three four five six seven eight")
-	at := 3 // behind response.created, response.queued and response.in_progress
+	at := 3 // after response.created, response.queued and response.in_progress
 	for _, number := range numbers {
 		if at < len(whole) && whole[at].SequenceNumber == number {
 			at++
@@ -194,8 +194,8 @@ func TestTurnRunAgainAfterHalfAStream(t *testing.T) {
 	expect.Equal(t, "again", repeated.Choices[0].Message.Content, "echo: one two three four five six seven eight")
 }
 
-// A gateway that drains breaks its streams off, after an event error: nobody takes half a reply for
-// the whole.
+// A draining gateway ends its streams with an event error and breaks them off, so nobody takes half
+// a reply for the whole.
 func TestDrainBreaksStreamsOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -230,7 +230,7 @@ func TestDrainBreaksStreamsOff(t *testing.T) {
 }
 
 // A stream that may not be opened is refused before its message is stored. If the gateway begins to drain
-// just after that, the problem is one after which no SDK repeats the request.
+// just after that, no SDK repeats the request after its problem.
 func TestStreamsThatAreNotOpened(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
@@ -301,7 +301,7 @@ func TestStreamOfAFailedTurn(t *testing.T) {
 	}
 }
 
-// rawStream reads the stream of a response behind an event to its end, without the SDK.
+// rawStream reads a response's stream after an event to its end, without the SDK.
 func rawStream(t *testing.T, url, id string, after int64) string {
 	t.Helper()
 	at := url + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.FormatInt(after, 10)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A response has one id, and no other text names it.
+// A response has one ID, and no other text is parsed as one.
 func FuzzResponseID(f *testing.F) {
 	f.Add(place{"web:1", "m1"}.id(), "web:1", "m1")
 	f.Add(place{"web:1", "m1"}.id()+"\n", "a\nb", "")

@@ -20,8 +20,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// tokens are a gateway's, in which the secret of each is its name. Each has the permissions that
-// follow its name and sees every session.
+// tokens are a gateway's tokens. Each name is followed by its permissions and is also its secret.
+// Each sees every session.
 func tokens(t *testing.T, list ...string) func(*gateway.Config) {
 	t.Helper()
 	var entries []string
@@ -38,7 +38,7 @@ func tokens(t *testing.T, list ...string) func(*gateway.Config) {
 	return func(c *gateway.Config) { c.Tokens = loaded }
 }
 
-// retry says what OpenAI's SDKs say when they repeat a request.
+// retry is the header with which OpenAI's SDKs repeat a request.
 var retry = option.WithHeader("X-Stainless-Retry-Count", "1")
 
 // background stores a message and returns its response's id and its conversation.
@@ -87,8 +87,8 @@ func TestNoTwoUsersInOneConversation(t *testing.T) {
 	expect.Equal(t, "sessions of 20 chats", len(sessions), 20)
 }
 
-// In a conversation the same words are another message, unless a key or the SDK says otherwise: also
-// while the first one waits. A repetition finds the last one, and never another token's.
+// In a conversation the same words are another message, also while the first one waits, unless a key
+// or the SDK marks a repetition. A repetition finds the last such message, never another token's.
 func TestEqualMessagesOfAConversation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, tokens(t, "ann send read", "bob send read"))
@@ -141,7 +141,7 @@ func TestKeysWithoutAConversation(t *testing.T) {
 	}
 }
 
-// commands counts what a gateway sends to Redis.
+// commands counts a gateway's Redis commands.
 type commands struct{ n atomic.Int64 }
 
 func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -160,7 +160,7 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// However often the same was said, a message costs the same.
+// A message costs the same, however often the same words were sent.
 func TestEqualMessagesCost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -180,7 +180,7 @@ func TestEqualMessagesCost(t *testing.T) {
 		for range 20 {
 			cost()
 		}
-		if last := cost(); last > second+2 { // commands of a renewal of the gateway's own
+		if last := cost(); last > second+2 { // commands of a renewal by the gateway
 			t.Errorf("in %q the third message takes %d commands, the 24th %d", conversation, second, last)
 		}
 	}

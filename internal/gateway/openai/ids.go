@@ -7,12 +7,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// place is where a response is: a message of a session.
+// place is the message of a response: its session and ID.
 type place struct{ session, message string }
 
 const responsePrefix = "resp_"
 
-// id is the response's id. It has the place, so every gateway finds it after any restart.
+// id returns the response's ID. It encodes the place, so every gateway finds it after any restart.
 func (p place) id() string {
 	return responsePrefix + base64.RawURLEncoding.EncodeToString([]byte(p.session+"\n"+p.message))
 }

@@ -14,8 +14,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// responseBody is the body of a new response, as far as it is served. Settings of a model, such as
-// temperature, are left out: the agent has its own.
+// responseBody is the body of a new response, with the supported fields. Settings of a model, such
+// as temperature, are ignored: the agent has its own.
 type responseBody struct {
 	Model        string            `json:"model"`
 	Input        json.RawMessage   `json:"input"`
@@ -36,7 +36,7 @@ type responseBody struct {
 	} `json:"text"`
 }
 
-// conversation is a session's key, or an object with it as its id.
+// conversation is a session's key, or an object with the key as its ID.
 type conversation string
 
 func (c *conversation) UnmarshalJSON(data []byte) error {
@@ -70,7 +70,7 @@ const (
 	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
 )
 
-// check refuses what the agent could not take.
+// check refuses parameters that the agent could not honour.
 func (b responseBody) check() error {
 	switch {
 	case said(b.Instructions):
@@ -102,7 +102,7 @@ func checkMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// origin is what a message's meta has of the request, for the response.
+// origin has the request's fields that a message's meta keeps for the response.
 type origin struct {
 	Model      string `json:"model,omitempty"`
 	Background bool   `json:"background,omitempty"`
@@ -132,7 +132,7 @@ func originOf(m session.Message) (o origin, metadata map[string]string) {
 		switch name {
 		case senderMeta:
 		case openaiMeta:
-			_ = json.Unmarshal([]byte(value), &o) // of another sender: the response has less
+			_ = json.Unmarshal([]byte(value), &o) // another sender's: the response has less
 		default:
 			metadata[name] = value
 		}
@@ -140,7 +140,7 @@ func originOf(m session.Message) (o origin, metadata map[string]string) {
 	return o, metadata
 }
 
-// part is a piece of a content, in the words of either API.
+// part is a part of a content, in the format of either API.
 type part struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -149,7 +149,7 @@ type part struct {
 	inputFile
 }
 
-// inputFile is a file, in the words of either API.
+// inputFile is a file, in the format of either API.
 type inputFile struct {
 	URL      string `json:"file_url"`
 	Data     string `json:"file_data"` // a data URL
@@ -200,7 +200,7 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 	return strings.Join(texts, "\n"), files, nil
 }
 
-// parseInput reads what is new: a string, or messages of the user.
+// parseInput reads the new input: a string, or messages of the user.
 func parseInput(data json.RawMessage) (text string, files []session.Attachment, err error) {
 	if json.Unmarshal(data, &text) == nil && len(data) > 0 {
 		return text, nil, nil

@@ -32,8 +32,8 @@ func picture(t *testing.T, seed uint64) []byte {
 	return b.Bytes()
 }
 
-// A picture that OpenAI's client gives to the gateway is the picture that the model's server gets from the
-// worker, byte for byte, with its text or without one, and again in the turn after it.
+// The model's server gets from the worker the picture that OpenAI's client gave to the gateway, byte for
+// byte, with or without a text, and again in the next turn.
 func TestPicturesReachTheModel(t *testing.T) {
 	t.Parallel()
 	const prefix = "data:image/png;base64,"

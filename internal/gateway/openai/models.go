@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/gateway"
 )
 
-// model is one that requests may name.
+// model is a model that requests may name.
 type model struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`

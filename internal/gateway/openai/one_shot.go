@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// oneShots says when the sessions of chats without a session are erased.
+// oneShots says when temporary sessions are erased.
 type oneShots struct {
-	// life is how long a session is kept after its end. It is longer than a repeated request finds it.
+	// life is how long a session is kept after its end. It is longer than the time for which a
+	// repeated request finds its message.
 	life time.Duration
 
 	// pause is how long a gateway waits between two looks, on average.
@@ -18,8 +19,7 @@ type oneShots struct {
 
 var defaultOneShots = oneShots{life: retried + 30*time.Second, pause: 10 * time.Second}
 
-// eraseOneShots erases the sessions of chats without a session until ctx ends, whichever gateway has
-// made them.
+// eraseOneShots erases temporary sessions until ctx ends, whichever gateway made them.
 func (a *API) eraseOneShots(ctx context.Context, log *slog.Logger) {
 	for more := false; ; {
 		pause := time.Duration(float64(a.oneShots.pause) * (0.5 + rand.Float64())) //nolint:gosec // gateways are not to look at once

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// temporary are the sessions that are to be erased, and all keys of sessions.
+// temporary returns the temporary sessions, and all keys of sessions.
 func (r *rig) temporary() (sessions, keys []string) {
 	r.Helper()
 	sessions = r.redis.ZRange(r.Context(), rediskey.Temporary, 0, -1).Val()
@@ -28,8 +28,8 @@ func (r *rig) gone() bool {
 	return len(sessions)+len(keys) == 0
 }
 
-// The session of a chat without one is erased by any gateway, so also after the death of the one that
-// made it. Nothing of it is left.
+// Any gateway erases a temporary session completely, also after the death of the gateway that made
+// it.
 func TestOneShotIsErasedByAnyGateway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,8 +52,8 @@ func TestOneShotIsErasedByAnyGateway(t *testing.T) {
 	}
 }
 
-// A gateway that dies between the two writes leaves a name without a session, or a session that is
-// erased.
+// A gateway that dies between the two writes leaves an indexed name without a session, or a session
+// that is erased.
 func TestOneShotThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -63,8 +63,8 @@ func TestOneShotThatNeverBegan(t *testing.T) {
 	expect.Soon(t, "nothing is left", r.gone)
 }
 
-// A turn that outlives the pause is not erased, and neither is a session whose outcome is not
-// delivered.
+// A turn that outlives the pause is not erased, and neither is a session with an undelivered
+// outcome.
 func TestOneShotThatIsStillUsed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -77,11 +77,11 @@ func TestOneShotThatIsStillUsed(t *testing.T) {
 	expect.Equal(t, "text", got.Choices[0].Message.Content, "echo: hello")
 	expect.Soon(t, "it is erased", r.gone)
 
-	// Somebody else has sent a message to the session, and its outcome is owed.
+	// Somebody else has sent a message to the session, with a destination for its outcome.
 	operator := admin.NewClient(r.redis)
 	receipt, err := r.client.Session("s").Send(t.Context(), turnstile.Message{Text: "sleep=200ms hello", ReplyTo: "hook"})
 	expect.OK(t, err)
-	// As another gateway has marked it: an empty session is erased at once.
+	// As if another gateway had marked it: an empty session is erased at once.
 	expect.OK(t, r.redis.ZAdd(t.Context(), rediskey.Temporary, redis.Z{Member: "s"}).Err())
 	_, err = r.client.Session("s").Wait(t.Context(), receipt.ID)
 	expect.OK(t, err)

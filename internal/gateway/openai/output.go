@@ -27,8 +27,8 @@ type textPart struct {
 	Logprobs    []any  `json:"logprobs"`
 }
 
-// toolItem tells of a tool of the agent by its name. Its type is that of tools which the server
-// uses, so no client takes it for a call to make.
+// toolItem names a tool that the agent used. Its type is that of the server's tools, so no client
+// takes it for a call to make.
 type toolItem struct {
 	ID        string  `json:"id"`
 	Type      string  `json:"type"`
@@ -59,14 +59,14 @@ func newTool(turn string, n int, status, name string) toolItem {
 // itemID is the id of an agent's nth item in a turn, the same in a stream and in the response.
 func itemID(kind, turn string, n int) string { return fmt.Sprintf("%s_%s_%d", kind, turn, n) }
 
-// transcriptPage and transcriptPages bound what a response reads of a transcript, from its end.
+// transcriptPage and transcriptPages bound how far back a response reads a transcript.
 const (
 	transcriptPage  = 100
 	transcriptPages = 20
 )
 
 // output returns the items of the turn that ended a message, from the transcript, or only its reply
-// if that does not have them any more.
+// if the transcript has lost them.
 func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 	entries, err := a.entries(ctx, o)
 	if err != nil {
@@ -99,11 +99,11 @@ func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session
 	return entries, nil
 }
 
-// itemsOf makes items of a turn's entries. What an earlier run of the turn has left ends with an
-// interrupted entry. A text that was interrupted there is left out: the stream has it as an
-// incomplete item, and the reply begins anew.
+// itemsOf makes items of a turn's entries. The entries of an earlier run end with an interrupted
+// entry. Its interrupted text is left out: the stream has it as an incomplete item, and the reply
+// begins again.
 func itemsOf(turn string, entries []session.Entry) []any {
-	cut := -1 // where the last earlier run ends
+	cut := -1 // the end of the last earlier run
 	for i, e := range entries {
 		if e.Interrupted && i < len(entries)-1 {
 			cut = i
@@ -138,7 +138,7 @@ func itemsOf(turn string, entries []session.Entry) []any {
 	return items
 }
 
-// textOf is the text of all items, as the SDKs' output_text has it but with blank lines between.
+// textOf is the text of all items, like the SDKs' output_text, but with blank lines between them.
 func textOf(items []any) string {
 	var texts []string
 	for _, item := range items {

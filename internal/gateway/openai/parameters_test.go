@@ -86,8 +86,8 @@ func TestInputOfSeveralItems(t *testing.T) {
 	expect.Equal(t, "text and file", m.Text+" "+m.Attachments[0].Name, "look image")
 }
 
-// A picture reaches the agent as one, by its URL or in the request, with a text or without one, in each
-// API.
+// A picture reaches the agent as a picture, by its URL or in the request, with a text or without one,
+// in each API.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -122,7 +122,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// Each text between tools is an item of its own. What was streamed is what is stored, for both APIs.
+// Each text between tools is a separate item. In both APIs, the streamed items equal the stored
+// ones.
 func TestTextBetweenTools(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -165,7 +166,7 @@ func TestTextBetweenTools(t *testing.T) {
 	expect.Equal(t, "chat, whole", whole.Choices[0].Message.Content, sum.Choices[0].Message.Content)
 }
 
-// Behind the end there is nothing to stream.
+// There is nothing to stream after the end.
 func TestStreamBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -180,8 +181,8 @@ func TestStreamBehindTheEnd(t *testing.T) {
 	}
 }
 
-// A request that says it is repeated finds its message at any gateway while it runs, streamed or not,
-// for both APIs.
+// A request marked as repeated finds its running message at any gateway, streamed or not, in both
+// APIs.
 func TestRepeatedStreamsAtTwoGateways(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

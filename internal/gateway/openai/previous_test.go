@@ -51,7 +51,7 @@ func TestPreviousResponse(t *testing.T) {
 	expect.OK(t, err)
 	ended(third.ID)
 
-	// Nothing follows a turn that was undone, until there is another one.
+	// After an undo nothing can follow until the next turn.
 	expect.Soon(t, "idle", func() bool {
 		_, err := r.client.Session("s").Undo(t.Context())
 		return err == nil
@@ -60,7 +60,7 @@ func TestPreviousResponse(t *testing.T) {
 	r.refused(err, 400, "invalid_request", "cannot be continued")
 	again, err := r.sdk.Responses.New(t.Context(), say("s", "again"))
 	expect.OK(t, err)
-	// Begun anew: there is no last response.
+	// A new transcript has no last response.
 	_, err = r.client.Session("s").NewTranscript(t.Context())
 	expect.OK(t, err)
 	_, err = after("", again.ID, "behind /new")

@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// The patterns of the gateway's destinations apply to conversations. A chat without a session owes
-// nothing: its session ends with it.
+// The patterns of the gateway's destinations apply to conversations. A temporary session has no
+// destination.
 func TestDestinationsOfConversations(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "destinations.json")

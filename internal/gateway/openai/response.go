@@ -67,7 +67,7 @@ type reference struct {
 }
 
 // reason is why a response failed. OpenAI's has only code and message. The AI SDK cannot read one without
-// a type, and decides by the type whether to repeat the request.
+// a type, and decides by it whether to repeat the request.
 type reason struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
@@ -98,7 +98,7 @@ const (
 	incomplete = "incomplete"
 )
 
-// modelName is the model of a request that names none.
+// modelName is the model of requests that name none.
 const modelName = "turnstile"
 
 // begun is the response of a message before its first turn.
@@ -117,7 +117,7 @@ func (p place) begun(m session.Message, accepted time.Time) response {
 	return r
 }
 
-// ended is the response of a message that has ended at a time.
+// ended is the response of a message that ended at a time.
 func (r response) ended(o session.Outcome, at time.Time, output []any) response {
 	r.Output = output
 	switch o.Status {
@@ -159,8 +159,8 @@ func (a *API) stored(ctx context.Context, p place, m turnstile.StoredMessage) (r
 	return r, nil
 }
 
-// endOf returns when a message ended. A wait, or a stream that has lost the end, does not tell. If the
-// result is not kept, the message has ended just now.
+// endOf returns when a message ended, which a wait, or a stream that lost the end, does not know. If
+// the result is not kept, the message ended just now.
 func (a *API) endOf(ctx context.Context, p place, m turnstile.StoredMessage) (time.Time, error) {
 	if !m.EndedAt.IsZero() {
 		return m.EndedAt, nil

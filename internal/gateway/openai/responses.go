@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// postResponse stores a message, and responds with its response: at once in the background, as a
-// stream, or when it has ended.
+// postResponse stores a message, and responds with its response: at once if in the background, as a
+// stream, or when the message ends.
 func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	data, err := r.Read(w)
 	if err != nil {
@@ -85,8 +85,8 @@ func (b responseBody) target(r *gateway.Request, data []byte) (t target, err err
 	return t, err
 }
 
-// message reads a message that was accepted just now, without its text and files, which a wait would
-// hold. One that is gone has ended, and its result is not kept.
+// message reads a message that was just accepted, without its text and files, so that a wait does
+// not hold them. If it is missing, it ended and its result is not kept.
 func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (turnstile.StoredMessage, error) {
 	m, err := a.client.Session(p.session).Message(ctx, p.message)
 	if errors.Is(err, session.ErrNotFound) {
@@ -99,7 +99,7 @@ func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (tur
 	return m, err
 }
 
-// respond responds with a response as it is now.
+// respond sends the current state of a response.
 func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
 	ctx, cancel := r.More()
 	defer cancel()
@@ -110,7 +110,7 @@ func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turn
 	return gateway.Respond(w, http.StatusOK, now)
 }
 
-// wait responds with a response when it has ended.
+// wait sends a response when it ends.
 func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
 	ctx, cancel := r.Waiting()
 	defer cancel()
@@ -122,8 +122,8 @@ func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnsti
 	return a.respond(w, r, p, m)
 }
 
-// find returns the message of the response in the path: one that was sent by this API, whatever else
-// an id may name.
+// find returns the message of the response in the path. A message that another route stored is not
+// found.
 func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err error) {
 	id := r.PathValue("id")
 	p, ok := parseResponseID(id)
@@ -137,7 +137,7 @@ func (a *API) find(r *gateway.Request) (p place, m turnstile.StoredMessage, err 
 	return p, m, err
 }
 
-// getResponse responds with a response as it is now, or streams it.
+// getResponse sends the current state of a response, or streams it.
 func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 	q, from := r.URL.Query(), position{after: -1}
 	if text := q.Get("starting_after"); text != "" {
@@ -221,7 +221,7 @@ func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 	return a.cancelled(w, r, p, m)
 }
 
-// cancelled responds to a cancel with the response as it is now.
+// cancelled responds to a cancel with the response's current state.
 func (a *API) cancelled(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
 	if r.Token.May(gateway.Read) {
 		return a.respond(w, r, p, m)

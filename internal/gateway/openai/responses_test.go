@@ -56,7 +56,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// streamed reads a stream to its end, checks its numbers and, if it begins at the beginning, its
+// streamed reads a stream to its end, checks its numbers and, for a stream from the beginning, its
 // deltas, and returns the text of its completed items.
 func streamed(t *testing.T, s *ssestream.Stream[responses.ResponseStreamEventUnion]) (events []responses.ResponseStreamEventUnion, text string) {
 	t.Helper()
@@ -112,7 +112,7 @@ func TestStream(t *testing.T) {
 		})
 		expect.Equal(t, "item", item.ID, events[at].Item.ID)
 	}
-	// Behind any event, at another gateway, the rest follows with the same numbers.
+	// After any event, another gateway sends the rest with the same numbers.
 	_, url := r.gateway()
 	elsewhere := r.at(url)
 	for i, e := range events {
@@ -128,7 +128,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Once a stream was trimmed, the client is told, and the numbers are those that they were.
+// After a trim the client gets an error, and the numbers stay the same.
 func TestStreamThatWasTrimmed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -144,7 +144,7 @@ func TestStreamThatWasTrimmed(t *testing.T) {
 		if s.Err() == nil || !strings.Contains(s.Err().Error(), "events_lost") {
 			t.Errorf("a stream with a gap ends with %v", s.Err())
 		}
-		// A client that has no event gets what is left.
+		// A client without any event gets the remaining ones.
 		whole, _ := streamed(t, r.sdk.Responses.GetStreaming(t.Context(), end.Response.ID, responses.ResponseGetParams{}))
 		last := whole[len(whole)-1]
 		expect.Equal(t, "end", last.Type, "response.completed")
@@ -153,7 +153,7 @@ func TestStreamThatWasTrimmed(t *testing.T) {
 	}
 }
 
-// A completed response says when it was: the same in its stream, in the response to its request, and later.
+// The time of completion is the same in the stream, in the response to the request, and later.
 func TestCompletedAt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -186,7 +186,7 @@ func TestCompletedAt(t *testing.T) {
 	}
 }
 
-// slow is a Redis whose clock is an hour behind the gateway's.
+// slow is a Redis with a clock one hour slower than the gateway's.
 type slow struct{ redis.Hook }
 
 func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -300,7 +300,7 @@ func TestWhatIsRefused(t *testing.T) {
 			t.Errorf("%s: %d %v, want %q", body, status, got, part)
 		}
 	}
-	// What is not there fails in OpenAI's form, and what is the gateway's own in its own.
+	// Unknown paths of OpenAI's API fail in its format, those of the gateway in the gateway's.
 	for path, want := range map[string]string{"/v1/embeddings": `{"error":{"message":`, "/v1/sessions/s/nothing": `{"title":`} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, strings.NewReader("{}"))
 		expect.OK(t, err)
@@ -350,7 +350,7 @@ func TestRepeatedRequests(t *testing.T) {
 	if third := send(); third == first || third == second {
 		t.Error("the same words are no third message")
 	}
-	// Without a conversation each has one of its own.
+	// Without a conversation each gets a separate one.
 	one, err := r.sdk.Responses.New(t.Context(), say("", "alone"))
 	expect.OK(t, err)
 	two, err := r.sdk.Responses.New(t.Context(), say("", "alone"))

@@ -47,9 +47,9 @@ type rig struct {
 	url    string
 	sdk    sdk.Client
 
-	// Of the gateways that are started next.
+	// For the gateways that are started next.
 	destinations *outbox.File
-	eraseAfter   time.Duration // for how long the session of a chat without one is kept; 0: as by default
+	eraseAfter   time.Duration // how long a temporary session is kept; 0: the default
 	hook         redis.Hook    // of their Redis client; may be nil
 }
 
@@ -96,7 +96,7 @@ func (r *rig) at(url string, opts ...option.RequestOption) sdk.Client {
 	}, opts...)...)
 }
 
-// transport is one whose connections end with the test.
+// transport closes its connections at the end of the test.
 func transport(t *testing.T) http.RoundTripper {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -134,7 +134,7 @@ func say(conversation, text string) responses.ResponseNewParams {
 	return p
 }
 
-// refused fails the test unless an error is that of the SDK, with a status and a code.
+// refused fails the test unless an error is the SDK's, with a status and a code.
 func (r *rig) refused(err error, status int, code, part string) {
 	r.Helper()
 	failed, ok := err.(*sdk.Error) //nolint:errorlint // the SDK returns it as it is

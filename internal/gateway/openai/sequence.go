@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A sequence number is made of the place of a stored event in its session's stream, MS-SEQ.INDEX:
+// A sequence number is made of a stored event's place in its session's stream, MS-SEQ.INDEX:
 //
 //	(MS - accepted + 1) * 2^21  +  SEQ * 2^9  +  INDEX * 2^5  +  N
 //
-// accepted is when the message was accepted, and N counts the events that one stored event becomes.
-// So the numbers do not depend on what the stream has lost, nor on who reads it. They are below 2^53,
-// which is exact in JavaScript. Events later than 49 days after the acceptance count on from there. Events before
-// it, which Redis' clock can make when it is set back, count on from its millisecond.
+// accepted is the time when the message was accepted, and N counts the events made of one stored event. So the
+// numbers depend neither on trimmed events nor on the reader. They are below 2^53, which is exact in JavaScript.
+// Events later than 49 days after the acceptance count up from there. Events before it, which are possible when
+// Redis' clock is set back, count up from its millisecond.
 const (
 	perEvent = 5
 	perEntry = perEvent + 4
 	perMS    = 21
 )
 
-// The numbers of events that no stored event has made.
+// The numbers of events without a stored event.
 const (
 	createdNumber int64 = 0
 	queuedNumber  int64 = 1
@@ -56,7 +56,7 @@ type numbers struct {
 
 func newNumbers(accepted time.Time) numbers { return numbers{accepted: accepted, last: queuedNumber} }
 
-// next is the number of the next event that is made of a stored event.
+// next returns the number of the next event for a stored event.
 func (n *numbers) next(stored string) int64 {
 	if n.last++; stored != n.stored {
 		n.stored, n.last = stored, max(n.last, numberOf(stored, n.accepted))

@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A number depends on the stored event and on the message's acceptance, not on what was read before.
+// A number depends on the stored event and on the message's acceptance, and not on earlier reads.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	accepted := time.UnixMilli(1795227266293)
@@ -28,7 +28,8 @@ func TestNumbers(t *testing.T) {
 	for i := range ids {
 		expect.Equal(t, "trimmed before "+ids[i], fmt.Sprint(openai.Numbers(accepted, ids[i:], 3)), fmt.Sprint(all[3*i:]))
 	}
-	// A clock that went back, more events than a place has numbers, and a message of 1970 keep the order.
+	// The order survives a clock that is set back, more events than numbers for one stored event, and a
+	// message of 1970.
 	odd := openai.Numbers(accepted, []string{"1795227266292-0.0", "1795227266293-9999.0", "1795227266293-99999.0", "1795227266294-0.0", "1795227266293-0.0"}, 100)
 	odd = append(odd, openai.Numbers(time.UnixMilli(0), ids, 3)...)
 	if !slices.IsSorted(odd[:500]) || !slices.IsSorted(odd[500:]) || odd[len(odd)-1] >= 1<<53 {

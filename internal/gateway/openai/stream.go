@@ -15,10 +15,10 @@ import (
 // position is where a stream begins.
 type position struct {
 	after int64 // the number that the client has; -1: none
-	turn  int64 // fencing token of the first turn that is told
+	turn  int64 // fencing token of the first turn to send
 }
 
-// stream sends a response's events until the response has ended.
+// stream sends a response's events until the response ends.
 func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage, from position) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
@@ -67,7 +67,7 @@ type sender struct {
 }
 
 // problem sends an event error, which SDKs take for the stream's end. It has the number of the event
-// before it, behind which the stream goes on.
+// before it, after which a reopened stream continues.
 func (s *sender) problem(p problem) error {
 	data, err := json.Marshal(errorEvent(p, s.last))
 	if err != nil {
@@ -101,6 +101,6 @@ func (s *sender) event(number int64, kind string, fields object) {
 		err = s.send("event: " + kind + "\ndata: " + string(data) + "\n\n")
 	}
 	if s.failed, s.last = err, number; err == nil && void {
-		s.failed = errRestarted // behind this number, the client has no text that counts
+		s.failed = errRestarted // after this number, the client has no valid text
 	}
 }

@@ -13,13 +13,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// retried is for how long after its end a message is found again by a client that says that it
-// repeats its request.
+// retried is how long after its end a message is found by a client that repeats its request.
 const retried = time.Minute
 
-// Bodies remembers the last message of each body that was sent to a session more than once.
+// Bodies stores the last message of each body that was sent to a session more than once.
 type Bodies interface {
-	// Last returns the id of the message that Sent has stored, "" if there is none, and Redis' time.
+	// Last returns the message ID that Sent stored, "" if there is none, and Redis' time.
 	Last(ctx context.Context, sessionKey, body string) (id string, now time.Time, err error)
 
 	// Sent stores the id of the body's last message.
@@ -29,14 +28,14 @@ type Bodies interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// The kinds of sessions that are made for a request. A key begins with it behind the token's prefix,
-// so a key of one API names no session of the other.
+// The kinds of sessions made for a request. A key has its kind after the token's prefix, so a key of
+// one API names no session of the other.
 const (
 	responseSession = "r"
 	chatSession     = "c"
 )
 
-// hashed names what a token sends to a session. Nothing else that another token sends has this name.
+// hashed returns a name for content that a token sends to a session. It differs between tokens.
 func hashed(token, sessionKey string, what []byte) string {
 	h := sha256.New()
 	h.Write([]byte(token + "\n" + sessionKey + "\n"))
@@ -49,12 +48,12 @@ type target struct {
 	place
 	after     string // the message must follow this one
 	byBody    bool   // the message's id is made of the body
-	temporary bool   // the session is made for the message, and erased after it
+	temporary bool   // the session is only for the message, and erased after it
 	streamed  bool   // the response is
 }
 
-// identify returns the session and the message id of a request. A request that names no session gets
-// one of its own: of its idempotency key, else a random one, so that no two users of a token share it.
+// identify returns the session and the message id of a request. A request without a session gets a new
+// one: named by its idempotency key, else at random, so that no two users of a token share it.
 func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t target, err error) {
 	key, err := r.IdempotencyKey()
 	if err != nil {
@@ -83,9 +82,10 @@ func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t targe
 	return t, nil
 }
 
-// submit stores a message. OpenAI's SDKs repeat requests and send no key, but say that they repeat
-// one: then the last message of the same body is meant. Otherwise the same words are another message.
-// The first one of a body has an id that is made of it, so most need nothing stored beside them.
+// submit stores a message. OpenAI's SDKs repeat requests without a key, but say that they do: then
+// the last message with the same body is meant. Otherwise the same words are another message. The
+// first message of a body has an ID made of the body, so that most messages need no extra key in
+// Redis.
 func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnstile.Receipt, error) {
 	if err := r.See(to.session); err != nil {
 		return turnstile.Receipt{}, err
@@ -145,7 +145,7 @@ func saysItRepeats(r *gateway.Request) bool {
 	return err == nil && n > 0
 }
 
-// recent reports whether the message of a duplicate waits, runs or has just ended.
+// recent reports whether the message of a duplicate waits, runs or just ended.
 func (a *API) recent(r *gateway.Request, receipt turnstile.Receipt, now time.Time) bool {
 	switch receipt.State {
 	case session.MessageCompleted, session.MessageArchived, session.MessageGone:

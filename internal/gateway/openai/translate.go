@@ -4,8 +4,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// translation makes OpenAI's events of a message's events. It begins with the first one whoever
-// reads, so that each event has the same number and the same items for all.
+// translation makes OpenAI's events of a message's events. It always begins with the first event,
+// so that every reader gets the same numbers and items.
 type translation struct {
 	response response // as it was accepted
 	numbers  numbers
@@ -13,7 +13,7 @@ type translation struct {
 	from     int64 // fencing token of the first turn that is sent
 
 	turn   string
-	muted  bool // the turn comes before the first that is sent
+	muted  bool // the turn is before the first to send
 	n      int  // of the turn's next item
 	index  int  // of the response's next item
 	text   *openText
@@ -44,7 +44,7 @@ func newTranslation(r response, n numbers, from int64, send func(number int64, k
 	return t
 }
 
-// tell sends an event that is made of the latest stored event.
+// tell sends an event for the latest stored event.
 func (t *translation) tell(kind string, fields object) {
 	if number := t.numbers.next(t.latest); !t.muted {
 		t.send(number, kind, fields)
@@ -79,8 +79,8 @@ func (t *translation) see(e session.Event) {
 	}
 }
 
-// begin begins a turn. What an earlier one has left open is incomplete, and the response has no
-// output again.
+// begin begins a turn. Items that an earlier turn left open are incomplete, and the response's
+// output is empty again.
 func (t *translation) begin(turn string) {
 	t.abandon()
 	if t.muted {
@@ -90,7 +90,7 @@ func (t *translation) begin(turn string) {
 	t.restart()
 }
 
-// restart says that the response has no output, or none any more.
+// restart sends the response without output.
 func (t *translation) restart() {
 	t.abandon()
 	r := t.response
@@ -135,7 +135,7 @@ func (o *openText) at(fields object) object {
 	return fields
 }
 
-// closeText ends the open text. The turn's reply counts, if it is said, over what was streamed.
+// closeText ends the open text. The turn's reply, if given, replaces the streamed text.
 func (t *translation) closeText(status, reply string) {
 	o := t.text
 	if o == nil {
@@ -173,8 +173,8 @@ func (t *translation) closeTool(callID string, broken bool) {
 	}
 }
 
-// end sends the response as it has ended. seen says that the stream had the end; otherwise nothing
-// of the message is stored there any more, and the end has the highest number.
+// end sends the ended response. seen says that the stream had the end. Otherwise the stream has
+// lost the message's events, and the end has the highest number.
 //
 // An event error comes before response.failed, as at OpenAI: LangChain knows no other failure, and the
 // AI SDK repeats the request unless its type says that it must not.

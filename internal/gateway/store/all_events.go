@@ -16,47 +16,47 @@ import (
 )
 
 const (
-	// allEvery is the shortest pause between two rounds of AllEvents, and allCost the least time for
-	// each session of a round: 5,000 reads a second cost Redis some hundredths of its time.
+	// allEvery is the shortest pause between two rounds of AllEvents. allCost is the least time for
+	// each session of a round: 5,000 reads a second cost Redis a few hundredths of its time.
 	allEvery = 250 * time.Millisecond
 	allCost  = 200 * time.Microsecond
 
 	// allBehind is how late a session may enter the indexes after an event of a sender.
 	allBehind = 5 * time.Second
 
-	// allBefore is how long before an event a session's activity may have been noted last: a session that
-	// runs or waits is noted again once in a SENTINEL_TTL.
+	// allBefore is how much older than an event a session's last noted activity may be: a session that
+	// runs or waits is noted once in a SENTINEL_TTL.
 	allBefore = time.Minute
 
-	// allPlace is how often see gets the place to go on from without an event.
+	// allPlace is how often see gets the resume time without an event.
 	allPlace = 10 * time.Second
 
 	allBatch = 500
 	allPage  = 2 << 20 // bytes
 )
 
-// AnyEvent is an event of some session.
+// AnyEvent is an event with its session.
 type AnyEvent struct {
 	Session string // "" for an EventPlace
 	session.Event
 
-	// Resume is the time, by Redis' clock in ms, for AllEvents to go on from: no event up to it is missed.
+	// Resume is the time from which AllEvents continues without missing an event, by Redis' clock in ms.
 	Resume int64
 }
 
-// AllEvents calls see for each event, later than a time, of the sessions for which sees returns true:
-// also of those that begin later. It returns ctx's cause or see's error, and continues after lost
+// AllEvents calls see for each event later than after. It covers the sessions for which sees returns
+// true, also those that begin later. It returns ctx's cause or see's error, and continues after lost
 // connections. after is in ms by Redis' clock; 0 means from now on.
 //
-// The events of one session come in order, each once in a call. A call that goes on from an earlier
-// one's Resume repeats the events of the last seconds: skip those whose ID is not behind the last one
-// of their session. EventGap and EventReset are as for turnstile.Client.Events, with the session that
-// they are about. A session's first events after a time in the past may follow a gap although none was
-// lost. An event without a session, EventPlace, tells Resume at the beginning and every 10 s.
+// The events of one session come in order, each once in a call. A call that continues from an earlier
+// one's Resume repeats the events of the last seconds: skip those with an ID that is not later than
+// the last one of their session. EventGap and EventReset are as for turnstile.Client.Events, with
+// their session. A session's first events after a time in the past may follow a gap although none was
+// lost. EventPlace, an event without a session, has Resume at the beginning and every 10 s.
 //
-// It looks at the sessions that run, wait or were active lately, every 250 ms, and with over 1,250 of
-// them at 5,000 a second. A session enters an index after the script of its sender. A sender that dies
-// or hangs for over 5 s between the two, in a stop or cancel of an idle session, has nobody see that
+// It reads the sessions that run, wait or were recently active every 250 ms. With over 1,250 of them
+// it reads 5,000 a second. A session enters an index after the script of its sender. If a sender dies
+// or hangs for over 5 s between the two, in a stop or cancel of an idle session, nobody sees that
 // event.
 func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey string) bool, see func(AnyEvent) error) error {
 	f := &allFollower{rdb: s.rdb, store: s, sees: sees, see: see, resume: after, past: after > 0, places: map[string]stream.EventID{}}
@@ -68,7 +68,7 @@ func (s *Store) AllEvents(ctx context.Context, after int64, sees func(sessionKey
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			pause = time.Second // it goes on where it was
+			pause = time.Second // it continues at the same place
 		}
 		select {
 		case <-ctx.Done():
@@ -88,11 +88,11 @@ type allFollower struct {
 	past    bool  // resume is the caller's: streams may have been trimmed since
 	looked  int64 // when the last complete round began; 0: there was none
 	placed  time.Time
-	places  map[string]stream.EventID // what was seen behind resume
+	places  map[string]stream.EventID // the last event read of each session, after resume
 	refused error                     // of see
 }
 
-// round reads what has happened since the last one.
+// round reads the events since the last one.
 func (f *allFollower) round(ctx context.Context) (pause time.Duration, err error) {
 	redisNow, err := f.rdb.Time(ctx).Result()
 	if err != nil {
@@ -124,7 +124,7 @@ func (f *allFollower) round(ctx context.Context) (pause time.Duration, err error
 	return max(allEvery, time.Duration(len(active))*allCost), nil
 }
 
-// place tells the place now and then.
+// place reports the place from time to time.
 func (f *allFollower) place() error {
 	if time.Since(f.placed) < allPlace {
 		return nil
@@ -138,9 +138,9 @@ func (f *allFollower) tell(sessionKey string, e session.Event) error {
 	return f.refused
 }
 
-// active returns the sessions that may have events behind resume. A worker's events are of sessions that
-// were in the owned index before, and stay there for some seconds. Senders' are of sessions whose
-// activity, or need of attention, was noted since.
+// active returns the sessions that may have events after resume. Sessions with a worker's events were in
+// the owned index before, and stay there for some seconds. Those with a sender's events have had their
+// activity, or need of attention, noted since.
 func (f *allFollower) active(ctx context.Context, now int64) (keys []string, err error) {
 	found := map[string]bool{}
 	add := func(some []string) error {
@@ -238,7 +238,7 @@ func (f *allFollower) begin(ctx context.Context, s string) (stream.EventID, erro
 		return stream.EventID{}, err
 	}
 	if id == "" && f.past {
-		id = fmt.Sprintf("%d-0", f.resume) // a gap, if the session is older
+		id = fmt.Sprintf("%d-0", f.resume) // reported as a gap if the session is older
 	}
 	if id == "" {
 		return stream.EventID{}, nil

@@ -46,9 +46,8 @@ func followAll(b *actors.Bench, client *store.Store, after int64, ends int) (all
 	return all, resume
 }
 
-// Nothing is missed of a turn that began long before the place to go on from, or by a delayed message,
-// and that is over when the reader comes back: the jobs that wake a session and check its turn note its
-// activity.
+// No event is missed of a turn that began long before the resume time, or by a delayed message, and is
+// over when the reader comes back: the jobs that wake a session and check its turn note its activity.
 func TestAllEventsOfAnOldMessage(t *testing.T) {
 	t.Parallel()
 	for name, claim := range map[string]func(*actors.Bench) *protocol.Claim{
@@ -76,15 +75,15 @@ func TestAllEventsOfAnOldMessage(t *testing.T) {
 			h := claim(b)
 			expect.OK(t, h.Emit(b.Ctx, nil))
 			b.Finish(h)
-			b.Redis.Del(b.Ctx, rediskey.Owned) // reap has looked at it again
+			b.Redis.Del(b.Ctx, rediskey.Owned) // as after reap
 			all, _ := followAll(b, store.New(b.Redis), after, 1)
 			expect.Equal(t, "last", all[len(all)-1], actors.Key+" turn_ended")
 		})
 	}
 }
 
-// The ends of messages that a stop takes from the line of an idle session are seen, outages and a broken
-// session notwithstanding.
+// The ends of messages that a stop takes from the queue of an idle session are seen, despite outages and
+// a broken session.
 func TestAllEventsThroughOutages(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

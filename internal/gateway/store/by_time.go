@@ -12,10 +12,11 @@ import (
 // browsePage is how many sessions a round trip reads.
 const browsePage = 500
 
-// byTime visits the sessions of an index by their times, such as that of their last activity, from one
-// on. The times only rise, so a session that is used meanwhile moves to a later page and is not missed.
+// byTime visits the sessions of an index in the order of their times, such as the last activity,
+// beginning at a time. Times only increase, so a session that is used meanwhile moves to a later page
+// and is not missed.
 func byTime(ctx context.Context, rdb redis.UniversalClient, key, from string, visit func(keys []string) error) error {
-	seen := map[string]bool{} // visited sessions with the time from
+	seen := map[string]bool{} // visited sessions with exactly this time
 	for {
 		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: key, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),

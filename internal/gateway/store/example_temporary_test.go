@@ -10,7 +10,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// A session for one question. It is erased once its message has ended.
+// A session for one question. It is erased after the end of its message.
 func ExampleStore_MakeTemporary() {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -34,7 +34,8 @@ func ExampleStore_MakeTemporary() {
 	// erased: 1 <nil>
 }
 
-// A program that serves temporary sessions calls it now and then. The message of this one waits.
+// A program that serves temporary sessions calls it from time to time. The message of this one
+// waits.
 func ExampleStore_EraseTemporary() {
 	rdb, stop := demo.Redis()
 	defer stop()

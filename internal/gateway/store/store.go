@@ -1,6 +1,5 @@
-// Package store has what gateways and the board read and keep in Redis beside the calls of
-// turnstile.Client and admin.Client: tickets, temporary sessions, the events of all sessions, and the
-// day's tokens.
+// Package store has the Redis calls of gateways and the board that turnstile.Client and admin.Client
+// lack: tickets, temporary sessions, the events of all sessions, and the day's tokens.
 package store
 
 import "github.com/redis/go-redis/v9"

@@ -20,14 +20,14 @@ import (
 // temporaryBatch is how many temporary sessions one call of EraseTemporary looks at.
 const temporaryBatch = 100
 
-// temporaryAtOnce is how many of them it erases at once: each takes some seven round trips.
+// temporaryAtOnce is how many of them it erases at once: each takes about seven round trips.
 const temporaryAtOnce = 8
 
 // MakeTemporary has EraseTemporary erase a session some time after its last turn. Call it before the
 // session's first message is submitted: if this program dies then, another one erases the session.
 //
-// A session that exists is left as it is, unless it is temporary: the error wraps session.ErrInvalid.
-// So is one whose first message comes during the call.
+// If the session exists and is not temporary, nothing changes, and the error wraps
+// session.ErrInvalid. So it does if the first message arrives during the call.
 func (s *Store) MakeTemporary(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
@@ -56,15 +56,15 @@ func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bo
 			return false, err
 		}
 	}
-	// Score 0 or less: the first look only sets the time of the next one, by Redis' clock.
+	// With a score of 0 or less the first look only sets the time of the next one, by Redis' clock.
 	added, err := s.rdb.ZAddNX(ctx, rediskey.Temporary, redis.Z{Member: sessionKey}).Result()
 	if err != nil {
 		return false, err
 	}
-	if added == 0 { // it is another call's, which now does not remove it for this one's message
+	if added == 0 { // another call added it, and now does not remove it because of this call's message
 		return false, s.rdb.ZAdd(ctx, rediskey.Temporary, redis.Z{Score: -1, Member: sessionKey}).Err()
 	}
-	// A message that came after the first look may be one of a session that is to stay.
+	// A message that arrived after the first look may belong to a session that must stay.
 	if found, err = s.rdb.Exists(ctx, record).Result(); err != nil || found == 0 {
 		return false, err
 	}
@@ -72,11 +72,11 @@ func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bo
 	return removed > 0, err
 }
 
-// EraseTemporary erases temporary sessions whose last turn ended at least after ago. One that has
-// messages, or whose outcomes are owed to a destination or not delivered, is looked at again when
-// after has passed. Outcomes that were given up count as not delivered until the session's record
-// expires. more says that other sessions are to be looked at now. An error about one session does not
-// keep the others. Any number of programs may call it, and share the work.
+// EraseTemporary erases temporary sessions whose last turn ended at least after ago. It checks a
+// session again after another period of after if it has messages, or outcomes that are undelivered or
+// still to come. Outcomes that were given up count as undelivered until the session's record expires.
+// more says that other sessions are due now. An error of one session does not stop the rest. Programs
+// that call it at the same time share the work.
 func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased int, more bool, err error) {
 	now, _, keys, scores, err := index.ReadDue(ctx, s.rdb, rediskey.Temporary, temporaryBatch)
 	if err != nil {
@@ -131,13 +131,13 @@ func (s *Store) EraseTemporary(ctx context.Context, after time.Duration) (erased
 	return erased, more, errors.Join(problems...)
 }
 
-// eraseTemporary erases a session that is no longer used. The script that erases it looks whether it
-// is. at is when to look again, 0 if unknown.
+// eraseTemporary erases a session unless it is in use, which the script checks. at is when to look
+// again, 0 if unknown.
 func (s *Store) eraseTemporary(ctx context.Context, key string, now int64, after time.Duration) (gone bool, at int64, err error) {
 	k := rediskey.For(key)
 	err = maintenance.Erase{Session: key, Unused: max(after, time.Millisecond), List: func() ([]string, error) {
-		// Without a scan of all keys: each chat has a session. Transcripts of earlier session ids, which
-		// a temporary session hardly has, expire by themselves.
+		// It does not scan all keys, because every chat has a session. Earlier transcripts, which a
+		// temporary session hardly has, expire by themselves.
 		day := time.UnixMilli(now).UTC().AddDate(0, 0, -1).Format(":2006-01-02")
 		known := []string{k.Processed() + day, k.Failed() + day}
 		id, err := s.rdb.HGet(ctx, k.Record(), "session_id").Result()

@@ -14,9 +14,9 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// NewTicket returns a random secret that stands for grant, once and for a while. It is for a
-// program that can send no header, such as a browser's EventSource. Redis has the secret's hash
-// only.
+// NewTicket returns a random secret with which grant can be redeemed once, before it expires. It is
+// for programs that cannot send a header, such as a browser's EventSource. Redis has the secret's
+// hash only.
 func (s *Store) NewTicket(ctx context.Context, grant string, life time.Duration) (ticket string, err error) {
 	ticket = rand.Text()
 	if err := s.rdb.SetEx(ctx, rediskey.Ticket(ticketHash(ticket)), grant, life).Err(); err != nil {
@@ -25,7 +25,7 @@ func (s *Store) NewTicket(ctx context.Context, grant string, life time.Duration)
 	return ticket, nil
 }
 
-// RedeemTicket returns what a ticket stands for, and ends it. ok is false if the ticket is unknown,
+// RedeemTicket returns a ticket's grant, and ends the ticket. ok is false if the ticket is unknown,
 // has expired or was redeemed before. If the reply of Redis is lost, the ticket may be spent.
 func (s *Store) RedeemTicket(ctx context.Context, ticket string) (grant string, ok bool, err error) {
 	grant, err = s.rdb.GetDel(ctx, rediskey.Ticket(ticketHash(ticket))).Result()

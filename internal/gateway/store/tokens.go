@@ -11,9 +11,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// TokensToday returns the input and output tokens that the agents of all workers have reported today,
-// in UTC by Redis' clock. It is nil if none has, or if the Redis user may not read it. Each worker writes
-// its own once a second, so a killed worker's last ones are missing.
+// TokensToday returns the input and output tokens that the agents of all workers have reported today, in
+// UTC by Redis' clock. It is nil if there are none, or if the Redis user may not read them. Each worker
+// writes its count once a second, so a killed worker's last tokens are missing.
 func (s *Store) TokensToday(ctx context.Context) (*session.Usage, error) {
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
