@@ -15,18 +15,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// action is what a button of a session's page does.
+// action is the action of a button on a session's page.
 type action struct {
 	may gateway.Permission // "" if do checks it
 
 	// do returns a number for the page that follows.
 	do func(b *Board, v *visit) (n int, err error)
 
-	// done is what that page says. It may have a %d.
+	// done is that page's message. It may have a %d.
 	done string
 }
 
-// actions are those of the buttons, by the last part of their paths.
+// actions are the buttons' actions, by the last part of their paths.
 var actions = map[string]action{
 	"send":    {gateway.Send, (*Board).send, "The message was sent."},
 	"stop":    {gateway.Control, (*Board).stop, "The turn ends. %d waiting messages became dead letters."},
@@ -59,7 +59,7 @@ func (b *Board) act(a action) func(http.ResponseWriter, *visit) {
 	}
 }
 
-// told is what the page says of the action that its query names. The query has no text of its own:
+// told is the page's message about the action in its query. The query has no free text, since
 // anybody may write a link.
 func told(q url.Values) string {
 	a, ok := actions[q.Get("done")]
@@ -73,7 +73,7 @@ func told(q url.Values) string {
 	return a.done
 }
 
-// senderMeta is the entry of a message's meta that has its sender, as the gateway writes it.
+// senderMeta is the key of the sender in a message's meta, as in the gateway.
 const senderMeta = "sender"
 
 func (b *Board) send(v *visit) (int, error) {
@@ -127,10 +127,10 @@ type forgetPage struct {
 	Session string
 	Link    string
 	Problem *gateway.Problem
-	Owing   *owing // what is not delivered yet, if that is the problem
+	Owing   *owing // undelivered outcomes, if they are the problem
 }
 
-// owing counts outcomes: of messages that have not ended, and those that are stored.
+// owing counts outcomes: still to come of unfinished messages, and stored.
 type owing struct{ Owed, Undelivered int }
 
 func (b *Board) getForget(w http.ResponseWriter, v *visit) {
@@ -142,8 +142,8 @@ func (b *Board) confirm(w http.ResponseWriter, v *visit, status int, p forgetPag
 	b.render(w, v.Request, status, "forget", p)
 }
 
-// postForget forgets a session. The form has the session's key, so the request was meant. Deliveries
-// that were not made need a second confirmation.
+// postForget forgets a session. The form has the session's key as a confirmation. Undelivered
+// outcomes need a second one.
 func (b *Board) postForget(w http.ResponseWriter, v *visit) {
 	err := v.formErr
 	if err == nil && v.PostForm.Get("session") != v.session {

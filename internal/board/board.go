@@ -14,12 +14,12 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// Deps are what a board uses.
+// Deps are the parts that a board uses.
 type Deps struct {
 	Client *turnstile.Client
 	Admin  *admin.Client
 
-	// Asynqmon is the URL of asynqmon, which pages link to. Empty: they do not.
+	// Asynqmon is the URL of asynqmon, to which pages link. Empty: no link.
 	Asynqmon string
 
 	// Logger defaults to slog.Default().
@@ -37,8 +37,8 @@ type Board struct {
 	patterns []string // of all pages and actions
 }
 
-// New returns the board of a gateway, whose tokens it uses. Mount it there as "/board/": its pages
-// read the gateway's event streams.
+// New returns the board of a gateway. It uses the gateway's tokens, and its pages read the
+// gateway's event streams. Mount it there as "/board/".
 func New(g *gateway.Gateway, d Deps) *Board {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
@@ -63,17 +63,17 @@ const (
 	// workTimeout is how long a request may work in Redis.
 	workTimeout = 10 * time.Second
 
-	// eraseTimeout is that of forget, which looks at every key.
+	// eraseTimeout is the same for forget, which looks at every key.
 	eraseTimeout = time.Minute
 
 	// writeTimeout is how long a browser may take to read a page.
 	writeTimeout = 30 * time.Second
 
-	// loginMost is the largest form of a login. It is small, because no token pays for it.
+	// loginMost is the largest form of a login. It is small, because no token accounts for it.
 	loginMost = 4 << 10
 )
 
-// policy allows the board's own files and requests to its own server, and nothing inline.
+// policy allows the board's own files and requests to its own server, nothing inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -96,7 +96,7 @@ func (b *Board) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mux.ServeHTTP(w, r)
 }
 
-// visit is a request of a visitor whose token may make it.
+// visit is a visitor's request that its token allows.
 type visit struct {
 	*http.Request
 	work    context.Context // for Redis; it does not end when the browser goes away
@@ -105,14 +105,14 @@ type visit struct {
 	formErr error
 }
 
-// add adds a pattern, whose handler checks the visitor itself.
+// add adds a pattern with a handler that checks the visitor itself.
 func (b *Board) add(pattern string, serve http.HandlerFunc) {
 	b.patterns = append(b.patterns, pattern)
 	b.mux.HandleFunc(pattern, serve)
 }
 
-// handle adds a page or an action. may is what its visitors' tokens must allow, "" for a rule that
-// the action checks itself.
+// handle adds a page or an action. may is the permission that a visitor's token needs, "" for a
+// rule that the action checks itself.
 func (b *Board) handle(pattern string, may gateway.Permission, serve func(http.ResponseWriter, *visit)) {
 	within := workTimeout
 	if strings.HasSuffix(pattern, "/forget") {
@@ -154,7 +154,7 @@ func (v *visit) allowed(may gateway.Permission) error {
 	return nil
 }
 
-// turnAway sends a visitor without a cookie to the login.
+// turnAway redirects a visitor without a cookie to the login.
 func (b *Board) turnAway(w http.ResponseWriter, r *http.Request, token gateway.Token, err error) {
 	p := gateway.ProblemOf(err)
 	if p.Code == gateway.Unauthorized && r.Method == http.MethodGet {
@@ -173,7 +173,7 @@ func (b *Board) fail(w http.ResponseWriter, r *http.Request, token gateway.Token
 	}{b.frame(token, p.Title), p})
 }
 
-// problem returns what the visitor is told of an error, and logs what an operator has to know.
+// problem returns the visitor's view of an error, and logs details for operators.
 func (b *Board) problem(r *http.Request, err error) *gateway.Problem {
 	p := gateway.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError {
@@ -182,7 +182,7 @@ func (b *Board) problem(r *http.Request, err error) *gateway.Problem {
 	return p
 }
 
-// frame is what every page has.
+// frame has the data that every page needs.
 type frame struct {
 	PageTitle string
 	Visitor   string // the name of the token, "" before the login
@@ -202,7 +202,7 @@ func (b *Board) asynqmon(token gateway.Token) string {
 	return strings.TrimSuffix(b.deps.Asynqmon, "/")
 }
 
-// render sends a page. It is made as a whole first, so a failure is no half page.
+// render sends a page. It is built completely first, so a failure sends no half page.
 func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
 	var page bytes.Buffer
 	if err := pages[name].ExecuteTemplate(&page, "page", data); err != nil {
@@ -214,7 +214,7 @@ func (b *Board) render(w http.ResponseWriter, r *http.Request, status int, name 
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = page.WriteTo(w) // a failure means that the browser is gone
+		_, _ = page.WriteTo(w) // it fails only if the browser went away
 	}
 }
 
@@ -230,7 +230,7 @@ func formProblem(w http.ResponseWriter, err error) error {
 	case err != nil:
 		return gateway.Fail(gateway.InvalidRequest, "The form cannot be read.")
 	}
-	w.Header().Del("Connection") // the body was read, so the connection may stay open
+	w.Header().Del("Connection") // the body was read, so the connection can stay open
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return nil
 }

@@ -315,7 +315,7 @@ func TestHostileTextsAreData(t *testing.T) {
 	r.has(r.get("/board/s/web:1"), 200, "&lt;script&gt;document.title", "\uFFFD[2J", "agnp.exe", "{{.}}")
 }
 
-// What is not delivered is on the page, and forget asks twice.
+// Undelivered outcomes are on the page, and forget needs a second confirmation.
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -325,7 +325,7 @@ func TestDeliveries(t *testing.T) {
 	expect.OK(t, err)
 	r.has(r.get("/board/s/web:1"), 200, "Not delivered yet", "message.done to helpdesk", "delivery <code class=\"id\">", "waits")
 	form := url.Values{"session": {"web:1"}}
-	expect.Soon(t, "idle", func() bool { // the turn has ended, but the worker may not have left the session
+	expect.Soon(t, "idle", func() bool { // after the turn's end, the worker may still have the session
 		return !strings.Contains(r.get("/board/s/web:1").text, `class="state running"`)
 	})
 	r.has(r.post("/board/s/web:1/forget", form), 409, "1 wait to be delivered", "all the same")
@@ -334,7 +334,8 @@ func TestDeliveries(t *testing.T) {
 	r.has(r.post("/board/s/web:1/forget", form), 200, "There is no session yet")
 }
 
-// What is said on the board is said in the session: its outcome goes where the session's go.
+// A message sent on the board belongs to the session: its outcome goes to the session's
+// destination.
 func TestDestinationsOfWhatTheBoardSends(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "destinations.json")

@@ -80,7 +80,7 @@ func TestBrowser(t *testing.T) {
 	p.AwaitText("tbody", "web:2")
 	expect.Equal(t, "forgotten", p.Has(`[data-row="web:1"]`), false)
 
-	// The list is fresh without a reload.
+	// The list refreshes without a reload.
 	p.Eval("window.stays = true")
 	r.submit("web:3", "ask=shell x")
 	p.Await(`document.querySelector('[data-row="web:3"] .state')?.textContent === "asking"`)
@@ -123,7 +123,7 @@ func TestBrowserSeesHostileTextsAsData(t *testing.T) {
 	}
 }
 
-// The browser's own rule: a page that got a foreign script in all the same would not run it.
+// The browser's policy: if a foreign script got into a page, it would not run.
 func TestPolicyForbidsInlineScripts(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t)

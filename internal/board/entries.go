@@ -27,7 +27,8 @@ func shownEntries(list []session.Entry) []entry {
 	return all
 }
 
-// took returns the time from a turn's claim, which its ID has in ms by Redis' clock, to a time.
+// took returns the time between a turn's claim and another time. The turn's ID has the claim's
+// time, in ms by Redis' clock.
 func took(turn string, at time.Time) time.Duration {
 	claimed, err := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
 	if d := at.Sub(time.UnixMilli(claimed)); err == nil && d >= 0 && d < 365*24*time.Hour {

@@ -1,4 +1,4 @@
 package board
 
-// Patterns are those of all pages and actions.
+// Patterns are the patterns of all pages and actions.
 func (b *Board) Patterns() []string { return b.patterns }

@@ -16,7 +16,7 @@ type listPage struct {
 	State    string
 	Prefix   string
 	Rows     []row
-	Overview *overview // nil: not for this visitor
+	Overview *overview // nil: the visitor may not see it
 	Next     string    // the link to the next page, "" if there is none
 	First    string    // the link to the first page, "" on it
 	Problem  *gateway.Problem
@@ -42,7 +42,7 @@ var listed = []string{
 }
 
 const (
-	// listRows is how many sessions a page has at least, if there are more.
+	// listRows is the least number of sessions of a page that is not the last.
 	listRows = 50
 
 	// listCalls is how many calls a page makes to find the first session that the visitor may see.
@@ -81,8 +81,8 @@ func (b *Board) getList(w http.ResponseWriter, v *visit) {
 	b.render(w, v.Request, status, "list", p)
 }
 
-// readRows reads the sessions that the visitor may see, and returns the cursor of the next page, which
-// names no other one. A page may have fewer than others, or none, because one call looks at a bounded number of sessions.
+// readRows reads the sessions that the visitor may see, and returns the cursor of the next page, which names no other
+// one. A page may be short or empty, because one call looks at a bounded number of sessions.
 func (b *Board) readRows(v *visit, p *listPage, q admin.Query) (next string, err error) {
 	for range listCalls {
 		page, err := v.token.Sessions(v.work, b.deps.Admin, q)

@@ -10,12 +10,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// live is the running turn, as far as its events show.
+// live is the running turn, according to its events.
 type live struct {
 	Turn     string
 	Question string // the name of the open question: TURN.NUMBER
 	Input    json.RawMessage
-	Until    time.Time // when the open question counts as denied; zero: it waits for ever
+	Until    time.Time // when the open question counts as denied; zero: never
 	Left     int64     // ms until then, by Redis' clock
 	Items    []liveItem
 }
@@ -25,7 +25,7 @@ type liveItem struct {
 	Kind session.EventType // text, thought, notice or "tool"
 	Text string
 	Tool *session.ToolUse
-	Ends bool // the tool has ended
+	Ends bool // the tool is done
 
 	pieces []string // of Text, while it is made
 }

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Failed logins are bounded. A login that succeeds does not count, and who is logged in stays so.
+// Failed logins are bounded. Successful ones do not count, and visitors stay logged in.
 func TestFailedLoginsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss)
@@ -31,11 +31,11 @@ func TestFailedLoginsAreBounded(t *testing.T) {
 	if s, err := strconv.Atoi(p.Header.Get("Retry-After")); err != nil || s < 1 || s > 6 {
 		t.Errorf("Retry-After %q", p.Header.Get("Retry-After"))
 	}
-	r.has(r.login("boss"), 429) // else the bound would be none
+	r.has(r.login("boss"), 429) // otherwise there would be no bound
 	r.has(r.get("/board/"), 200, "Log out")
 }
 
-// A cookie is worth what its token's entry says now. It ends with the secret that made it.
+// A cookie has the current permissions of its token. It ends with the secret that made it.
 func TestCookieAfterTheTokensFileChanged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)

@@ -137,7 +137,7 @@ func TestNextPageNamesNobodyElse(t *testing.T) {
 	}
 }
 
-// photographTheEnd takes the picture of a page behind the first one, for docs/board.md.
+// photographTheEnd takes the picture of a page after the first one, for docs/board.md.
 func (r *rig) photographTheEnd() {
 	p := browser.Open(r.T)
 	r.workerOf(echo.New())

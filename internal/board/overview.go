@@ -8,17 +8,17 @@ import (
 	"turnstile/pkg/session"
 )
 
-// overview is what all workers and sessions do together.
+// overview summarizes all workers and sessions.
 type overview struct {
 	admin.Backlog
 	Workers, Draining int
 	Sessions          int64          // all of them
 	Attention         int64          // those that may need attention
 	Slots, Turns      int            // of all workers, a few seconds ago
-	Today             *session.Usage // nil: no agent has reported tokens today
+	Today             *session.Usage // nil: no agent reported tokens today
 	Reasons           []reasonCount  // why the newest of them need it
 	MoreAttention     bool           // there are more than Reasons counts
-	Differ            bool           // this gateway's file of destinations is not the one that decides
+	Differ            bool           // another gateway's file of destinations is in force, and differs
 }
 
 // reasonCount is how many sessions need attention for one reason.
@@ -28,17 +28,17 @@ type reasonCount struct {
 	Link   string
 }
 
-// reasonsOf is of how many sessions Reasons counts the reasons at most.
+// reasonsOf bounds the sessions of which Reasons counts the reasons.
 const reasonsOf = 100
 
-// lateFrom is from when on a delivery that nobody makes is worth a word.
+// lateFrom is the delay after which the page mentions that due deliveries are not made.
 const lateFrom = 10 * time.Second
 
-// IsLate reports whether nobody looks at deliveries that are due.
+// IsLate reports whether nobody makes the deliveries that are due.
 func (o overview) IsLate() bool { return o.Late >= lateFrom }
 
 // overview reads the overview for a visitor who sees every session, nil for others: its counts are of
-// all sessions. A failure is no reason to show no list.
+// all sessions. After a failure the page shows the list alone.
 func (b *Board) overview(v *visit) *overview {
 	if !v.token.SeesAll() {
 		return nil
@@ -56,7 +56,7 @@ func (b *Board) overview(v *visit) *overview {
 	o.Reasons, o.MoreAttention = reasons(attend.Sessions), attend.Next != ""
 	for _, w := range workers {
 		if w.Started.IsZero() {
-			continue // it sends no heartbeat, and is found only now and then
+			continue // it sends no heartbeat, and appears only from time to time
 		}
 		o.Workers++
 		if w.Draining {

@@ -38,7 +38,7 @@ var functions = template.FuncMap{
 	"ago": ago, "stamp": stamp, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
-// textMost is how much of one text a page shows, in bytes. The API returns the whole text.
+// textMost is how many bytes of one text a page shows. The API returns the whole text.
 const textMost = 50_000
 
 // shownText makes a text of several lines printable, and cuts a very long one.
@@ -110,7 +110,7 @@ func ago(at time.Time) string {
 	}
 	d := time.Since(at)
 	before, after := "", " ago"
-	if d < 0 { // "in 3 h" for what was set to three hours a moment ago
+	if d < 0 { // "in 3 h" for a time that was set to three hours a moment ago
 		d, before, after = -d, "in ", ""
 		for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
 			if rounded := d.Round(unit); rounded < 60*unit || unit == time.Hour {
@@ -132,7 +132,7 @@ func ago(at time.Time) string {
 	return fmt.Sprintf("%s%d days%s", before, int(d.Hours()/24), after)
 }
 
-// stamp formats a time for machines, and for those who point at it.
+// stamp formats a time for machines, and for the tooltip.
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
 
 // tokens formats a number of tokens.
@@ -146,7 +146,7 @@ func tokens(n int64) string {
 	return strings.Replace(fmt.Sprintf("%.1fM", float64(n)/1e6), ".0", "", 1)
 }
 
-// usage says what a turn has used, in one line.
+// usage formats a turn's usage in one line.
 func usage(u *session.Usage) string {
 	if u == nil {
 		return ""
@@ -173,8 +173,7 @@ func usage(u *session.Usage) string {
 	return strings.Join(parts, ", ")
 }
 
-// files are the static files, with the names under which pages link them: a new content has a new
-// name.
+// files are the static files by the names in links. New content has a new name.
 var files = func() map[string]string {
 	names := map[string]string{}
 	entries, _ := static.ReadDir("static") // it is embedded

@@ -56,7 +56,7 @@ func (talker) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 }
 
 // The pictures of docs/board.md. TURNSTILE_PICTURES names the folder to write them to; without it
-// the test only checks that nothing is wider than the window.
+// the test only checks that no page is wider than the window.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	folder := cmp.Or(os.Getenv("TURNSTILE_PICTURES"), t.TempDir())

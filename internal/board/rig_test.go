@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// rig is a gateway with its board, on a database of the test's own.
+// rig is a gateway with its board, on the test's own database.
 type rig struct {
 	*testing.T
 	redis   redis.UniversalClient
@@ -120,7 +120,7 @@ func (r *rig) worker() {
 	r.workerOf(echo.New())
 }
 
-// workerOf runs an agent's turns. It ends later.
+// workerOf runs an agent's turns until the test's end.
 func (r *rig) workerOf(a agent.Agent) {
 	r.Helper()
 	r.workers++

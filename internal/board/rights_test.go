@@ -20,10 +20,10 @@ type attempt struct {
 	path   string               // "": the pattern's
 	open   bool                 // it needs no token
 	nobody bool                 // it names no session
-	rights []gateway.Permission // beside read, of which one is enough
+	rights []gateway.Permission // besides read; one is enough
 }
 
-// attempts are those of the board. A new one is tried once it is here.
+// attempts are the requests to the board. Add new ones here.
 var attempts = map[string]attempt{
 	"GET /board/static/{file}":  {path: "/board/static/board.css", open: true},
 	"GET /board/login":          {open: true},
@@ -57,8 +57,8 @@ func (r *rig) as(name string) *rig {
 	return &other
 }
 
-// Every page and action of the board serves only tokens that may read and have its right, shows no text
-// to others, hides each session that the token does not see, and leaves that as it is.
+// Every page and action of the board serves only tokens that may read and have its right, and shows no
+// text to others. Sessions that the token does not see are hidden and not changed.
 func TestRoutesAndRights(t *testing.T) {
 	t.Parallel()
 	const seeded, theirs = "seeded words", "theirs:1"

@@ -49,16 +49,16 @@ type sessionPage struct {
 	Stream string // the URL of the events, "" on a page of older entries
 
 	Problem *gateway.Problem // why the last button did nothing
-	Done    string           // what the last button did
+	Done    string           // the result of the last button
 	Draft   string           // the text that was not sent
 	NextID  string           // of the message in the form: sent twice, it is one message
 }
 
-// buttons says which buttons the page has, and whether they can do something now. A button that the
+// buttons says which buttons the page has, and whether they have an effect now. A button that the
 // token does not allow is not there.
 type buttons struct {
 	Send, Control, Operate, Decide bool
-	Stop, Undo, Rerun              bool // they would do something now
+	Stop, Undo, Rerun              bool // they would have an effect now
 }
 
 func (b *Board) getSession(w http.ResponseWriter, v *visit) {
@@ -66,7 +66,7 @@ func (b *Board) getSession(w http.ResponseWriter, v *visit) {
 	b.show(w, v, http.StatusOK, &p)
 }
 
-// show responds with the page of the session, whose problem, draft and so on are set.
+// show sends the page of the session. The caller has set its problem, draft and so on.
 func (b *Board) show(w http.ResponseWriter, v *visit, status int, p *sessionPage) {
 	err := session.ValidateKey(v.session)
 	if err == nil {
@@ -82,8 +82,8 @@ func (b *Board) show(w http.ResponseWriter, v *visit, status int, p *sessionPage
 	b.render(w, v.Request, status, "session", p)
 }
 
-// read reads what the page shows. Its parts are read one after the other: events that come meanwhile
-// are behind p.After, and make the page's script read it again.
+// read reads the page's content, part by part. Events that arrive meanwhile are later than p.After,
+// so the page's script reads it again.
 func (b *Board) read(v *visit, p *sessionPage) error {
 	key, operator := v.session, b.deps.Admin
 	operated := operator.Session(key)
@@ -135,7 +135,7 @@ func (b *Board) read(v *visit, p *sessionPage) error {
 	return err
 }
 
-// hideDetails removes what is for operators: an agent's own error may have anything in it.
+// hideDetails removes the details for operators: an agent's error may contain anything.
 func (p *sessionPage) hideDetails() {
 	for i := range p.Line {
 		p.Line[i].Error = ""
@@ -173,7 +173,7 @@ func (b *Board) readEntries(v *visit, p *sessionPage) error {
 	return nil
 }
 
-// readLine reads the messages that wait, after those that the running turn's agent was handed.
+// readLine reads the queue: first the messages that were handed to the running turn's agent.
 func (b *Board) readLine(ctx context.Context, view gateway.SessionView) (list []admin.QueuedMessage, err error) {
 	for m, err := range b.deps.Admin.Session(view.Session).Queue(ctx) {
 		switch {
@@ -191,7 +191,7 @@ func (b *Board) readLine(ctx context.Context, view gateway.SessionView) (list []
 	return list, nil
 }
 
-// buttons returns what the visitor may do.
+// buttons returns the visitor's buttons.
 func (b *Board) buttons(v *visit, p *sessionPage) (buttons, error) {
 	may := buttons{
 		Send: v.token.May(gateway.Send), Control: v.token.May(gateway.Control), Operate: v.token.May(gateway.Operate),

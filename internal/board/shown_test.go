@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A message that was steered into the turn is shown with the turn, and not in the line, too.
+// A message that was steered into the turn is shown with the turn, and not in the queue too.
 func TestSteeredIsShownOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -31,7 +31,7 @@ func TestSteeredIsShownOnce(t *testing.T) {
 	expect.Equal(t, "times that it is shown", strings.Count(p.text, "a remark in between"), 1)
 }
 
-// What an idle session will do is no thing that it does.
+// An idle session shows a pending resume as a plan, not as an activity.
 func TestIdleSessionWithAMark(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -41,7 +41,7 @@ func TestIdleSessionWithAMark(t *testing.T) {
 	r.has(r.get("/board/s/web:1"), 200, `class="state idle"`, "<span>the next message resumes an interrupted turn (crash)</span>")
 }
 
-// A question has the time of its end, and a visitor who may not decide sees it, too.
+// A question shows when it expires, also to visitors who may not decide it.
 func TestQuestionCountsDown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)
@@ -79,8 +79,8 @@ func TestIDsAndOneRerun(t *testing.T) {
 	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {"unknown"}}), 200, "Dead letters that are back in line: 0.")
 }
 
-// Who sees every session has an overview of the workers and of what waits. It has no word about other
-// visitors' sessions.
+// A visitor who sees every session has an overview of the workers and of waiting work. Others get
+// none.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, boss, reader)
