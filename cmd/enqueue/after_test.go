@@ -82,7 +82,7 @@ func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	if r.out != "Nothing there.\n" {
 		t.Errorf("%+v", r)
 	}
-	// A message that has ended is shown from the beginning.
+	// A finished message is shown from the beginning.
 	if r = enqueue(t, bg(t), url, "", "-s", "a~b", "--id", "m", "--follow", "--after", "0-0").want(t, exitOK); r.out != "Let me look.\nNothing there.\n" {
 		t.Errorf("%+v", r)
 	}

@@ -39,7 +39,7 @@ func (a *away) wait() {
 	a.waiting = true
 }
 
-// maybe reports whether Redis may be away, so that nothing is known of a message.
+// maybe reports whether Redis may be away, so that the state of a message is unknown.
 func (a *away) maybe() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,10 +24,10 @@ const (
 	// through the same submitter, which keeps their order.
 	submitters = 32
 
-	// submitQueue is how many lines each submitter is ahead of Redis.
+	// submitQueue is how many lines may wait for each submitter.
 	submitQueue = 8
 
-	// submitGrace is how long after Ctrl-C the program waits for the results of what it has sent.
+	// submitGrace is how long after Ctrl-C the program waits for the results of its submits.
 	submitGrace = 3 * time.Second
 )
 
@@ -79,8 +79,8 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 	}
 	whole := b.submitAll(client, rdb)
 	if b.results != nil {
-		// What is in is awaited even if the rest of the file could not be submitted. Closing the
-		// connections ends waits at once.
+		// Submitted messages are awaited even if the rest of the file could not be submitted.
+		// Closing the connections ends waits at once.
 		stop := context.AfterFunc(b.outer, func() { _ = rdb.Close() })
 		b.progress.submitted()
 		b.results.drain()
@@ -91,7 +91,7 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 	return worst(b.codes), nil
 }
 
-// submitAll submits the file's messages. whole is false if it was not read to its end.
+// submitAll submits the file's messages. whole says that the file was read to its end.
 func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (whole bool) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer cancel()
@@ -192,13 +192,13 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 
 func (b *bulk) submitFailed(ctx context.Context, it item, r receipt.Receipt, err error) {
 	f := submitFailure(ctx, it.session, it.message, r, err, "the id")
-	if errors.Is(err, session.ErrTooLarge) { // as JSON, which only Submit makes of it
+	if errors.Is(err, session.ErrTooLarge) { // encoded as JSON, which only Submit does
 		b.badLine(it.line, f)
 		return
 	}
 	f.line = it.line
 	if f.code == exitOther {
-		b.stop(errBroken) // before later messages of the session overtake this one
+		b.stop(errBroken) // so that no later message of the session overtakes this one
 	}
 	b.fail(f)
 }

@@ -5,7 +5,7 @@ const (
 	exitOK          = 0
 	exitOther       = 1   // Redis cannot be reached, refuses, or breaks off
 	exitUsage       = 2   // flags, settings or input that break the rules
-	exitRefused     = 3   // the session was busy, or its line was full
+	exitRefused     = 3   // the session was busy, or its queue was full
 	exitTimeout     = 4   // no result in time; the message stays
 	exitEnded       = 5   // the message did not succeed
 	exitInterrupted = 130 // Ctrl-C; submitted messages stay
@@ -27,7 +27,7 @@ type failure struct {
 	code        int
 	text        string
 	session, id string
-	line        int  // of the file, 0: none
+	line        int  // of the file, 0: not about a line
 	said        bool // an object on stdout reports it already
 }
 

@@ -48,7 +48,7 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 	again := []string{"-s", "a", "--id", "m", "--follow", "--after", "0-0"} // as the hint says
 	enqueue(t, ctx, url, "", append(again, "--timeout", "50ms")...).want(t, exitTimeout)
 	turns(t, url, hour, echo)
-	for range 2 { // first it waits, then the message has ended
+	for range 2 { // first it waits, then it finds the ended message
 		if r := enqueue(t, ctx, url, "", again...).want(t, exitOK); r.out != "echo: slow\n" || r.err != "" {
 			t.Errorf("%+v", r)
 		}
@@ -120,7 +120,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
-// If the receipt never comes, nothing is known of the message.
+// Without a receipt the state of the message is unknown.
 func TestCtrlCBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

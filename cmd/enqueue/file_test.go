@@ -319,8 +319,8 @@ func TestCtrlCInAFile(t *testing.T) {
 	}
 }
 
-// Redis fills up while a file is submitted: what was acknowledged is stored, and the outcome of
-// every other line is reported.
+// Redis fills up while a file is submitted: acknowledged messages are stored, and every other line
+// is reported as an error.
 func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")

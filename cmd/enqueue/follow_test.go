@@ -85,7 +85,7 @@ func (f *following) wants(code int, want string) {
 	}
 }
 
-// Followers see a steer, a title and the place in line, and with --json the events themselves.
+// Followers see a steer, a title and the place in the queue, and with --json the events themselves.
 func TestFollowASteer(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -217,7 +217,7 @@ func TestWaitSurvives(t *testing.T) {
 		_, _ = actors.Follow(ctx, c.Session(key), "long", func(session.Event) { started() })
 	}
 
-	// The session begins another transcript.
+	// A new transcript begins.
 	wait("rotation", "m1", "behind")
 	if _, err := c.Command(bg(t), "rotation", "/new", ""); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestWaitSurvives(t *testing.T) {
 	_ = w.Stop(expect.Ended())
 }
 
-// A wait whose connection is killed continues.
+// A wait continues after its connection is killed.
 func TestWaitReconnects(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t) // for CLIENT KILL

@@ -74,8 +74,8 @@ func hostileWorker(t *testing.T, url string) {
 	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
-// No text of an agent, a user or a file can control a terminal, with any flags, and in a pipe
-// either. With --json the text is unchanged.
+// No text of an agent, a user or a file can control a terminal, with any flags, and also in a pipe.
+// With --json the text is unchanged.
 func TestNothingIsPrintedThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

@@ -24,8 +24,8 @@ type item struct {
 	route   wire.Route
 }
 
-// entry is a line: its message, or what is wrong with it. broken says that no line can be read
-// after it. The last entry is io.EOF.
+// entry is a line's message or error. broken says that no line can be read after it. The last entry
+// is io.EOF.
 type entry struct {
 	item
 	err    error

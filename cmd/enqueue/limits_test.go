@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A message beyond a limit is bad input, and a full line is a refusal. Both store nothing. The
+// A message beyond a limit is bad input, and a full queue is a refusal. Both store nothing. The
 // limits are settings.
 func TestLimits(t *testing.T) {
 	t.Parallel()

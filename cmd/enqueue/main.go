@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	guardian.Conceal() // with `docker exec` it runs beside agents, with a password in REDIS_URL
+	guardian.Conceal() // with `docker exec` it runs next to agents, with a password in REDIS_URL
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		code = f.code
 	}
 	if out.err != nil && code == exitOK {
-		code = exitOther // the caller needs what could not be written
+		code = exitOther // the caller lacks a part of the output
 	}
 	return code
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// result is what one call of the program did.
+// result is the result of one call of the program.
 type result struct {
 	code     int
 	out, err string
@@ -73,7 +73,7 @@ func text(o map[string]any, field string) string {
 	return s
 }
 
-// oneLine checks that stderr has one line with all of the words.
+// oneLine checks that stderr has one line, with all of the words.
 func (r result) oneLine(t *testing.T, words ...string) {
 	t.Helper()
 	if strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "enqueue: ") {
@@ -86,7 +86,7 @@ func (r result) oneLine(t *testing.T, words ...string) {
 	}
 }
 
-// client is a client of the test's own. Its close ends blocked reads.
+// client is the test's own client. Closing it ends blocked reads.
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
@@ -97,8 +97,8 @@ func client(t *testing.T, url string) redis.UniversalClient {
 	return rdb
 }
 
-// turns is a worker that ends each turn with the result of handle; nil means that handle has ended
-// it. It works until the test ends.
+// turns is a worker that ends each turn with the result of handle, which returns nil if it has
+// ended the turn itself. It works until the test ends.
 func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.Claim) *protocol.End) {
 	t.Helper()
 	rdb, err := redisconn.Open(acl.As(t, url, acl.Worker))

@@ -12,8 +12,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// newID is the id of a message without one, so that a repeated submit is safe. A command gets none: its
-// id would only be remembered, and nobody knows it.
+// newID is the id of a message without one, so that a repeated submit is safe. A command gets none: it
+// would be remembered although nobody knows it.
 func newID(text string) string {
 	if cmd, args, ok := slash.Parse(text); ok && !cmd.IsMessage(args) {
 		return ""

@@ -11,8 +11,8 @@ import (
 // half if none is running, so the hint comes after 3 s.
 const noWorkerAfter = 1500 * time.Millisecond
 
-// hintNoWorker calls say once it is known that no worker is running, if the wait still lasts. stop
-// ends the check and waits for it.
+// hintNoWorker calls say if no worker is running and the wait still lasts. stop ends the check and
+// waits for it.
 func hintNoWorker(ctx context.Context, client *turnstile.Client, say func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -87,12 +87,12 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 
 func (o *options) givenAny(flags ...string) bool { return slices.ContainsFunc(flags, o.given) }
 
-// setsReplyTo reports whether there is no message, but a destination for the session.
+// setsReplyTo reports whether the call has no message and only sets the session's destination.
 func (o *options) setsReplyTo(words []string) bool {
 	return o.given("reply-to") && o.file == "" && len(words) == 0
 }
 
-// route is where the outcome of a message goes.
+// route is the destination of a message's outcome.
 func (o *options) route() wire.Route {
 	r := wire.Route(o.deliverBy)
 	r.To = o.replyTo
@@ -114,7 +114,7 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// deliverBy is a flag with a time or a duration: a route that has only that.
+// deliverBy is a flag with a time or a duration. It is a route with only that field.
 type deliverBy wire.Route
 
 func (d *deliverBy) String() string { return "" } // the help shows no default

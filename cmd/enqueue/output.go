@@ -119,7 +119,7 @@ func (o *output) event(key, id string, e session.Event, line int) {
 	}{key, id, e.ID, e, line})
 }
 
-// statusText is a receipt's status in words.
+// statusText is a receipt's status as text.
 func statusText(status receipt.Status) string {
 	if status == receipt.Scheduled {
 		return "delayed"
@@ -127,7 +127,7 @@ func statusText(status receipt.Status) string {
 	return string(status)
 }
 
-// stateText is the state of a duplicate's message in words.
+// stateText is the state of a duplicate's message as text.
 func stateText(state session.MessageState) string {
 	switch state {
 	case session.MessageScheduled:
@@ -138,7 +138,7 @@ func stateText(state session.MessageState) string {
 	return string(state)
 }
 
-// receiptText is a receipt in one line of text.
+// receiptText is a receipt as one line of text.
 func receiptText(r receipt.Receipt) string {
 	switch r.Status {
 	case receipt.Queued:
@@ -160,7 +160,7 @@ func refused(r receipt.Receipt) failure {
 	return f
 }
 
-// refusal says why a message was refused.
+// refusal is the reason why a message was refused, as text.
 func refusal(r receipt.Receipt) string {
 	switch err := r.Err; {
 	case errors.Is(err, session.ErrBusy):
@@ -181,7 +181,7 @@ func refusal(r receipt.Receipt) string {
 	return "refused: " + r.Reason
 }
 
-// endText says in one line why a message did not succeed.
+// endText is one line about why a message did not succeed.
 func endText(end session.Outcome) string {
 	return "message " + end.ID + " " + terminal.Ending(end)
 }

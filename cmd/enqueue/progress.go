@@ -19,9 +19,9 @@ const (
 	estimateAfter = 2 * time.Second
 )
 
-// progress is a line on a terminal that shows how far a file is: a bar of the bytes that are read,
-// or of the results if they are awaited. A bar of results begins when the file is read. It is safe
-// for concurrent use. A nil progress shows nothing.
+// progress is a line on a terminal that shows how far a file is: a bar of the bytes read, or of the
+// results if they are awaited. A bar of results begins when the file is read. It is safe for
+// concurrent use. A nil progress shows nothing.
 type progress struct {
 	screen *terminal.Screen
 	size   int64 // of the file in bytes, -1: unknown
@@ -30,7 +30,7 @@ type progress struct {
 	mu      sync.Mutex
 	read    int64 // bytes
 	in      int   // messages that were submitted
-	waited  int   // those of them whose result is awaited
+	waited  int   // how many of them are awaited
 	results int
 	left    int  // messages that are no longer awaited, without a result
 	whole   bool // the file is read: only results are missing
@@ -48,21 +48,21 @@ func newProgress(screen *terminal.Screen, size int64, waits bool) *progress {
 // skip counts a line of the file that has no message.
 func (p *progress) skip(bytes int) { p.update(func() { p.read += int64(bytes) }) }
 
-// line counts a line of the file whose message was submitted.
+// line counts a line with a submitted message.
 func (p *progress) line(bytes int) {
 	p.update(func() { p.read += int64(bytes); p.in++ })
 }
 
-// wait counts a message whose result is awaited.
+// wait counts an awaited message.
 func (p *progress) wait() { p.update(func() { p.waited++ }) }
 
-// result counts a message that has ended.
+// result counts an ended message.
 func (p *progress) result() { p.update(func() { p.results++ }) }
 
-// leave counts a message that is waited for no more.
+// leave counts a message that is no longer awaited.
 func (p *progress) leave() { p.update(func() { p.left++ }) }
 
-// submitted says that the file is read: from now on results are counted.
+// submitted says that the whole file is read. From then on results are counted.
 func (p *progress) submitted() {
 	p.update(func() { p.whole, p.began = true, time.Now() })
 }
@@ -108,7 +108,7 @@ func (p *progress) draw() {
 	p.screen.Doing(p.text(p.drawn.Sub(p.began)))
 }
 
-// text is the line, when the work has taken this long.
+// text is the line after this much time.
 func (p *progress) text(took time.Duration) string {
 	part, of := float64(p.read), float64(p.size)
 	count := fmt.Sprintf("%d submitted", p.in)

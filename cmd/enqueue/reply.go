@@ -21,8 +21,7 @@ func newReply(o options, out *output, m awaited) *reply {
 	return &reply{o: o, out: out, m: m, story: newStory(o, m.session, m.message.ID)}
 }
 
-// newStory shows the turns of a message. It tells the user how to decide questions with this
-// program.
+// newStory shows the turns of a message, and how to decide questions with this program.
 func newStory(o options, session, id string) terminal.Story {
 	call := o.call(session)
 	return terminal.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// setReplyTo sets where the outcomes of the session's later messages go.
+// setReplyTo sets the destination for the session's later messages.
 func setReplyTo(ctx context.Context, o options, out *output) func(*turnstile.Client, redis.UniversalClient) (int, error) {
 	destination := o.replyTo
 	if destination == session.NoReply {
@@ -38,7 +38,7 @@ func setReplyTo(ctx context.Context, o options, out *output) func(*turnstile.Cli
 	}
 }
 
-// setFailure says what is known of a setting that could not be stored.
+// setFailure is the failure of a setting that was not stored, or may not have been.
 func setFailure(ctx context.Context, key string, err error) failure {
 	f := failure{session: key, code: exitOther, text: redisconn.Explain(err)}
 	if ctx.Err() != nil {

@@ -14,7 +14,7 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// route is what is stored of where a message's outcome goes: destination, repeats and context.
+// route is the stored route of a message's outcome: destination, repeats and context.
 func route(t *testing.T, rdb redis.UniversalClient, key, id string) string {
 	t.Helper()
 	k := rediskey.For(key)
@@ -150,7 +150,7 @@ func TestFullOutboxIsARefusal(t *testing.T) {
 	call("--id", "m2", "second, without a destination").want(t, exitOK)
 }
 
-// The built program says that nothing was stored.
+// The built program reports that nothing was stored.
 func TestSetReplyToWithoutRedis(t *testing.T) {
 	t.Parallel()
 	_, finish := start(t, nowhere, "", "-s", "a", "--reply-to", "bot")

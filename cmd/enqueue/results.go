@@ -19,8 +19,8 @@ const (
 	// waiters is how many messages are awaited at the same time. Each takes a connection.
 	waiters = 64
 
-	// maxWaiting is how many messages of a file may be in without a result. At that number reading
-	// pauses until results come.
+	// maxWaiting is how many messages of a file may be submitted without a result. At that number
+	// reading pauses until results come.
 	maxWaiting = 20_000
 
 	// waitSlice is how long one message may keep a slot that others want.
@@ -42,7 +42,7 @@ type results struct {
 	progress *progress
 	fail     func(failure) // reports a message that did not succeed
 
-	room    chan struct{} // one element for each message that is in without a result
+	room    chan struct{} // one element for each submitted message without a result
 	waiting chan awaited  // never full: as long as room
 	over    chan struct{}
 	slots   sync.WaitGroup
@@ -179,7 +179,7 @@ func (a *results) attend(m awaited) {
 	}
 }
 
-// errSlice is the cause of a wait that makes room for others.
+// errSlice is the cause with which a wait ends to make room for others.
 var errSlice = errors.New("other messages wait for this slot")
 
 func (a *results) failed(m awaited, err error) {
@@ -214,14 +214,14 @@ func (a *results) end(m awaited, end session.Outcome) {
 	a.release()
 }
 
-// none reports whether no message has ended so far.
+// none reports whether no message ended so far.
 func (a *results) none() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.statuses) == 0
 }
 
-// name goes before each line of a message's reply.
+// name is the prefix of each line of a message's reply.
 func (m awaited) name() string { return m.session + " " + m.message.ID }
 
 // summary counts the messages by how they ended.

@@ -18,7 +18,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// errTimeout is the cause of a context whose --timeout is over.
+// errTimeout is the cause with which --timeout ends a context.
 var errTimeout = errors.New("no reply in time")
 
 // single submits one message.
@@ -59,7 +59,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 	return exitOK, nil
 }
 
-// submit submits the message. over says that there is nothing to wait for.
+// submit submits the message. over says that there is nothing to await.
 func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	r, err := receipt.Input(s.ctx, s.o.chat(client, s.o.session), outgoing(s.m, s.o.in, s.o.route()))
 	if err != nil {
@@ -104,8 +104,8 @@ func outgoing(m wire.Message, in time.Duration, route wire.Route) turnstile.Mess
 	}
 }
 
-// submitFailure says what is known of a message, or a command, whose Submit failed. again is the
-// flag that gives its id.
+// submitFailure is the failure of a message's, or a command's, Submit. It says whether it may be
+// stored. again is the flag that repeats it with its ID.
 func submitFailure(ctx context.Context, key string, m wire.Message, r receipt.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
@@ -169,8 +169,8 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 	return end, waitError(ctx, err)
 }
 
-// waitError is why a wait failed: its context's cause if that has ended. The connection's deadline
-// may pass a moment before the context's own.
+// waitError is the reason why a wait failed: its context's cause if the context is done. The
+// connection's deadline may pass a moment before the context's.
 func waitError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -200,7 +200,7 @@ func (s *single) waitFailed(err error) failure {
 	return f
 }
 
-// noReply says that --timeout is over, and what is known by then.
+// noReply is the failure after --timeout, with the message's state.
 func (o options) noReply(message string, link *away) string {
 	text := fmt.Sprintf("no reply to %s within %s; ", message, o.timeout)
 	if link.maybe() {
@@ -209,8 +209,8 @@ func (o options) noReply(message string, link *away) string {
 	return text + "the message stays"
 }
 
-// call is how this program was called, for a session: the beginning of a command to paste. It
-// leaves out a URL that has a password.
+// call is the beginning of a command to paste: this program as it was called, with the session. It
+// omits a URL with a password.
 func (o options) call(key string) string {
 	text := "enqueue"
 	switch {

@@ -54,7 +54,7 @@ func TestReceipts(t *testing.T) {
 	finish()
 }
 
-// The id of another message is bad input, and that of a message whose result is gone is refused.
+// The ID of another message is bad input. That of a message with an expired result is refused.
 func TestUsedID(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -68,7 +68,7 @@ func TestUsedID(t *testing.T) {
 	}
 	enqueue(t, ctx, url, "", "-s", "b", "--id", "m1", "goodbye").want(t, exitOK) // an id belongs to its session
 
-	occupy(t, url, "a", protocol.Config{})() // a turn whose result is not kept
+	occupy(t, url, "a", protocol.Config{})() // a turn without a stored result
 	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "--wait", "hello").want(t, exitRefused)
 	r.oneLine(t, "message m1 was accepted before", "TURNSTILE_RETENTION", "not carried out again")
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "goodbye").want(t, exitUsage)
@@ -209,7 +209,7 @@ func TestFollowStreams(t *testing.T) {
 	}
 }
 
-// Text is shown before the turn has ended.
+// Text is shown before the turn ends.
 func TestFollowShowsTextAsItComes(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -301,8 +301,8 @@ func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
 	empty(t, rdb)
 }
 
-// Each mode reaches the session, by flag and by the line of a file: it decides what a follow-up
-// does while a turn runs.
+// Each mode reaches the session, by flag and by the line of a file: it decides about a follow-up
+// during a turn.
 func TestAllModes(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)

@@ -20,8 +20,8 @@ import (
 // eraseLine removes a line of progress.
 const eraseLine = "\r\x1b[K"
 
-// A line on the terminal counts what is submitted, and with --wait the results. It disappears at
-// the end, and never goes to stdout.
+// A line on the terminal counts the submitted messages, and with --wait the results. It disappears
+// at the end, and never goes to stdout.
 func TestProgressOnATerminalOnly(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -56,7 +56,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	}
 }
 
-// Awaited results are counted, and the count comes back after every line that is printed meanwhile.
+// Awaited results are counted, and the count reappears after every line that is printed meanwhile.
 func TestProgressCountsResults(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

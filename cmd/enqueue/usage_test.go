@@ -13,7 +13,7 @@ import (
 	"turnstile/internal/version"
 )
 
-// nowhere is a Redis that does not exist: a call that gets as far as to connect exits with 1.
+// nowhere is a Redis that does not exist: a call that tries to connect exits with 1.
 const nowhere = "redis://127.0.0.1:1/0"
 
 func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAPasswordIsNeverPrinted(t *testing.T) {
 	}
 }
 
-// The invalid flag may have come before --json.
+// The invalid flag may precede --json.
 func TestUsageErrorsAsObjects(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--json", "hello"}, {"--nonsense", "--json"}} {

@@ -20,8 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// These tests are a sender that uses only docs/wire.md: names and commands are spelled as they
-// stand there.
+// These tests are a sender that uses only docs/wire.md: names and commands are copied from it.
 
 const (
 	wireQueue  = "session:s1"
@@ -141,7 +140,7 @@ func (w rawClient) answer(id string) map[string]any {
 	return nil
 }
 
-// result is HMGET of state and result.
+// result reads state and result with HMGET.
 func (w rawClient) result(id string) (state string, end map[string]any) {
 	w.t.Helper()
 	reply, _ := w.do("HMGET", wireTask+id, "state", "result").([]any)
@@ -277,7 +276,7 @@ func TestWireOnACluster(t *testing.T) {
 	}
 }
 
-// The example has the page's own script and names.
+// The example has the page's script and names.
 func TestWireExampleAgreesWithThePage(t *testing.T) {
 	t.Parallel()
 	_, example, ok := strings.Cut(wireDoc(t), "```python\n")

@@ -16,7 +16,7 @@ import (
 
 var errNoObject = fmt.Errorf("%w JSON: the line must be a JSON object", session.ErrInvalid)
 
-// lineError says what is wrong with a line of JSON in the file's words, given the decoder's error.
+// lineError explains the decoder's error about a line of JSON in terms of the file.
 func lineError(line []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -68,7 +68,7 @@ func wrongType(line []byte, wrong *json.UnmarshalTypeError) error {
 // shownKey is how many bytes of a key an error shows.
 const shownKey = 100
 
-// notString is the first key of a line's meta whose value is not a string.
+// notString is the first key of a line's meta with a value that is not a string.
 func notString(line []byte) string {
 	var fields struct {
 		Meta map[string]json.RawMessage `json:"meta"`
