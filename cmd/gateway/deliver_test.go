@@ -15,8 +15,8 @@ import (
 	"turnstile/test/program"
 )
 
-// The built program delivers to the destinations of its file, under its own Redis user, and reads the
-// file again at SIGHUP.
+// The built program delivers to the destinations of its file, under its own Redis user, and reloads
+// the file at SIGHUP.
 func TestDelivers(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)

@@ -12,8 +12,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The built gateway without tokens is closed while a built worker lives whose agent may run programs:
-// one of the worker's own, a model with tools, and a program's with program.Run. It is open beside others.
+// The built gateway without tokens is closed while a live worker's agent may run programs: an agent of the
+// built worker, a model with tools, and the agent of a program with program.Run. With other agents it is
+// open.
 func TestGuardBesideBuiltWorkers(t *testing.T) {
 	t.Parallel()
 	tools := filepath.Join(t.TempDir(), "tools.json")

@@ -28,13 +28,13 @@ func main() {
 const (
 	exitOK    = 0 // also after a drain
 	exitOther = 1
-	exitUsage = 2 // wrong settings, flags or arguments
+	exitUsage = 2 // invalid settings, flags or arguments
 )
 
 // healthTimeout is below those of container health checks.
 const healthTimeout = 4 * time.Second
 
-// run is the whole program and returns the exit code. The end of ctx acts like SIGTERM.
+// run is the whole program and returns the exit code. Cancelling ctx acts like SIGTERM.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	called := false
 	said := printable.NewWriter(stderr)

@@ -79,8 +79,8 @@ func TestHelp(t *testing.T) {
 
 var listens = regexp.MustCompile(`addr=(\S+)`)
 
-// The built program serves, reads its tokens again at SIGHUP, and drains at SIGTERM: that breaks off the
-// streams of sessions, so that their readers open them again elsewhere.
+// The built program serves, reloads its tokens at SIGHUP, and drains at SIGTERM. The drain breaks off
+// the streams of sessions, so that their readers reopen them elsewhere.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.json")

@@ -14,8 +14,9 @@ import (
 	"turnstile/test/program"
 )
 
-// Two built gateways with different files and one without, under their own Redis user: an outcome goes to the
-// same destination whichever of them took the message. The one whose file does not decide says so.
+// Two built gateways with different files and one without run under their Redis user. An outcome goes to the
+// same destination whichever of them took the message. The gateway with the file that is not in force logs
+// it.
 func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 	t.Parallel()
 	folder, server := t.TempDir(), acl.Server(t)
@@ -35,7 +36,7 @@ func TestTwoGatewaysRouteByOneFile(t *testing.T) {
 		gateways = append(gateways, p)
 	}
 	operator := admin.NewClient(server.Client())
-	// outcome returns where the outcome goes of a message that a gateway takes.
+	// outcome sends a message to a gateway, and returns the destination of its outcome.
 	outcome := func(p *program.Process, session string) (to string) {
 		t.Helper()
 		url := "http://" + listens.FindStringSubmatch(p.Output.String())[1] + "/v1/sessions/" + session + "/messages"

@@ -29,8 +29,8 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// connections is how many connections to Redis a gateway has for commands, at most. Waits and
-// streams share a few others.
+// connections is the most connections to Redis that a gateway has for commands. Waits and streams
+// share a few others.
 const connections = 16
 
 // streams is how many event streams one token may have open. Each costs some memory and no request to
@@ -39,7 +39,7 @@ const streams = 10_000
 
 // serve serves until ctx ends or a signal comes.
 func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
-	guardian.Conceal() // in a container it may run beside agents, with a password in REDIS_URL
+	guardian.Conceal() // in a container it may run next to agents, with a password in REDIS_URL
 	log := daemon.NewLogger(stderr, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)
 	tokens, err := loadTokens(s.TokensFile)
@@ -62,7 +62,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	}
 	defer rdb.Close()
 	routes := cmp.Or(destinations, outbox.NoFile())
-	_ = routes.Share(ctx, rdb) // KeepShared says what is wrong
+	_ = routes.Share(ctx, rdb) // KeepShared reports the error
 	g, m, all := newGateway(s, tokens, routes, rdb, log)
 	if !s.Open {
 		g.Guard(ctx)
@@ -143,7 +143,7 @@ func openDestinations(path string) (*outbox.File, error) {
 	return file, nil
 }
 
-// invalid is the error about a file with a mistake, one line for each.
+// invalid is the error about a file with mistakes, one line each.
 func invalid(setting, path string, err error) error {
 	var list interface{ Unwrap() []error }
 	if errors.As(err, &list) {
@@ -152,7 +152,7 @@ func invalid(setting, path string, err error) error {
 	return fmt.Errorf("%w %s=%q: %w", config.ErrInvalid, setting, path, err)
 }
 
-// files are those that SIGHUP has the gateway read again. Each may be nil.
+// files are the files that SIGHUP reloads. Each may be nil.
 type files struct {
 	gateway      *gateway.Gateway
 	tokens       *gateway.Tokens
@@ -178,7 +178,7 @@ func (f files) reload(log *slog.Logger) {
 	}
 }
 
-// reloadAtHangup reads the files again at each SIGHUP. It returns the end of that.
+// reloadAtHangup reloads the files at each SIGHUP. The returned function ends that.
 func reloadAtHangup(f files, log *slog.Logger) (end func()) {
 	hangups, ended, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -20,7 +20,7 @@ import (
 	"turnstile/pkg/agent/openai"
 )
 
-// newAgent makes the agent. checkNamed checks that what it needs exists.
+// newAgent makes the agent. checkNamed checks that its files and programs exist.
 func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 	switch s.Agent {
 	case config.AgentEcho:
@@ -104,11 +104,11 @@ func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// leastContext is the least that openai's context_tokens may be: a request with less has no room
-// for a message.
+// leastContext is the least context_tokens of openai: a request with less has no room for a
+// message.
 const leastContext = 100
 
-// readOpenAI reads TURNSTILE_OPENAI_FILE. Fields that it does not have keep their defaults.
+// readOpenAI reads TURNSTILE_OPENAI_FILE. Missing fields keep their defaults.
 func readOpenAI(path string, c *openai.Config) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestNewAgent(t *testing.T) {
 	}
 }
 
-// The model gets what TURNSTILE_OPENAI_FILE says.
+// The model gets the values of TURNSTILE_OPENAI_FILE.
 func TestOpenAIFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model.json")

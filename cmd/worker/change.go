@@ -12,14 +12,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// noun is a kind of thing that sessions have and that an operator changes.
+// noun is a kind of thing in sessions that an operator changes, such as dead letters.
 type noun struct {
 	command      string // the one that lists them
 	one, several string
 	state        admin.State // of the sessions that have any
 }
 
-// chosen are the named sessions, or all that have such a thing.
+// chosen returns the named sessions, or all that have such a thing.
 func chosen(ctx context.Context, client *admin.Client, of noun, sessions []string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if len(sessions) > 0 {
@@ -116,7 +116,8 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 	return err
 }
 
-// changeAll changes the things of all sessions. Before an error it has printed what was done.
+// changeAll changes the things of all sessions. If it fails, it has printed the changes made
+// before.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// reading is an agent that reads a page of its worker's.
+// reading is an agent that reads a page of its worker.
 func reading(t *testing.T, addr, path string) []string {
 	t.Helper()
 	return []string{"TURNSTILE_AGENT=exec", playing(t, "read-a-page", "http://"+addr+path), "TURNSTILE_HTTP_ADDR=" + addr}
 }
 
-// An agent's program reaches the worker's loopback. Without a token asynqmon refuses it, and the
-// worker starts all the same.
+// An agent's program reaches the worker's loopback. Without a token asynqmon refuses it, but the
+// worker starts.
 func TestAsynqmonIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{"/asynqmon": "403 false", "/asynqmon/api/queues": "403 false", "/metrics": "200 false"} {

@@ -75,7 +75,7 @@ func noWord(c *cobra.Command, words []string) error {
 	return errors.New(text)
 }
 
-// helpCommand is cobra's own, except that it refuses words that are not a command.
+// helpCommand is cobra's, except that it refuses words that are not a command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help about a command", DisableFlagsInUseLine: true,

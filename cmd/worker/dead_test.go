@@ -114,7 +114,7 @@ func TestDeadList(t *testing.T) {
 	}
 }
 
-// A session with a typing error in its name is not one without dead letters.
+// A misspelt session is an error, and not a session without dead letters.
 func TestDeadLettersOfAnUnknownSession(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -168,7 +168,7 @@ func TestDeadRerun(t *testing.T) {
 	w.stop(t)
 }
 
-// Ids choose the dead letters that are rerun. Others stay, and so does one that may not be rerun.
+// IDs choose the dead letters to rerun. Others stay, and so does one that may not be rerun.
 func TestDeadRerunOfSome(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

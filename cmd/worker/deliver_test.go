@@ -14,7 +14,7 @@ import (
 )
 
 // A worker with a deliverer posts outcomes, in order. It posts none to a destination that an
-// operator has paused, and goes on once it is enabled.
+// operator has paused, and continues once it is enabled.
 func TestDeliverAndPause(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

@@ -20,7 +20,7 @@ const (
 	stateEnabled  = "enabled"
 )
 
-// byOperator is why a destination is paused that an operator paused.
+// byOperator is the reason of a pause by an operator.
 const byOperator = "paused by an operator"
 
 // listedDestination is the state of a destination.
@@ -50,7 +50,7 @@ func listedState(d admin.Destination) listedDestination {
 	return l
 }
 
-// text is the state in words.
+// text is the state as text.
 func (l listedDestination) text(now time.Time) string {
 	switch {
 	case l.Since != nil:

@@ -19,18 +19,18 @@ import (
 // consoleSession is the session of the lines that the user types.
 const consoleSession = "console"
 
-// devMode is what --dev adds to a worker: a Redis, a welcome, and the console. A nil devMode adds
-// nothing.
+// devMode has the additions of --dev to a worker: a Redis, a welcome, and the console. A nil
+// devMode adds nothing.
 type devMode struct {
 	redis  *devredis.Server // nil: REDIS_URL names one
 	screen *terminal.Screen
 	style  terminal.Style
 	in     io.Reader // nil: there is no console
-	any    bool      // the user has not chosen the dashboard's port
+	any    bool      // the user did not choose the dashboard's port
 	token  string    // of the dashboard, if --dev made it
 
 	drain time.Duration
-	gone  chan struct{} // closed when the user has ended the console
+	gone  chan struct{} // closed when the user ends the console
 	done  sync.WaitGroup
 	end   func() // the console's
 }
@@ -106,7 +106,7 @@ func (d *devMode) begin(s config.Worker, server *httpd.Server) {
 	}
 }
 
-// ending prints what the drain waits for, unless a countdown does.
+// ending prints why the drain waits, unless a countdown does.
 func (d *devMode) ending(running int, counted bool) {
 	if d == nil {
 		return
@@ -127,7 +127,7 @@ func (d *devMode) stop() {
 	}
 }
 
-// left is closed when the user has ended the console.
+// left is closed when the user ends the console.
 func (d *devMode) left() <-chan struct{} {
 	if d == nil {
 		return nil
@@ -135,7 +135,7 @@ func (d *devMode) left() <-chan struct{} {
 	return d.gone
 }
 
-// redisEnded is closed when --dev's Redis has ended by itself.
+// redisEnded is closed when --dev's Redis ends by itself.
 func (d *devMode) redisEnded() <-chan struct{} {
 	if !d.ownsRedis() {
 		return nil
@@ -143,7 +143,7 @@ func (d *devMode) redisEnded() <-chan struct{} {
 	return d.redis.Done()
 }
 
-// lost cleans up after a Redis that has ended.
+// lost cleans up after a Redis that ended.
 func (d *devMode) lost() error {
 	d.redis.Stop()
 	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", service.ErrAbandoned)

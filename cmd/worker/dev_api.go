@@ -18,8 +18,8 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// api makes the gateway of --dev, on the dashboard's address. It asks for the dashboard's token, if
-// there is one: the agent's programs reach it, too.
+// api makes the gateway of --dev, on the dashboard's address. It requires the dashboard's token, if
+// there is one: the agent's programs can reach it too.
 func (d *devMode) api(s config.Worker, log *slog.Logger) func(redis.UniversalClient, *outbox.File) service.API {
 	if d == nil {
 		return nil

@@ -132,7 +132,7 @@ func TestNextPort(t *testing.T) {
 	}
 }
 
-// A --dev whose Redis has ended ends, too.
+// --dev ends when its Redis ends.
 func TestDevRedisDies(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -158,7 +158,7 @@ func TestDevRedisDies(t *testing.T) {
 	s.Await(t, "the Redis that --dev had started is gone")
 }
 
-// --dev serves the gateway and the board beside asynqmon. Where it asks for a token, so do they.
+// --dev serves the gateway and the board next to asynqmon. They require a token when asynqmon does.
 func TestDevServesTheGateway(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, "--dev", "--http-addr", "127.0.0.1:0")
@@ -213,7 +213,7 @@ func TestDevServesTheGateway(t *testing.T) {
 	w.stop(t)
 }
 
-// The gateways of two --dev route by the file that one of them has.
+// With two --dev, both gateways route by the one file of destinations.
 func TestDevSharesDestinations(t *testing.T) {
 	t.Parallel()
 	url, operator := redistest.URL(t), admin.NewClient(redistest.New(t))

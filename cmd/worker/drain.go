@@ -40,8 +40,8 @@ func showDrain(screen *terminal.Screen, w *worker.Worker, end service.Ending) (s
 	}
 }
 
-// drainLine is how far a drain is, and what the next Ctrl-C would do. cut says that there was a
-// second one.
+// drainLine shows the progress of a drain, and the effect of the next Ctrl-C. cut says that there
+// was a second one.
 func drainLine(p worker.Status, cut bool) string {
 	turns := fmt.Sprintf("draining: %d turns running", p.Running)
 	if p.Running == 1 {

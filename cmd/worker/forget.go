@@ -49,7 +49,7 @@ func (p *program) forgetCommand() *cobra.Command {
 	return c
 }
 
-// forgotten is what a session had.
+// forgotten has the counts and names of an erased session.
 type forgotten struct {
 	known     bool
 	Session   string `json:"session"`
@@ -74,7 +74,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		return err
 	}
 	if root := p.given(flags, "TURNSTILE_WORKSPACE_DIR"); root != "" {
-		// Not earlier: a busy session is refused, and needs the directory.
+		// Only now, since a busy session is refused and needs the directory.
 		if f.Workspace, err = workspace.Remove(root, key); err != nil {
 			return fmt.Errorf("session %s is deleted in Redis, but its directory is not: %w", key, err)
 		}
@@ -94,7 +94,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	return p.say("%s.", text)
 }
 
-// erase deletes a session, and returns what it had just before.
+// erase deletes a session, and returns its contents just before.
 func erase(ctx context.Context, rdb redis.UniversalClient, key string, undelivered bool) (forgotten, error) {
 	chat := turnstile.NewClient(rdb).Session(key)
 	info, err := chat.Info(ctx)

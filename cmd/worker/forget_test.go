@@ -135,8 +135,7 @@ func forgetOn(t *testing.T, url string) {
 	_ = worker.Process.Kill()
 }
 
-// awaitIdle waits until a session has no owner: that is a moment after the event of its last turn's
-// end.
+// awaitIdle waits until a session has no owner, which is a moment after its last turn's end event.
 func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	t.Helper()
 	for ctx := limited(t); ; {
@@ -150,8 +149,8 @@ func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	}
 }
 
-// beside forgets a session again and again while a sender submits to it and a worker runs its
-// turns: each message has a result, or is deleted.
+// beside forgets a session repeatedly while a sender submits to it and a worker runs its turns.
+// Each message has a result, or is deleted.
 func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors.Client) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -242,7 +241,7 @@ func TestForgetWithADirectory(t *testing.T) {
 		t.Errorf("%q lacks %q", r.out, want)
 	}
 	call(t, environ, "forget", "a").want(t, exitOther)
-	// A file in its place cannot be searched.
+	// If a file is in its place, the directory cannot be searched.
 	file := filepath.Join(root, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

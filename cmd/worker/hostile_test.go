@@ -23,8 +23,8 @@ import (
 	"turnstile/test/hostile"
 )
 
-// hostileWorker runs an agent with hostile text for three sessions: a asks a question, and messages
-// wait behind it; b has failed; c is done.
+// hostileWorker runs an agent with hostile text for three sessions: a asks a question and has
+// waiting messages, b failed, and c is done.
 func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
 	settings = append(settings, "REDIS_URL="+url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
@@ -39,8 +39,8 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	return w
 }
 
-// hostileRecords writes to Redis what other producers can: a session with a hostile name, and one,
-// z, whose worker has hostile text.
+// hostileRecords writes records to Redis as other producers can: a session with a hostile name, and
+// one, z, whose worker has hostile text.
 func hostileRecords(t *testing.T, url string) {
 	t.Helper()
 	rdb := newClient(t, url)
@@ -166,7 +166,7 @@ func TestJSONSteersNothing(t *testing.T) {
 	hostile.CheckJSON(t, "the log", w.err.String())
 }
 
-// --dev prints what it runs.
+// A hostile name of the agent's program cannot control the terminal of --dev.
 func TestDevPrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

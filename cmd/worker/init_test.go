@@ -9,8 +9,8 @@ import (
 )
 
 // A guardian is the worker's program started again, once for each turn of an agent that is a
-// command. It uses no script, so it must not build them: with 1.8 MB of scripts it collected
-// garbage before it did anything.
+// command. It uses no script, so it must not build them: with 1.8 MB of scripts it began with a
+// garbage collection.
 func TestScriptsAreMadeWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

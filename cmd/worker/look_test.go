@@ -26,7 +26,7 @@ func decode(t *testing.T, text string) any {
 	return v
 }
 
-// take removes fields whose values differ from run to run, and checks their form.
+// take removes fields with values that differ between runs, and checks their form.
 func take(t *testing.T, o map[string]any, fields ...string) {
 	t.Helper()
 	for _, f := range fields {
@@ -274,7 +274,7 @@ func TestResumeInWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	// A drain marks the turn that runs: the next one resumes it.
+	// A drain marks the running turn, and the next one resumes it.
 	if got := resumeText(marked, &before); got != "the next turn resumes (crash at 2026-11-21 05:00:00)" {
 		t.Errorf("a turn that is marked: %q", got)
 	}

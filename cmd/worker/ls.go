@@ -58,7 +58,7 @@ const tablePage = 500
 func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
 	t := p.table()
 	n := 0
-	asked, idle := false, false // whether a worker is running is read once, if messages wait
+	asked, idle := false, false // whether a worker runs is read once, if messages wait
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		for s, err := range client.Sessions(ctx, admin.Query{Match: pattern, OldestFirst: true}) {
 			if err != nil {

@@ -1,4 +1,4 @@
-// Command worker runs an agent for the messages of chat sessions, and shows what happens.
+// Command worker runs an agent for the messages of chat sessions, and has commands for operators.
 package main
 
 import (
@@ -24,14 +24,14 @@ func main() {
 const (
 	exitOK      = 0 // also after a drain
 	exitOther   = 1
-	exitUsage   = 2  // wrong settings, flags or arguments
+	exitUsage   = 2  // invalid settings, flags or arguments
 	exitRefused = 3  // a turn is running in the session
 	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL
 
 	exitInterrupted = 130 // Ctrl-C ended show --follow
 )
 
-// run is the whole program and returns the exit code. The end of ctx acts like a first SIGTERM.
+// run is the whole program and returns the exit code. Cancelling ctx acts like a first SIGTERM.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
 		environ: environ, stdin: stdin, raw: streams{stdout, stderr},

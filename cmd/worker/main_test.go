@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // waits bounds how long anything may take.
 const waits = expect.Patience
 
-// result is what one call of the program did.
+// result is the result of one call of the program.
 type result struct {
 	code     int
 	out, err string
@@ -115,7 +115,7 @@ func echoWorker(t *testing.T, url string, settings ...string) *running {
 	return r
 }
 
-// client is a client of the test's own.
+// client is the test's own client.
 func client(t *testing.T, url string) *actors.Client {
 	t.Helper()
 	rdb, err := redisconn.Open(url)

@@ -12,9 +12,9 @@ import (
 	"turnstile/pkg/agent/openai"
 )
 
-// checkNamed checks what the agent's settings name: its program, its files, its working directory.
-// A missing one would fail every turn; here it is a wrong setting, reported at the start. The error
-// joins all problems. Settings that config has refused are skipped.
+// checkNamed checks that the program, files and working directory in the agent's settings exist.
+// Otherwise every turn would fail; here a missing one is reported at the start as an invalid
+// setting. The error joins all problems. Settings that config refused are skipped.
 func checkNamed(s config.Worker) error {
 	switch s.Agent {
 	case config.AgentOpenAI:
@@ -58,7 +58,7 @@ func checkWorkspace(s config.Worker) error {
 	}
 	hint := ": name a directory in which the worker may make others"
 	if errors.Is(err, workspace.ErrUntrusted) {
-		hint = "" // the error has a hint of its own
+		hint = "" // the error has a hint already
 	}
 	return fmt.Errorf("%w TURNSTILE_WORKSPACE_DIR=%q cannot be used: %w%s", config.ErrInvalid, s.WorkspaceDir, err, hint)
 }

@@ -12,7 +12,7 @@ import (
 	"turnstile/internal/config"
 )
 
-// checkNamed checks what the settings name, if the agent needs it.
+// checkNamed checks the settings that the agent needs.
 func TestCheckNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestCheckNamed(t *testing.T) {
 	}
 }
 
-// A setting that is wrong by itself does not hide a problem of another one, and is reported once.
+// An invalid setting does not hide a problem of another one, and is reported once.
 func TestNamedAndOthersAtOnce(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

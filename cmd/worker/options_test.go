@@ -35,8 +35,8 @@ var other = map[string]string{
 	"TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
 
-// elsewhere are settings that are not an option of a part. Other tests here cover them; the last
-// one is only checked.
+// elsewhere are settings that are no option of a part. Other tests here cover them; the last one is
+// only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
@@ -130,7 +130,7 @@ func TestNoWarmAgents(t *testing.T) {
 	}
 }
 
-// traits are those of an agent.
+// traits returns an agent's traits.
 func traits(a agent.Agent) (t agent.Traits) {
 	if d, ok := a.(agent.Describer); ok {
 		t = d.Traits()
@@ -138,7 +138,7 @@ func traits(a agent.Agent) (t agent.Traits) {
 	return t
 }
 
-// Of these, too, 0 has another meaning than the default.
+// For these, too, 0 does not mean the default.
 func TestZeroSettings(t *testing.T) {
 	t.Parallel()
 	c := service.WorkerConfig(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_RETENTION": "0"}), nil)

@@ -153,7 +153,7 @@ func deliveryOf(d admin.Delivery, to admin.Destination, now time.Time) listedDel
 	return l
 }
 
-// text is the state in words.
+// text is the state as text.
 func (l listedDelivery) text(now time.Time) string {
 	switch l.State {
 	case "waiting":
@@ -166,7 +166,8 @@ func (l listedDelivery) text(now time.Time) string {
 	return l.State
 }
 
-// outboxList lists the destinations that get nothing, and the deliveries of a session, or of all.
+// outboxList lists the destinations without deliveries (paused or disabled), and the deliveries of
+// a session, or of all.
 func (p *program) outboxList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
 	if len(sessions) > 0 {
 		if err := session.ValidateKey(sessions[0]); err != nil {

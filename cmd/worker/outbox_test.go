@@ -19,7 +19,7 @@ import (
 )
 
 // deliveriesIn ends four messages of a session. Of bot's, m1 was given up, m2 is tried again in two
-// hours, and m3 is behind it. m4 waits for web.
+// hours, and m3 waits after it. m4 waits for web.
 func deliveriesIn(t *testing.T, url string, c *actors.Client, key string) {
 	t.Helper()
 	rdb := newClient(t, acl.As(t, url, acl.Worker))
@@ -48,7 +48,7 @@ func deliveriesIn(t *testing.T, url string, c *actors.Client, key string) {
 	}
 }
 
-// changing matches what differs from run to run in the list: the webhook-id and the age.
+// changing matches the values in the list that differ between runs: the webhook-id and the age.
 var changing = regexp.MustCompile(`(\S+ \S+) [0-9a-f]{8}-\d+ (\S+ \S+) \ds `)
 
 func TestOutboxList(t *testing.T) {
@@ -162,7 +162,7 @@ func TestDestinations(t *testing.T) {
 			t.Errorf("%s: %q, want %q", s.args, r.out, s.out)
 		}
 	}
-	// A deliverer reads a pause without a time as one that only an operator ends.
+	// For a deliverer, a pause without a time is ended only by an operator.
 	call(t, environ, "outbox", "pause", "bot").want(t, exitOK)
 	list, err := admin.NewClient(rdb).Destinations(limited(t))
 	expect.OK(t, err)

@@ -21,7 +21,7 @@ func (p *program) withAdmin(ctx context.Context, flags map[string]string, f func
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb), rdb) })
 }
 
-// hasNoWorker reports whether no worker is running, as far as the Redis user may know.
+// hasNoWorker reports whether no worker is running, as far as the Redis user may read that.
 func hasNoWorker(ctx context.Context, rdb redis.UniversalClient) bool {
 	has, err := turnstile.NewClient(rdb).HasWorker(ctx)
 	return err == nil && !has
@@ -50,8 +50,7 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 	return nil
 }
 
-// clientConfig has the limits of this program's own senders: the console, and the commands for
-// operators.
+// clientConfig has the limits of this program's senders: the console and the operators' commands.
 func clientConfig(s config.Worker) turnstile.ClientConfig {
 	return turnstile.ClientConfig{Limits: s.Limits(), RememberIDs: s.IdempotencyTTL}
 }

@@ -12,7 +12,7 @@ func (p *program) settings(flags map[string]string, dev bool) (config.Worker, er
 	o := config.Options{Overrides: flags}
 	if dev {
 		o.Defaults = config.DevDefaults()
-		// A Redis of its own has nothing to lose, so asynqmon's buttons work.
+		// --dev's own Redis has nothing to lose, so asynqmon's buttons work.
 		if p.given(flags, "REDIS_URL")+p.given(flags, "REDIS_URL_FILE") == "" {
 			o.Defaults["TURNSTILE_DASHBOARD_WRITE"] = "true"
 		}
@@ -25,7 +25,7 @@ func (p *program) served(flags map[string]string, defaults map[string]string) (c
 	return config.LoadWorker(p.environ, config.Options{Overrides: flags, Defaults: defaults, NoAgent: true})
 }
 
-// given is the value that the user has set for a variable.
+// given is the value that the user set for a variable.
 func (p *program) given(flags map[string]string, name string) string {
 	vars := map[string]string{}
 	for _, entry := range p.environ {

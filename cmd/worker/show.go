@@ -21,7 +21,7 @@ type shown struct {
 	idle bool // no worker is running
 }
 
-// show prints one session, and with follow the events of its turn from then on.
+// show prints one session, and with follow the further events of its turn.
 func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON, follow bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err

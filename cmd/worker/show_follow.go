@@ -22,7 +22,7 @@ import (
 var errInterrupted = errors.New("interrupted: the session is no longer followed, and its turn continues")
 
 // followTurn prints the events of the running turn, or of the next one if none runs yet, until its
-// message has ended.
+// message ends.
 func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -50,7 +50,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 	return nil
 }
 
-// followed is the message whose turn is followed, or "" if there is none.
+// followed is the message to follow, or "" if there is none.
 func (s shown) followed(ctx context.Context, client *admin.Client) (id string, err error) {
 	if len(s.Messages) > 0 {
 		return s.Messages[0], nil
@@ -64,7 +64,7 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 	return "", nil
 }
 
-// tell prints the events of a message's turns, earlier ones included, until it has ended.
+// tell prints the events of a message's turns, earlier ones included, until the message ends.
 func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
 	if asJSON {
 		end, err := receipt.Follow(ctx, client.Session(key), id, "", func(e session.Event) error {

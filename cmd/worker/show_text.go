@@ -90,7 +90,7 @@ func (s shown) printDead(b *strings.Builder) {
 	}
 }
 
-// printTurn prints the running turn's messages, and what it has done so far.
+// printTurn prints the running turn's messages and events.
 func (s shown) printTurn(b *strings.Builder) {
 	if len(s.TurnMessages) == 0 {
 		return
@@ -104,7 +104,7 @@ func (s shown) printTurn(b *strings.Builder) {
 	}
 }
 
-// story is a turn's events, in the form that --follow shows.
+// story is a turn's events, formatted as by --follow.
 func story(message string, events []session.Event) string {
 	var b strings.Builder
 	t := terminal.Teller{Story: terminal.Story{Message: message}, Screen: terminal.NewSplitScreen(&b, &b, nil)}
@@ -115,8 +115,8 @@ func story(message string, events []session.Event) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// resumeText is the record as text. turn is when the running turn began, or nil: a mark that is older
-// than the turn is the one that the turn resumes from.
+// resumeText is the record as text. turn is the start of the running turn, or nil. The turn resumes
+// from the mark if the mark is older.
 func resumeText(r gateway.Resume, turn *time.Time) string {
 	var parts []string
 	if r.Pending {

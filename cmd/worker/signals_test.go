@@ -35,7 +35,7 @@ func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	}
 }
 
-// The first signal drains. The events and the exit code show which kind of end it is.
+// The first signal drains. The events and the exit code show the kind of end.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -154,8 +154,8 @@ func gone(t *testing.T, pid int) {
 	expect.Soon(t, fmt.Sprint("the end of process ", pid), func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// A log whose reader has ended does not end the worker in mid-drain, as in `worker 2>&1 | tee log`
-// when Ctrl-C ends tee, too.
+// The worker continues its drain when the reader of its log ends, as in `worker 2>&1 | tee log`
+// when Ctrl-C ends tee too.
 func TestLogReaderIsGone(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

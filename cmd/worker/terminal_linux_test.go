@@ -12,8 +12,8 @@ import (
 	"turnstile/test/watched"
 )
 
-// onTerminal starts the built program on a terminal of its own, as a shell would. It returns the
-// terminal, and a function that waits for the exit code.
+// onTerminal starts the built program on a new terminal, as a shell would. It returns the terminal,
+// and a function that waits for the exit code.
 func onTerminal(t *testing.T, environ []string, args ...string) (s *watched.Terminal, code func(want int)) {
 	t.Helper()
 	s = watched.NewTerminal(t)
@@ -97,7 +97,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	}
 }
 
-// A line at the bottom of a terminal counts down, and says what the next Ctrl-C would do.
+// A line at the bottom of a terminal counts down, and says the effect of the next Ctrl-C.
 func TestCountdown(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -119,7 +119,7 @@ func TestCountdown(t *testing.T) {
 	code(exitOther)
 }
 
-// A line that does not fit is truncated: in two lines it could not be rewritten.
+// A line that does not fit is truncated, because two lines could not be rewritten.
 func TestCountdownOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

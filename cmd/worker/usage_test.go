@@ -69,7 +69,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Each setting has a flag, which wins over its variable.
+// Each setting has a flag, which overrides its variable.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	var args []string

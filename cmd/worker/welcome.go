@@ -57,8 +57,8 @@ func (d *devMode) welcome(s config.Worker, server *httpd.Server) string {
 		row("dashboard", asynqmonURL(server, d.token), notes...)
 	}
 
-	// enqueue finds a Redis on the usual port by itself, but a second --dev would start one of its
-	// own.
+	// enqueue finds a Redis on the usual port by itself. A second --dev starts its Redis on another
+	// port.
 	sender, second, where := "", "", "In another terminal:"
 	switch {
 	case d.redis == nil:
@@ -95,7 +95,7 @@ func (d *devMode) takenNote(taken bool, port string) []string {
 	return []string{d.style.Alert("not the usual port: " + port + " is taken by another program")}
 }
 
-// command is how a user calls one of these programs, given how this one was called.
+// command is the command line for one of these programs, in the way that this one was called.
 func command(name string) string {
 	self, err := os.Executable()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// work runs a worker until ctx ends. It stops its parts in the opposite order of their start: the
-// worker first, then HTTP, and Redis last.
+// work runs a worker until ctx ends. It stops its parts in the reverse order of their start: first
+// the worker, then HTTP, and last Redis.
 func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
 	s, err := p.settings(flags, dev)
 	if err = errors.Join(err, checkNamed(s)); err != nil {
@@ -85,13 +85,13 @@ func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen
 	}
 }
 
-// screen is the terminal that the log is written to, or nil if it goes elsewhere.
+// screen is the terminal that the log is written to, or nil.
 func (p *program) screen(d *devMode) *terminal.Screen {
 	switch {
 	case !terminal.IsTerminal(p.raw.stderr):
 		return nil
 	case d != nil && terminal.IsTerminal(p.raw.stdout):
-		return d.screen // it knows what else is written there
+		return d.screen // it knows the other output there
 	}
 	return terminal.NewScreen(p.raw.stderr, terminal.StyleFor(true, p.environ))
 }

@@ -80,7 +80,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// HTTP is served until the drain has ended, and shows its progress.
+// HTTP is served until the end of the drain, and shows its progress.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -174,7 +174,7 @@ func TestRedisComesUp(t *testing.T) {
 	w.stop(t)
 }
 
-// It does not wait endlessly for one that does not start, and a signal ends the wait.
+// The wait for a Redis that does not start is bounded, and a signal ends it.
 func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
 	away := []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}
