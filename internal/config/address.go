@@ -12,7 +12,7 @@ var ErrBadAddress = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
 
 // Loopback reports whether only this machine can reach a listener on addr, written HOST:PORT. An
 // empty host means all addresses. Host names other than localhost count as reachable from
-// elsewhere, because what they resolve to may change.
+// elsewhere, because their addresses may change.
 func Loopback(addr string) (bool, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

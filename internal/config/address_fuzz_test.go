@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Only an address of this machine alone counts as one: a gateway without tokens may listen there.
+// Only addresses that other machines cannot reach are Loopback: a gateway without tokens may listen
+// there.
 func FuzzLoopback(f *testing.F) {
 	for _, addr := range []string{"127.0.0.1:80", "localhost:0", "[::1]:8080", "[::ffff:127.0.0.1]:1", ":80", "0.0.0.0:1", "[::1%lo]:1", "127.1:80", "LOCALHOST:1", "localhost:+1", "x:65536"} {
 		f.Add(addr)

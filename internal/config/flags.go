@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagName is the flag of a setting: --redis for REDIS_URL, --http-addr for TURNSTILE_HTTP_ADDR and
-// --addr for TURNSTILE_GATEWAY_ADDR.
+// FlagName returns the flag of a setting: --redis for REDIS_URL, --http-addr for
+// TURNSTILE_HTTP_ADDR and --addr for TURNSTILE_GATEWAY_ADDR.
 func FlagName(variable string) string {
 	if variable == "REDIS_URL" {
 		return "redis"
@@ -18,8 +18,7 @@ func FlagName(variable string) string {
 	return strings.ReplaceAll(strings.ToLower(variable), "_", "-")
 }
 
-// AddFlags adds a flag for each of the settings that are named, or for all. It returns the flags'
-// names.
+// AddFlags adds a flag for each named setting, or for all. It returns the flags' names.
 func AddFlags(flags *pflag.FlagSet, settings []Setting, named ...string) (names []string) {
 	for _, s := range settings {
 		if len(named) > 0 && !slices.Contains(named, s.Name) {
@@ -35,7 +34,7 @@ func AddFlags(flags *pflag.FlagSet, settings []Setting, named ...string) (names 
 	return names
 }
 
-// Flagged are the settings that were given as flags.
+// Flagged returns the settings that were given as flags.
 func Flagged(flags *pflag.FlagSet, settings []Setting) map[string]string {
 	given := map[string]string{}
 	for _, s := range settings {

@@ -9,8 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// An environment is refused with one line for each problem, none of which has a secret, or gives
-// settings that were checked.
+// An environment is refused with one line for each problem, without secrets, or gives valid
+// settings.
 func FuzzEnvironment(f *testing.F) {
 	secrets := map[string]bool{}
 	var names []string

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Gateway has the gateway's settings. The worker's other settings may be set beside them.
+// Gateway has the gateway's settings. The worker's other settings may be set too.
 type Gateway struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 
@@ -42,7 +42,7 @@ type Gateway struct {
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 }
 
-// Limits returns what the settings allow to be stored.
+// Limits returns the settings' limits of stored messages.
 func (g Gateway) Limits() session.Limits {
 	return limits(g.MessageBytes, g.LineCap, g.MessagesCap, g.OutboxCap, g.DestinationCap)
 }
@@ -85,7 +85,7 @@ func words(text string) (list []string) {
 	return list
 }
 
-// ApproveRule names who may decide an agent's question.
+// ApproveRule says who may decide an agent's question.
 type ApproveRule string
 
 // The rules.

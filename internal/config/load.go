@@ -21,7 +21,7 @@ import (
 // ErrInvalid is wrapped by every error about a setting.
 var ErrInvalid = errors.New("setting")
 
-// Options changes what LoadWorker and LoadSender read.
+// Options are options of LoadWorker and LoadSender.
 type Options struct {
 	// Overrides replace variables of the environment. They come from the command line's flags.
 	Overrides map[string]string
@@ -121,8 +121,8 @@ func (p *problems) addParseErrors(into any, err error) {
 	}
 }
 
-// complaint says why a value could not be parsed. The text continues a sentence that begins with
-// the value.
+// complaint is the reason why a value could not be parsed. The text continues a sentence that
+// begins with the value.
 func complaint(typ reflect.Type, err error) string {
 	switch {
 	case typ == reflect.TypeFor[slog.Level]():
@@ -161,8 +161,8 @@ var usualNames = map[string]string{
 	"TURNSTILE_OPENAI_API_KEY":  "OPENAI_API_KEY",
 }
 
-// foreign are variables with our prefix that are not settings: workers set them for agents, which
-// may run enqueue, and the examples read some, in the same shell as the programs.
+// foreign are variables with our prefix that are no settings. Workers set some for agents, which
+// may run enqueue. The examples read others, in the same shell as the programs.
 var foreign = []string{
 	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
 	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_GUARDIAN",

@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// with returns an environment that is valid except for what vars change.
+// with returns a valid environment changed by vars.
 func with(vars map[string]string) []string {
 	all := map[string]string{"PATH": "/bin", "TURNSTILE_AGENT": "echo"}
 	maps.Copy(all, vars)
@@ -122,7 +122,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	}
 }
 
-// No number means as many as turns. 0 means none.
+// If unset, the number is that of turns. 0 means none.
 func TestWarmAgentsFollowConcurrency(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]int{"": 3, "0": 0, "7": 7} {
@@ -251,7 +251,7 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 }
 
-// The examples and the docs use these in the shell in which a worker or a gateway may start.
+// The examples and the docs set these in a shell in which a worker or a gateway may start.
 func TestVariablesOfClients(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"TURNSTILE_TOKEN": "t", "TURNSTILE_URL": "http://127.0.0.1:8081", "TURNSTILE_GATEWAY_URL": "http://127.0.0.1:8081"}

@@ -11,14 +11,14 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// maxSecretLen bounds what is read of a wrong file.
+// maxSecretLen bounds how much of a wrong file is read.
 const maxSecretLen = 64 << 10
 
 // fileName returns the variable that names a file with a setting's value, as Docker and
 // Kubernetes mount secrets.
 func fileName(setting string) string { return setting + "_FILE" }
 
-// readFiles reads the values that are in files into vars. A flag replaces both of a setting's
+// readFiles reads the values that are in files into vars. A flag overrides both of a setting's
 // variables.
 func (p *problems) readFiles(vars, flags map[string]string) {
 	for _, s := range p.settings {

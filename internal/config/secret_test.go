@@ -35,7 +35,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	if err != nil || s.RedisURL != "redis://:secret@db/1" {
 		t.Errorf("sender: %+v, %v", s, err)
 	}
-	// A flag replaces both variables.
+	// A flag overrides both variables.
 	w, err = LoadWorker(with(vars), Options{Overrides: map[string]string{"REDIS_URL": "redis://flag"}})
 	if err != nil || w.RedisURL != "redis://flag" {
 		t.Errorf("with a flag: %q, %v", w.RedisURL, err)

@@ -92,7 +92,7 @@ func Markdown(settings []Setting) string {
 	return b.String()
 }
 
-// cell escapes what Markdown would interpret in a table's cell.
+// cell escapes Markdown in a table's cell.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`).Replace(text)
 }

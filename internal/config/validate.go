@@ -12,11 +12,11 @@ import (
 	"turnstile/internal/wire"
 )
 
-// stopMargin is the time beside its drain that a worker needs to mark, requeue and release what
-// it ran.
+// stopMargin is the time after its drain that a worker needs to mark, requeue and release its
+// turns.
 const stopMargin = 5 * time.Second
 
-// problems collects what is wrong with the settings.
+// problems collects the errors in the settings.
 type problems struct {
 	settings []Setting
 	vars     map[string]string
@@ -26,7 +26,7 @@ type problems struct {
 
 func (p *problems) err() error { return errors.Join(p.list...) }
 
-// add records that name's value is wrong. The text continues a sentence that begins with the
+// add records that name's value is invalid. The text continues a sentence that begins with the
 // value.
 func (p *problems) add(name, format string, args ...any) {
 	if p.failed[name] {
@@ -45,7 +45,7 @@ func (p *problems) add(name, format string, args ...any) {
 	p.list = append(p.list, fmt.Errorf("%w %s%s %s", ErrInvalid, name, value, fmt.Sprintf(format, args...)))
 }
 
-// ok reports whether none of the names has a problem so far, so that a relation between them can
+// ok reports whether none of the names has a problem so far. Only then can a relation between them
 // be checked.
 func (p *problems) ok(names ...string) bool {
 	for _, name := range names {
@@ -88,8 +88,8 @@ func (p *problems) judgeRetention(d time.Duration) {
 	}
 }
 
-// judgeIdempotency bounds for how long ids are kept: shorter than a sender's retries they are of no
-// use, and each takes memory.
+// judgeIdempotency bounds how long message IDs are remembered. It must be longer than a sender's
+// retries, but each ID takes memory.
 func (p *problems) judgeIdempotency(d time.Duration) {
 	within(p, "TURNSTILE_IDEMPOTENCY_TTL", d, time.Minute, 366*24*time.Hour)
 }
@@ -101,8 +101,8 @@ func (p *problems) judgeSender(s Sender) {
 	p.judgeIdempotency(s.IdempotencyTTL)
 }
 
-// judgeStored bounds what is stored. The largest message must fit into a turn, and many times into
-// one request to Redis.
+// judgeStored bounds messages and queues. The largest message must fit into a turn, and many times
+// into one request to Redis.
 func (p *problems) judgeStored(message, line, all, outbox, destination int) {
 	within(p, "TURNSTILE_MESSAGE_BYTES", message, 1024, 64<<20)
 	within(p, "TURNSTILE_LINE_CAP", line, 1, 1_000_000)

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/agent/exec"
 )
 
-// AgentKind names an agent that the worker can run.
+// AgentKind is the name of an agent that the worker can run.
 type AgentKind string
 
 // The agents.
@@ -32,8 +32,7 @@ func (k *AgentKind) UnmarshalText(text []byte) error {
 }
 
 // RunsPrograms reports whether turns run programs on the worker's machine, which can reach every
-// server on its loopback. An agent that is not known, as in `worker dashboard`, counts as one
-// that does.
+// server on its loopback. An unknown agent, as in `worker dashboard`, counts as one that does.
 func (w Worker) RunsPrograms() bool {
 	switch w.Agent {
 	case AgentEcho:
@@ -45,7 +44,7 @@ func (w Worker) RunsPrograms() bool {
 	return true
 }
 
-// ACPPermissions names the decision on an agent's question for a permission.
+// ACPPermissions is the decision on an ACP agent's requests for permission.
 type ACPPermissions string
 
 // The decisions.
@@ -60,7 +59,7 @@ func (p *ACPPermissions) UnmarshalText(text []byte) error {
 	return oneOf(p, text, PermissionsAllow, PermissionsDeny, PermissionsAsk)
 }
 
-// Group is an optional group of the system, by its number.
+// Group is the number of an optional system group.
 type Group struct{ Number *int }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -73,7 +72,7 @@ func (g *Group) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// AgentFormat names the form in which an agent's command reads turns and writes replies.
+// AgentFormat is the format in which an agent's command reads turns and writes replies.
 type AgentFormat string
 
 // The formats.
@@ -87,7 +86,7 @@ func (f *AgentFormat) UnmarshalText(text []byte) error {
 	return oneOf(f, text, FormatText, FormatJSONL)
 }
 
-// CrashPolicy names what happens to a turn whose worker died.
+// CrashPolicy decides about a turn after its worker's death.
 type CrashPolicy string
 
 // The crash policies, as internal/protocol has them.
@@ -101,10 +100,9 @@ func (p *CrashPolicy) UnmarshalText(text []byte) error {
 	return oneOf(p, text, CrashResume, CrashSuspend)
 }
 
-// LogFormat names how the log is written.
+// LogFormat is the format of the log.
 type LogFormat string
 
-// The formats of the log.
 const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
@@ -170,8 +168,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseDuration is wire.ParseDuration with an error whose text continues a sentence that
-// begins with the value.
+// parseDuration is wire.ParseDuration with another error: its text continues a sentence that begins
+// with the value.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := wire.ParseDuration(text)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package config reads the settings of the worker and of the sender from the environment and
-// validates them together. It reports all problems at once, each on its own line with the
-// variable and what to do.
+// validates them together. It reports all problems at once, each on its own line with the variable
+// and the remedy.
 package config
 
 import (
@@ -91,8 +91,8 @@ type Worker struct {
 	RedisURLSet bool `env:"-"`
 }
 
-// Sender has the settings of programs that submit messages. The worker's other settings may be
-// set beside them.
+// Sender has the settings of programs that submit messages. The worker's other settings may be set
+// too.
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept."`
@@ -114,7 +114,7 @@ func DevDefaults() map[string]string {
 	return map[string]string{
 		"TURNSTILE_AGENT":     string(AgentEcho),
 		"TURNSTILE_HTTP_ADDR": "127.0.0.1:8080",
-		"TURNSTILE_LOG_LEVEL": "warn", // the terminal is for the conversation
+		"TURNSTILE_LOG_LEVEL": "warn", // the terminal is for the console
 	}
 }
 
@@ -125,12 +125,12 @@ func limits(message, line, all, outbox, destination int) session.Limits {
 	}
 }
 
-// Limits returns what the settings allow to be stored.
+// Limits returns the settings' limits of stored messages.
 func (w Worker) Limits() session.Limits {
 	return limits(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
 }
 
-// Limits returns what the settings allow to be stored.
+// Limits returns the settings' limits of stored messages.
 func (s Sender) Limits() session.Limits {
 	return limits(s.MessageBytes, s.LineCap, s.MessagesCap, s.OutboxCap, s.DestinationCap)
 }
