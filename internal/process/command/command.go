@@ -1,4 +1,4 @@
-// Package command runs the programs of agents. Each runs under a guardian, so that nothing of it
+// Package command runs the programs of agents. Each runs under a guardian, so that no process of it
 // outlives its turn, its worker or the lease on its session; see internal/process/guardian.
 package command
 
@@ -21,7 +21,7 @@ import (
 // exitTempFail is EX_TEMPFAIL of sysexits: try again later.
 const exitTempFail = 75
 
-// Spec is what to start.
+// Spec describes a program to start.
 type Spec struct {
 	// Argv is the program and its arguments. No shell is involved. A program without a slash is
 	// searched in PATH.
@@ -37,8 +37,7 @@ type Spec struct {
 	Logger *slog.Logger // gets the program's stderr, line by line, at level debug
 
 	// PipeBytes is how many bytes of unread stdout the system should hold, where it can. It is for
-	// programs that exit without waiting until all is read. Zero: the system's default, 64 KiB on
-	// Linux.
+	// programs that exit before all is read. Zero: the system's default, 64 KiB on Linux.
 	PipeBytes int
 
 	// Socket makes stdin a socket. Other processes of the user cannot open a socket through /proc
@@ -48,11 +47,11 @@ type Spec struct {
 
 // Command is a running program.
 type Command struct {
-	// Stdin is for the caller to write. Closing it shows the program that nothing more will come.
+	// Stdin is for the caller to write. Close it after the last input.
 	Stdin *os.File
 
-	// Stdout must be read until its end. Wait makes it end soon after the program and its
-	// children have ended.
+	// Stdout must be read until its end. Wait makes it end soon after the end of the program and
+	// its children.
 	Stdout io.Reader
 
 	process    *guardian.Process
@@ -105,8 +104,8 @@ func notStarted(err error) error {
 	return agent.Retryable(fmt.Errorf("could not start the agent: %w", err))
 }
 
-// Lend puts the program under another lease, or under none, for a program that goes on running
-// between two turns. The program must be idle.
+// Lend puts the program under another lease, or under none. It is for programs that keep running
+// between turns. The program must be idle.
 func (c *Command) Lend(leaseEnd func() time.Time) { c.lender.lend(leaseEnd) }
 
 // Interrupt sends SIGINT to the program's process group, and SIGKILL after the grace. Further
@@ -116,8 +115,8 @@ func (c *Command) Interrupt(grace time.Duration) { c.process.Interrupt(grace) }
 // Kill sends SIGKILL to everything that the program has started.
 func (c *Command) Kill() { c.process.Kill() }
 
-// End ends the program because ctx has ended: at once if the lease was lost, because the next
-// owner may start its own.
+// End ends the program after ctx ended: at once if the lease was lost, because the next owner may
+// start another one.
 func (c *Command) End(ctx context.Context, grace time.Duration) {
 	if errors.Is(context.Cause(ctx), agent.ErrLeaseLost) {
 		c.Kill()
@@ -126,18 +125,17 @@ func (c *Command) End(ctx context.Context, grace time.Duration) {
 	c.Interrupt(grace)
 }
 
-// Done is closed when the program and everything that it started have ended.
+// Done is closed after the end of the program and everything that it started.
 func (c *Command) Done() <-chan struct{} { return c.process.Done() }
 
-// Wait waits for Done. After that Stdout ends at its last byte. Call CloseOutput when it has been
-// read.
+// Wait waits for Done. After that Stdout ends at its last byte. Call CloseOutput after reading it.
 func (c *Command) Wait() guardian.Status {
 	status := c.process.Wait()
 	c.once.Do(func() {
 		c.lender.end()
 		_ = c.Stdin.Close()
-		// All writers have ended, except processes that inherited the files and left the family.
-		// Only what is in the pipes now is read.
+		// No writers are left, except processes that inherited the files and left the family. Only
+		// the present content of the pipes is read.
 		_ = c.stdio.out.read.SetReadDeadline(time.Now().Add(drainTime))
 		_ = c.stdio.err.read.SetReadDeadline(time.Now().Add(drainTime))
 		c.stderrRead.Wait()
@@ -152,9 +150,9 @@ func (c *Command) Wait() guardian.Status {
 // CloseOutput closes Stdout. A read in progress fails.
 func (c *Command) CloseOutput() { _ = c.stdio.out.read.Close() }
 
-// Unfit returns an error if a program's end says nothing about its work, or nil: the program
-// could not be started, or was killed by its guardian or with it. The error is agent.Retryable,
-// unless processes of a dead guardian's program are still alive.
+// Unfit returns an error if a program's end says nothing about its work, and otherwise nil. That is
+// so if the program could not be started, or was killed by its guardian or with it. The error is
+// agent.Retryable, unless processes of a dead guardian's program are still alive.
 func Unfit(status guardian.Status) error {
 	switch {
 	case status.StartError != nil:
@@ -169,8 +167,8 @@ func Unfit(status guardian.Status) error {
 	return nil
 }
 
-// Failure returns the error of a program's signal or exit code, with the end of its stderr; nil
-// for exit code 0. That of 75 is agent.Retryable. Call it after Wait.
+// Failure returns the error of a program's signal or exit code, with the end of its stderr; nil for
+// exit code 0. The error of exit code 75 is agent.Retryable. Call it after Wait.
 func (c *Command) Failure(status guardian.Status) error {
 	switch {
 	case status.Signal != 0:
@@ -192,7 +190,7 @@ func (c *Command) WithStderr(what string) error { return c.LastWords(errors.New(
 func (c *Command) Stderr() string { return c.stderr.all() }
 
 // LastWords adds the end of the program's stderr to err, unless it is empty or err ends with it
-// already. nil stays nil. Before Wait it adds what was written so far.
+// already. nil stays nil. Before Wait it adds the stderr written so far.
 func (c *Command) LastWords(err error) error {
 	last := c.stderr.last()
 	if err == nil || last == "" || strings.HasSuffix(err.Error(), last) {
@@ -201,11 +199,11 @@ func (c *Command) LastWords(err error) error {
 	return fmt.Errorf("%w: %s", err, last)
 }
 
-// ForgetStderr forgets the stderr of a turn that ended well. A program that goes on may fail
-// later for another reason.
+// ForgetStderr forgets the stderr of a successful turn. A program that keeps running may fail later
+// for another reason.
 func (c *Command) ForgetStderr() { c.stderr.forget() }
 
-// Interrupted returns the error of a turn whose context has ended.
+// Interrupted returns the error of a turn after its context ended.
 func Interrupted(ctx context.Context) error {
 	return fmt.Errorf("the agent was interrupted: %w", context.Cause(ctx))
 }

@@ -58,7 +58,7 @@ func TestStartErrorsAreRetryable(t *testing.T) {
 	}
 }
 
-// A program that is lent to one lease after another dies with its present one.
+// A program that is lent from lease to lease dies with its present one.
 func TestLentProgramDiesWithItsLease(t *testing.T) {
 	t.Parallel()
 	c := start(t, until(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
@@ -84,7 +84,7 @@ func TestLentProgramDiesWithItsLease(t *testing.T) {
 	}
 }
 
-// The lease is asked again and again.
+// The lease is checked repeatedly.
 func TestRenewedLease(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 9)

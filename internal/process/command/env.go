@@ -13,8 +13,8 @@ var basicEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_
 
 const ownPrefix = "TURNSTILE_"
 
-// Env selects the variables of the worker's environment that a program gets, beside the basic
-// ones.
+// Env selects the variables of the worker's environment that a program gets in addition to the
+// basic ones.
 type Env struct {
 	names    map[string]bool
 	prefixes []string

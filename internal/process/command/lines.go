@@ -12,7 +12,7 @@ import (
 
 // Limits of a program's output in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 8 << 20  // bytes of the reply's text, which a worker has in memory and stores
+	MaxText   = 8 << 20  // bytes of the reply's text, which a worker holds in memory and stores
 	MaxLine   = 8 << 20  // bytes of one line
 	MaxOutput = 64 << 20 // bytes of all lines
 )
@@ -29,7 +29,7 @@ type LineError struct {
 	Cut bool
 }
 
-// Error says which line it is, and why.
+// Error returns the line's number and the problem.
 func (e *LineError) Error() string { return e.Err.Error() }
 
 func (e *LineError) Unwrap() error { return e.Err }

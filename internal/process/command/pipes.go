@@ -43,7 +43,7 @@ func closeFiles(files ...*os.File) {
 	}
 }
 
-// drainTime is how long a pipe must stay silent to count as empty after the command has ended.
+// drainTime is how long a pipe must stay silent after the command's end to count as empty.
 const drainTime = 100 * time.Millisecond
 
 // drainingReader reads a pipe to its end. After a read deadline was set on the pipe, it also ends

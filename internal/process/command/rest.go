@@ -21,7 +21,7 @@ func (c *Command) Rest(talked func()) { c.resting.begin(talked) }
 // EndRest ends the pause. It returns false if the program wrote too much in it.
 func (c *Command) EndRest() bool { return c.resting.end() }
 
-// resting counts what a program writes between turns.
+// resting counts a program's output between turns.
 type resting struct {
 	mu      sync.Mutex
 	on      bool

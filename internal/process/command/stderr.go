@@ -88,13 +88,14 @@ func (s *stderrTail) last() string {
 	return strings.Join(lines, "\n")
 }
 
-// colors matches each ESC, also one without the rest of a code: what is left must not become one.
+// colors matches each ESC, also one without the rest of a code, so that no remainder becomes a
+// code.
 var colors = regexp.MustCompile("\x1b(\\[[0-9;]*[A-Za-z]?)?")
 
 // Uncolored removes the color codes of a terminal.
 func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
 
-// all returns what was kept.
+// all returns the kept bytes.
 func (s *stderrTail) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 )
 
 // ClosedPatience is how long a program that has closed its stdout may go on, unless its grace is
-// longer: it can produce nothing more.
+// longer: it can produce no more output.
 const ClosedPatience = 5 * time.Second
 
-// Watch is how Supervise observes a program during a turn. Others write to the channels; a nil
-// channel is never ready.
+// Watch is the input with which Supervise observes a program during a turn. Others write to the
+// channels; a nil channel is never ready.
 type Watch struct {
 	Grace time.Duration // from SIGINT to SIGKILL when the program is interrupted
 
@@ -50,7 +50,7 @@ type Watched struct {
 	WentOn bool // it was interrupted because it did not exit after closing its stdout
 }
 
-// Supervise waits for the program's end, and interrupts it when w or ctx requires that.
+// Supervise waits for the program's end. It interrupts the program when w or ctx requires that.
 func (c *Command) Supervise(ctx context.Context, w Watch) (was Watched) {
 	done, closed := ctx.Done(), w.Closed
 	var linger, patience <-chan time.Time

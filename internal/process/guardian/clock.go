@@ -9,8 +9,8 @@ import (
 )
 
 // sharedClock is the machine's monotonic clock in ns. All processes read the same clock, so a
-// deadline on it means the same to the worker and to the guardian, however long a line takes to
-// arrive or a process is stopped in between.
+// deadline on it means the same to the worker and to the guardian, even if a line arrives late or a
+// process is stopped in between.
 func sharedClock() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clockID, &ts); err != nil {

@@ -1,15 +1,15 @@
 // Package guardian makes sure that no process of an agent outlives its turn.
 //
 // An agent is started by a guardian: the program's own binary, executed again as a small process
-// between the worker and the agent, in a session (setsid) of its own. The agent inherits its
-// stdin, stdout and stderr directly, so no data passes through the guardian. The guardian watches
-// one channel to its worker and kills the agent's whole process group
+// between the worker and the agent, in a new session (setsid). The agent inherits its stdin, stdout
+// and stderr directly, so no data passes through the guardian. The guardian watches one channel to
+// its worker and kills the agent's whole process group
 //
 //   - when the worker requests it, at once or after an interrupt and a grace;
 //   - when the channel closes: the worker is dead;
 //   - when the lease on the session ends without a renewal: the worker is stopped or has
 //     lost its connection, and another may start the next turn;
-//   - when the agent's main process has ended: its children must end, too.
+//   - when the agent's main process ends: its children must end too.
 //
 // On Linux the guardian is also a subreaper. It finds and kills every descendant of the agent,
 // also those that forked twice or called setsid, and reaps them all before it reports. On other
@@ -26,18 +26,18 @@
 //
 // It is a safety net and not a sandbox. These limits remain:
 //
-//   - An agent may kill both the worker and its guardian. Then only its main process dies
-//     with them, unless they run in a container that ends with its worker. An agent
-//     that stops both survives the end of its lease.
-//   - exec makes a process dumpable until Init is called, some milliseconds later. A
-//     process of the user that waits for that moment can get in. A binary that the user
-//     cannot read, such as one of mode 0711 owned by root, is never dumpable.
-//   - Agents of one user are hardly protected from each other: one may kill another, trace
-//     it, read its environment and write into its pipes.
+//   - An agent may kill both the worker and its guardian. Then only its main process is sure to
+//     die, unless they run in a container that ends with its worker. An agent that stops both
+//     survives the end of its lease.
+//   - exec makes a process dumpable until Init is called, some milliseconds later. A waiting
+//     process of the same user can use that moment. A binary that the user cannot read, such as one
+//     of mode 0711 owned by root, is never dumpable.
+//   - Agents of one user have little protection from each other: one may kill another, trace it,
+//     read its environment and write into its pipes.
 //   - A process of another user (sudo) cannot be killed.
 //   - Processes that fork faster than they can be listed may escape for a while.
-//   - On systems other than Linux, processes outside the agent's process group survive
-//     the guardian's death, and the system decides what others of the user may do to it.
+//   - On systems other than Linux, processes outside the agent's process group survive the
+//     guardian's death, and the system decides which access other processes of the user have to it.
 package guardian
 
 import (
@@ -75,9 +75,9 @@ func Init() {
 	initialised.Store(true)
 }
 
-// InitWorker is Init for a program that only runs a worker. It also conceals the process, as a
-// guardian is concealed, and on Linux makes it the subreaper of its descendants. It then kills
-// every process in another session that becomes its child without having been started by it.
+// InitWorker is Init for a program that only runs a worker. It also conceals the process as Conceal
+// does, and on Linux makes it the subreaper of its descendants. It then kills every process in
+// another session that becomes its child without being started by it.
 func InitWorker() {
 	Init()
 	// Where this is forbidden, guardians cannot start agents either, and report it.
@@ -85,8 +85,8 @@ func InitWorker() {
 	adopt()
 }
 
-// Conceal only conceals this process, as a guardian is concealed. It is for a program that has
-// secrets in its environment and may run beside agents of the same user.
+// Conceal only hides this process from others of its user, as a guardian is hidden. It is for
+// programs with secrets in their environment that may run next to agents of the same user.
 func Conceal() { _ = conceal() }
 
 // Ready reports whether Init was called, so that Start can work.

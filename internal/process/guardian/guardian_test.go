@@ -96,8 +96,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// Neither the name nor the variable alone makes a process a guardian: this one finds no test to
-// run and succeeds, where a guardian without a launch would fail.
+// Neither the name nor the variable alone makes a process a guardian: this one finds no test to run
+// and succeeds, while a guardian without a launch would fail.
 func TestInitNeedsBothMarks(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -152,7 +152,7 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-// A guardian that is stopped is killed with its agent, and nothing waits for it.
+// A stopped guardian is killed with its agent, and nothing waits for it.
 func TestStoppedGuardianIsKilled(t *testing.T) {
 	t.Parallel()
 	p, out := start(t, "echo; sleep 1000", time.Time{})
@@ -170,8 +170,8 @@ func TestStoppedGuardianIsKilled(t *testing.T) {
 	}
 }
 
-// A guardian's report counts only if the guardian then ended by itself. A channel that another
-// process keeps open is not waited for.
+// A guardian's report counts only if the guardian then ended by itself. It is not delayed by
+// another process that keeps the channel open.
 func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]Status{

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CLOCK_BOOTTIME goes on while the machine is suspended, as Redis' clock does.
+// CLOCK_BOOTTIME continues while the machine is suspended, as Redis' clock does.
 const clockID = unix.CLOCK_BOOTTIME
 
 func agentAttr() *syscall.SysProcAttr {
@@ -38,8 +38,8 @@ func closeOnExecFrom(first int) {
 	closeOnExecListed(first, "/proc/self/fd")
 }
 
-// allGone reports whether nothing of the agent is left, if this process has no more children: as
-// a subreaper it then has no descendants either.
+// allGone reports whether no process of the agent is left, once this process has no more children:
+// a subreaper then has no descendants either.
 func allGone(int) bool { return true }
 
 // killAll sends SIGKILL to every descendant. It returns how many may not be killed, and whether
@@ -94,7 +94,7 @@ func lookForStrays() { strays.searchSoon() }
 type proc struct {
 	pid, ppid, pgrp, session int
 
-	zombie bool // its main thread has ended; others may still run
+	zombie bool // its main thread ended; others may still run
 }
 
 // processes lists all processes. The list is not atomic, so callers repeat it. It fails where no
@@ -119,7 +119,7 @@ func processes() (found []proc, err error) {
 			return nil, err
 		}
 		if err != nil {
-			continue // it has ended
+			continue // it ended
 		}
 		if p, ok := parseStat(pid, stat); ok {
 			found = append(found, p)

@@ -38,7 +38,7 @@ func (oomScore) raised(start func()) { start() }
 
 func closeOnExecFrom(first int) { closeOnExecListed(first, "/dev/fd") }
 
-// allGone reports whether the agent's process group has ended.
+// allGone reports whether the agent's process group is gone.
 func allGone(pgid int) bool { return syscall.Kill(-pgid, 0) != nil }
 
 // killAll sends SIGKILL to the agent's process group.

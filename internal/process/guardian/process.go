@@ -37,7 +37,7 @@ type Spec struct {
 	Deadline time.Time
 }
 
-// Status is how an agent's process ended.
+// Status describes the end of an agent's process.
 type Status struct {
 	// StartError is why the agent could not be started. If it is set, no other field is.
 	StartError error
@@ -218,8 +218,8 @@ func (p *Process) Kill() {
 	p.forceAfter(0)
 }
 
-// forceAfter kills the guardian itself if it still runs overdueAfter after the grace, because an
-// agent can keep its guardian from working. The earliest deadline counts.
+// forceAfter kills the guardian if it still runs overdueAfter after the grace, because an agent can
+// keep its guardian from working. The earliest deadline counts.
 func (p *Process) forceAfter(grace time.Duration) {
 	after := grace + overdueAfter
 	p.mu.Lock()
@@ -235,7 +235,7 @@ func (p *Process) forceAfter(grace time.Duration) {
 	p.forceAt = at
 }
 
-// Done is closed when the agent, everything that it started, and its guardian have ended.
+// Done is closed after the end of the agent, everything that it started, and its guardian.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait waits for Done and returns how the agent ended.

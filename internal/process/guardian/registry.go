@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// registry has the pids of the guardians that this process has started.
+// registry has the pids of this process's guardians.
 type registry struct {
 	// starting is locked for reading from before a guardian is forked until it is listed. A
 	// reader of the list locks it for writing first, so that the list is complete.

@@ -15,7 +15,7 @@ import (
 
 // The exit codes. Any other means that the guardian was killed.
 const (
-	exitDone       = 0 // nothing of the agent is left, and the report says the rest
+	exitDone       = 0 // no process of the agent is left; the report has the details
 	exitNotStarted = 1
 )
 
@@ -25,9 +25,9 @@ func run() int {
 	hidden := conceal()
 	runtime.LockOSThread()
 	closeOnExecFrom(channelFD)
-	// A guardian must end when its agent has ended, not by a signal to all processes of a service
-	// or container. Signals that are caught, unlike ignored ones, have their default action in
-	// the agent, even if the worker was started with SIGINT ignored.
+	// A guardian must end after its agent, and not by a signal to all processes of a service or
+	// container. Signals that are caught, unlike ignored ones, have their default action in the
+	// agent, even if the worker was started with SIGINT ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 
 	channel := os.NewFile(channelFD, "worker")
@@ -116,8 +116,8 @@ func reap() <-chan exit {
 	return exits
 }
 
-// closeOnExecListed sets the flag on every file from first on in dir, which lists the process's
-// own files.
+// closeOnExecListed sets the flag on every file from first on in dir, which lists this process's
+// files.
 func closeOnExecListed(first int, dir string) {
 	names, err := os.ReadDir(dir)
 	if err != nil {

@@ -77,8 +77,7 @@ func (s *strayKiller) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// searchSoon requests a search. It must be called when a guardian has ended, whatever the
-// guardian reported.
+// searchSoon requests a search. Call it after a guardian's end, whatever the guardian reported.
 func (s *strayKiller) searchSoon() {
 	if !s.on.Load() {
 		return
@@ -90,8 +89,8 @@ func (s *strayKiller) searchSoon() {
 }
 
 // kill kills all strays, and returns how many are left after giveUpAfter. Later calls do not wait
-// for those again. A list of processes is not atomic, so the given number of lists in a row must
-// show no stray.
+// for those again. A list of processes is not atomic, so this many lists in a row must show no
+// stray.
 func (s *strayKiller) kill(lists int) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +128,8 @@ func (s *strayKiller) kill(lists int) (left int) {
 }
 
 // findStrays lists the children of this process that it did not start, and their descendants. A
-// guardian begins a session of its own, and no process can join another session. So children in
-// this process's session, such as the redis-server of --dev, are not an agent's.
+// guardian begins a new session, and no process can join another session. So children in this
+// process's session, such as the redis-server of --dev, are not an agent's.
 func findStrays() (children, deeper []proc, err error) {
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -32,11 +32,11 @@ type watcher struct {
 
 	interrupted bool
 	killing     bool      // the agent must end
-	reaped      bool      // its main process has ended
-	stuck       time.Time // since when only processes are left that may not be killed; zero: not so
+	reaped      bool      // its main process was reaped
+	stuck       time.Time // since when all remaining processes may not be killed; zero: not so
 }
 
-// watch returns after nothing of the agent is left and it has reported that.
+// watch returns when no process of the agent is left and it has reported that.
 func (g *watcher) watch(orders <-chan order, exits <-chan exit) {
 	g.lease, g.grace, g.sweep = time.NewTimer(g.untilLeaseCheck()), stoppedTimer(), stoppedTimer()
 	g.pause = sweepFirst
@@ -122,8 +122,8 @@ func (g *watcher) kill(first time.Duration) {
 	g.sweep.Reset(first)
 }
 
-// sweepOnce kills what is left. It returns true if nothing is, or only processes that could not
-// be killed for giveUpAfter.
+// sweepOnce kills the remaining processes. It returns true if there are none, or only some that
+// could not be killed for giveUpAfter.
 func (g *watcher) sweepOnce(childless bool) (over bool) {
 	refused, others := killAll(g.pid)
 	if childless && allGone(g.pid) {

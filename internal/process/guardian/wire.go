@@ -23,8 +23,8 @@ type order struct {
 	Kill      bool  `json:"kill,omitempty"`      // SIGKILL now
 }
 
-// report is a line to the worker. The first has Pid. When the last process has ended, Done comes
-// with the rest. If the agent could not be started, Error is the only report.
+// report is a line to the worker. The first has Pid. After the last process's end, Done comes with
+// the rest. If the agent could not be started, Error is the only report.
 type report struct {
 	Pid    int    `json:"pid,omitempty"`
 	Error  string `json:"error,omitempty"`

@@ -1,6 +1,6 @@
 // Package paced reads streams of many small pieces, such as a model's tokens, a few pieces at a
 // time. Each read of a pipe or socket costs a worker several system calls and a switch of
-// goroutines, which is more than all other work on a token.
+// goroutines: more than all other work on a token.
 package paced
 
 import (
@@ -14,14 +14,14 @@ const (
 	// publishes them.
 	pause = 75 * time.Millisecond
 
-	// rest is how long a stream must be silent to be no longer busy. Its next piece is then read
-	// at once.
+	// rest is the silence after which a stream is no longer busy. Its next piece is then read at
+	// once.
 	rest = 20 * time.Millisecond
 
 	// few is how many small reads in a row make a stream busy.
 	few = 8
 
-	// large is how many bytes at once are not a small piece: they are read as fast as they come,
+	// large is the size from which a piece is not small. Such pieces are read without pauses,
 	// because the writer may be waiting for room.
 	large = 4 << 10
 
@@ -37,11 +37,11 @@ type Reader struct {
 	timer *time.Timer
 }
 
-// New returns a Reader of r. Once done is closed, which means that nothing more will come, it
-// makes no pause. done may be nil.
+// New returns a Reader of r. Closing done means that nothing more will come: the Reader then makes
+// no pause. done may be nil.
 func New(r io.Reader, done <-chan struct{}) *Reader { return &Reader{r: r, done: done} }
 
-// Read reads what there is, after a pause if the stream is busy.
+// Read reads the available bytes, after a pause if the stream is busy.
 func (g *Reader) Read(p []byte) (int, error) {
 	if g.small.Load() >= few {
 		g.wait()

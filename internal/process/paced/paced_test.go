@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// said is a stream that a test writes without waiting for its reader.
+// said is a stream to which a test writes without waiting for its reader.
 type said struct {
 	pieces chan string
 	rest   string
@@ -96,7 +96,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// There is no pause after the stream's writer has ended.
+// There is no pause after the writer's end.
 func TestNoPauseAfterTheWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
