@@ -2,7 +2,7 @@
 //
 // Start is for `worker --dev`: a real redis-server where one is installed, else the embedded one.
 // It stores nothing on disk and ends with the worker, however the worker dies. Launch starts a
-// redis-server with arguments of the caller's, for tests and benchmarks.
+// redis-server with the caller's arguments, for tests and benchmarks.
 package devredis
 
 import (
@@ -32,7 +32,7 @@ const (
 // ErrNoPort is returned when every port that was tried is taken.
 var ErrNoPort = errors.New("no free port")
 
-// Options changes what Start does. The zero value is what --dev needs.
+// Options are options of Start. The zero value is for --dev.
 type Options struct {
 	// Port is tried first, then the 99 after it. Defaults to 6379.
 	Port int
@@ -41,7 +41,7 @@ type Options struct {
 	// else the embedded one.
 	Kind Kind
 
-	// Fit checks a redis-server that was started: an error means that Turnstile cannot use it.
+	// Fit checks a redis-server after its start. An error means that Turnstile cannot use it.
 	// Optional.
 	Fit func(ctx context.Context, url string) error
 }
@@ -55,7 +55,7 @@ type Server struct {
 
 // backend is a running server of either kind.
 type backend interface {
-	// Done is closed when the server has ended.
+	// Done is closed when the server ends.
 	Done() <-chan struct{}
 	stop()
 }

@@ -17,7 +17,7 @@ type embedded struct {
 	server  *miniredis.Miniredis
 	once    sync.Once
 	quit    chan struct{} // closed by stop
-	stopped chan struct{} // closed when it has ended
+	stopped chan struct{} // closed when it ends
 }
 
 func startEmbedded(_ context.Context, port int) (backend, error) {
@@ -30,8 +30,8 @@ func startEmbedded(_ context.Context, port int) (backend, error) {
 	return e, nil
 }
 
-// age expires keys by the machine's clock, like TIME and like a real server: time that the
-// machine slept counts.
+// age expires keys by the machine's clock, like TIME and like a real server: the machine's sleep
+// counts.
 func (e *embedded) age() {
 	defer close(e.stopped)
 	defer e.server.Close()

@@ -1,6 +1,6 @@
 package devredis
 
-// What tests need of this package; they import test/redistest, which imports it.
+// Exports for tests, which import test/redistest, which imports this package.
 const (
 	Host = host
 	Tick = tick

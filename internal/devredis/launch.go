@@ -34,9 +34,8 @@ const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
 for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
 
 // Process is a redis-server with its watchdog. It dies with this process, however this process dies, and
-// ignores Ctrl-C on its terminal. It starts no goroutine: its owner either calls Wait
-// in one or calls Ended regularly. Its methods are not safe for concurrent use, except Signal
-// beside Wait.
+// ignores Ctrl-C on its terminal. It starts no goroutine: its owner either calls Wait in one or calls
+// Ended regularly. Its methods are not safe for concurrent use, except Signal during Wait.
 type Process struct {
 	server   *exec.Cmd
 	watchdog *exec.Cmd
@@ -56,8 +55,8 @@ func Args(dir string, port int) []string {
 }
 
 // Launch starts a redis-server with args, which include Args, and returns when it serves at port;
-// ctx bounds only that. The owner removes dir after the server has ended. If this process dies
-// first, the watchdog removes it.
+// ctx bounds only that. The owner removes dir after the server's end. If this process dies first,
+// the watchdog removes it.
 func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Process, error) {
 	s := &Process{dir: dir}
 	// It ends by Signal, or with this process.
@@ -85,8 +84,8 @@ func Launch(ctx context.Context, dir string, port int, password string, args []s
 	return nil, err
 }
 
-// ownGroup gives the command a process group of its own, so that Ctrl-C on the terminal does not
-// reach it.
+// ownGroup puts the command into a new process group, so that Ctrl-C on the terminal does not reach
+// it.
 func ownGroup(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
@@ -114,7 +113,7 @@ func (s *Process) serves(ctx context.Context, port int, password string) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
 	defer client.Close()
-	another := false // another server had the port
+	another := false // another server has the port
 	for {
 		if listens(ctx, addr) { // a plain dial first: go-redis logs each refused one
 			info, err := client.Info(ctx, "server").Result()
@@ -156,11 +155,11 @@ func (s *Process) log() string {
 // PID returns the server's process id.
 func (s *Process) PID() int { return s.pid }
 
-// Signal sends the server a signal; it fails when the server has ended.
+// Signal sends the server a signal; it fails after the server's end.
 func (s *Process) Signal(sig syscall.Signal) error { return s.server.Process.Signal(sig) }
 
-// Wait returns when the server has ended. It ends the watchdog too, which would otherwise kill a
-// later process with the same id.
+// Wait waits for the server's end. It ends the watchdog too, which would otherwise kill a later
+// process with the same PID.
 func (s *Process) Wait() {
 	if !s.ended {
 		_ = s.server.Wait()
@@ -169,7 +168,7 @@ func (s *Process) Wait() {
 	s.unwatch()
 }
 
-// Ended reports whether the server has ended, without waiting.
+// Ended reports whether the server is gone, without waiting.
 func (s *Process) Ended() bool {
 	for !s.ended {
 		var status syscall.WaitStatus
@@ -187,8 +186,7 @@ func (s *Process) Ended() bool {
 	return s.ended
 }
 
-// Stop sends SIGTERM, kills the server if it has not ended after timeout, and returns when it has
-// ended.
+// Stop sends SIGTERM, kills the server if it still runs after timeout, and waits for its end.
 func (s *Process) Stop(timeout time.Duration) {
 	if !s.Ended() && s.Signal(syscall.SIGTERM) == nil {
 		for end := time.Now().Add(timeout); !s.Ended() && time.Now().Before(end); {
@@ -198,7 +196,7 @@ func (s *Process) Stop(timeout time.Duration) {
 	s.Kill()
 }
 
-// Kill kills the server and returns when it has ended.
+// Kill kills the server and waits for its end.
 func (s *Process) Kill() {
 	if !s.Ended() {
 		_ = s.Signal(syscall.SIGKILL)

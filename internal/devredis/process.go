@@ -17,7 +17,7 @@ const (
 type child struct {
 	server  *Process
 	once    sync.Once
-	stopped chan struct{} // closed when it has ended
+	stopped chan struct{} // closed when it ends
 }
 
 func startProcess(ctx context.Context, port int) (backend, error) {

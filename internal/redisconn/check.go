@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Why Check refuses a Redis that it can reach.
+// The reasons for which Check refuses a reachable Redis.
 var (
 	ErrTooOld  = errors.New("the Redis server is too old")
 	ErrReplica = errors.New("the Redis server is a replica")
@@ -23,11 +23,11 @@ var (
 // minMajor is the oldest major version that the scripts support.
 const minMajor = 7
 
-// Check reports whether the Redis behind client is fit for use; on a cluster it checks every
-// master. An error means that it is not: it is unreachable, older than 7.0 (ErrTooOld), a replica
-// (ErrReplica), or a cluster's node or a sentinel behind a redis:// URL (ErrScheme). The
-// warnings, one line each, say where it may lose data: an eviction policy other than noeviction,
-// or neither an append-only file nor save points. The embedded server needs only to be reachable.
+// Check checks that the client's Redis is fit for use; on a cluster it checks every master. It
+// returns an error if Redis is unreachable, older than 7.0 (ErrTooOld), a replica (ErrReplica), or
+// a cluster's node or a sentinel at a redis:// URL (ErrScheme). The warnings, one line each, name
+// the ways to lose data: an eviction policy other than noeviction, or neither an append-only file
+// nor save points. The embedded server needs only to be reachable.
 func Check(ctx context.Context, client redis.UniversalClient) (warnings []string, err error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func Check(ctx context.Context, client redis.UniversalClient) (warnings []string
 	return warnings, err
 }
 
-// checkServer checks one server. name identifies it in texts; mode is what it must report:
+// checkServer checks one server. name identifies it in texts; mode is the mode that it must report:
 // standalone or cluster.
 func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) ([]string, error) {
 	server, err := info(ctx, client, "server")

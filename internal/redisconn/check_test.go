@@ -156,8 +156,8 @@ func TestCheckReadsValkeysMode(t *testing.T) {
 	wantError(t, "redis://"+listenAs(t, "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\n"), "redis-cluster://", ErrScheme)
 }
 
-// listenAs returns the address of a server that is not at hand: it replies to PING and INFO as one
-// with this section would.
+// listenAs returns the address of a fake server. It replies to PING and INFO like a server with
+// this section.
 func listenAs(t *testing.T, section string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

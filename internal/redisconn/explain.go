@@ -16,8 +16,8 @@ import (
 
 const noPermission = "Redis does not permit this user a command or key that Turnstile needs: see docs/security.md for its ACL"
 
-// advice maps a word in an error of Redis to its meaning and what to do. The word may be anywhere
-// in the error's text, because asynq wraps Redis' errors in words of its own.
+// advice maps a word in an error of Redis to its meaning and the remedy. The word may be anywhere
+// in the text, because asynq wraps Redis' errors.
 var advice = []struct{ word, text string }{
 	{"WRONGPASS ", "Redis refuses the user or password: correct them in REDIS_URL"},
 	{"NOAUTH ", "Redis wants a password: put it into REDIS_URL as redis://:PASSWORD@HOST:PORT/DB"},
@@ -44,8 +44,8 @@ var advice = []struct{ word, text string }{
 	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel responds, or none knows the master of that name: check hosts and master= in REDIS_URL"},
 }
 
-// Explain describes an error of a Redis client in one line that says what to do. It returns the
-// text of an unknown error, on one line.
+// Explain describes an error of a Redis client and its remedy in one line. For an unknown error it
+// returns the error's text, on one line.
 func Explain(err error) string {
 	if err == nil {
 		return ""
@@ -66,7 +66,7 @@ func Explain(err error) string {
 	return text
 }
 
-// network explains errors of the connection, which are not Redis' own.
+// network explains errors of the connection.
 func network(err error) string {
 	var (
 		expired x509.CertificateInvalidError

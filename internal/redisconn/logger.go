@@ -8,9 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogTo sends the Redis client library's own log lines, most of them about connections, to logger
-// at level debug. It holds for the whole process. Without it the library writes to stderr in a
-// format of its own.
+// LogTo sends the Redis client library's log, mostly about connections, to logger at level debug,
+// for the whole process. Without it the library writes to stderr in another format.
 func LogTo(logger *slog.Logger) { redis.SetLogger(slogger{logger}) }
 
 type slogger struct{ *slog.Logger }

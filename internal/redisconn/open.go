@@ -5,11 +5,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Option changes how a client is made.
+// Option is an option of Open.
 type Option func(*redis.UniversalOptions)
 
-// WithPoolSize sets how many connections a client keeps per server for ordinary commands, at
-// most. Defaults to 10 per CPU.
+// WithPoolSize sets the most connections per server that a client keeps for ordinary commands.
+// Defaults to 10 per CPU.
 func WithPoolSize(n int) Option {
 	return func(o *redis.UniversalOptions) { o.PoolSize = n }
 }
@@ -23,8 +23,8 @@ func WithClientName(name string) Option {
 // wraps ErrURL and never contains the password.
 //
 // Commands obey the deadline of their context. They are sent again up to three times when the
-// connection breaks or the reply is lost; those of scripts by package script, which knows which
-// attempts were sent.
+// connection breaks or the reply is lost. Package script repeats those of scripts, since it knows
+// which attempts were sent.
 func Open(url string, opts ...Option) (redis.UniversalClient, error) {
 	t, err := read(url)
 	if err != nil {

@@ -39,8 +39,8 @@ func Refused(err error) bool {
 	return errors.As(err, &answer) && !MayPass(err)
 }
 
-// ErrUnsure is wrapped by the error of a command whose earlier attempt may have been carried out,
-// whatever became of the last one.
+// ErrUnsure is wrapped by the error of a command if an earlier attempt may have been carried out,
+// even if the last one was not.
 var ErrUnsure = errors.New("an earlier attempt may have been carried out")
 
 // refusals are the prefixes of Redis' errors that precede any change: a script fails with one of
@@ -51,9 +51,9 @@ var refusals = []string{
 	"BUSY ", "NOSCRIPT ", "MOVED ", "ASK ", "TRYAGAIN ",
 }
 
-// Unchanged reports whether the error of a command says that it has changed nothing: Redis refused
-// it, or no connection could be opened to send it. It searches the text, because asynq passes on
-// only the words of Redis' error, after its own.
+// Unchanged reports whether a command with this error changed nothing: Redis refused it, or no
+// connection could be opened to send it. It searches the text, because asynq passes on only the
+// text of Redis' error, after its own.
 func Unchanged(err error) bool {
 	if err == nil || errors.Is(err, ErrUnsure) {
 		return false

@@ -59,8 +59,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))
 }
 
-// parse does not use net/url, which rejects lists of hosts, and whose errors repeat the URL with
-// its password.
+// parse does not use net/url, which rejects lists of hosts, and repeats the URL with its password
+// in errors.
 func parse(raw string) (target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	t := target{scheme: scheme}
@@ -112,8 +112,8 @@ func parse(raw string) (target, error) {
 	return t, t.checkTLS()
 }
 
-// split splits what follows the scheme into the part before the path, the path with its slash,
-// and the query without its question mark.
+// split splits the URL after its scheme into the part before the path, the path with its slash, and
+// the query without its question mark.
 func split(rest string) (authority, path, query string) {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
