@@ -1,6 +1,6 @@
 // Package printable makes foreign text safe to show on a terminal. Text of a user, an agent, a
-// producer or a file must not steer the terminal, break one of our lines, or reorder what is
-// read.
+// producer or a file must not control the terminal, break one of our lines, or change the order of
+// other text.
 //
 // Text and Line change their input. Control characters (C0, DEL and C1, so every escape sequence)
 // and bytes that are not UTF-8 become U+FFFD, the replacement character, so that a reader sees
@@ -47,7 +47,7 @@ func Line(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// clean returns what replaces a character other than a line break, or -1 to remove it.
+// clean returns the replacement of a character other than a line break, or -1 to remove it.
 func clean(r rune) rune {
 	switch {
 	case r == '\r' || unicode.Is(unicode.Bidi_Control, r):
@@ -58,8 +58,8 @@ func clean(r rune) rune {
 	return r
 }
 
-// JSON makes JSON printable and keeps its meaning: it escapes what Text would change. In text
-// that is not JSON the escapes show what was there.
+// JSON makes JSON printable and keeps its meaning: it escapes what Text would change. In text that
+// is not JSON the escapes show the original characters.
 func JSON(text string) string {
 	if strings.IndexFunc(text, escaped) < 0 {
 		return text

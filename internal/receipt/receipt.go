@@ -1,5 +1,5 @@
-// Package receipt is for programs with a text box: it sends what a person typed or carries it out as a
-// command, and has the JSON of what became of it.
+// Package receipt is for programs with a text box: it sends a person's input or carries it out as a
+// command, and has the JSON of the result.
 package receipt
 
 import (
@@ -13,13 +13,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Status is what became of an input.
+// Status is the result of an input.
 type Status string
 
 // The statuses of a Receipt.
 const (
 	Accepted  Status = "accepted"  // stored; no turn is running
-	Queued    Status = "queued"    // stored behind a running turn, see Position
+	Queued    Status = "queued"    // waits for a running turn, see Position
 	Scheduled Status = "scheduled" // stored as a delayed message, see At
 	Duplicate Status = "duplicate" // a message with this id is stored, see State
 	Refused   Status = "refused"   // not stored, see Err
@@ -36,17 +36,17 @@ type Receipt struct {
 	EventsAfter string               `json:"events_after,omitempty"` // turnstile.Receipt.EventsSince in ms
 	State       session.MessageState `json:"state,omitempty"`        // of a duplicate
 
-	// Reply is what a command tells the user. Invalid says that its arguments were wrong and that it
-	// changed nothing; then Reply explains them.
+	// Reply is a command's text for the user. Invalid says that its arguments were wrong and that it
+	// changed nothing. Then Reply explains the error.
 	Reply   string `json:"reply,omitempty"`
 	Invalid bool   `json:"invalid,omitempty"`
 
-	// Reason is the word for Err, by which a message was refused.
+	// Reason is the word for Err, the reason of a refusal.
 	Reason string `json:"reason,omitempty"`
 	Err    error  `json:"-"`
 }
 
-// reasons are the words for refusals. The first that fits counts.
+// reasons are the words for refusals. The first match counts.
 var reasons = []struct {
 	err  error
 	word string
@@ -73,7 +73,7 @@ func Of(r turnstile.Receipt) Receipt {
 }
 
 // Input sends a message, or carries it out if its text is a command. A refused message is no error.
-// The receipt's status is Answered also beside a command's error.
+// The receipt's status is Answered also if a command returned an error.
 func Input(ctx context.Context, chat *turnstile.Session, m turnstile.Message) (Receipt, error) {
 	m, command := turnstile.ParseInput(m)
 	if command {

@@ -179,7 +179,7 @@ func TestCommandHistory(t *testing.T) {
 	b.Replies("/history", "no entry yet")
 }
 
-// /resume reruns what a stop ended or what failed, the oldest first, and nothing else.
+// /resume reruns stopped and failed messages, the oldest first, and nothing else.
 func TestCommandResume(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

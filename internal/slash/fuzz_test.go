@@ -52,8 +52,8 @@ func (c *calls) DecideNumber(_ context.Context, number int, d session.Decision) 
 	return session.Question{Number: number}, nil
 }
 
-// A text of the user's is a command or not, a refused command does nothing, and no command does more than
-// one thing. A text that is no command is never taken for one in part.
+// A user's text is a command or not, a refused command does nothing, and no command does more than one
+// thing. A text that is no command has no effect of one.
 func FuzzCommand(f *testing.F) {
 	for _, text := range []string{"/stop", " /stop\n", "/stop now", "/queue collect debounce:0.5s cap:25 drop:old", "/queue reset", "/approve 3 always", "/approve -1", "/deny 99999999999999999999",
 		"/history 1001", "/title \u202e", "/steer", "/steer left", "//stop", "/rest api?", "/stop\nnow", "/\xff", "/status\u00a0", "/new\tx"} {

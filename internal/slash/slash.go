@@ -75,7 +75,7 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
-// argsError tells the user what is wrong with a command or its arguments. The command was not carried
+// argsError explains an invalid command, or its arguments, to the user. The command was not carried
 // out.
 type argsError string
 
@@ -114,7 +114,7 @@ func (cmd Command) Reads(args string) bool {
 	return false
 }
 
-// Shows reports whether the reply to the command with args has texts or the title of the conversation.
+// Shows reports whether the reply to the command with args has texts or the title of the session.
 func (cmd Command) Shows(args string) bool {
 	switch cmd.Name {
 	case "/status", "/history", "/undo", "/retry":
@@ -182,7 +182,7 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// noWorker reports whether no worker is running, as far as the user may know.
+// noWorker reports whether no worker is running, as far as the Redis user may read that.
 func noWorker(ctx context.Context, c Operations) bool {
 	has, err := c.HasWorker(ctx)
 	return err == nil && !has

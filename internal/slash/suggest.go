@@ -17,11 +17,11 @@ const surest = 5
 // shortest is the shortest beginning of a command, with its slash, that counts as the command.
 const shortest = 4
 
-// Suggest returns the reply to a text that is probably a misspelt command: its first word is not
-// a command, but has one letter too many, too few or wrong, two letters exchanged, or another
-// case, or it is the beginning of only one command. Its arguments must fit the command: "/rest
-// api?" is not /reset, which takes none. Any other text that begins with a slash is a message,
-// because agents have commands of their own.
+// Suggest returns the reply to a text that is probably a misspelt command: its first word is not a
+// command, but has one letter too many, too few or wrong, two letters exchanged, or another case,
+// or it is the beginning of only one command. Its arguments must fit the command: "/rest api?" is
+// not /reset, which takes none. Any other text that begins with a slash is a message, because
+// agents have commands too.
 func Suggest(text string) (reply string, ok bool) {
 	text = strings.TrimSpace(text)
 	name, args, _ := strings.Cut(text, " ")

@@ -4,13 +4,13 @@ import "context"
 
 type userKey struct{}
 
-// WithUser names the user for whom commands and decisions are carried out, as a message's sender would
-// be named.
+// WithUser sets the user for whom commands and decisions are carried out, named like a message's
+// sender.
 func WithUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, userKey{}, user)
 }
 
-// User is the user that WithUser has named, "" if there is none.
+// User returns the user of WithUser, "" if there is none.
 func User(ctx context.Context) string {
 	user, _ := ctx.Value(userKey{}).(string)
 	return user
@@ -18,8 +18,9 @@ func User(ctx context.Context) string {
 
 type checkKey struct{}
 
-// WithCheck sets the check that runs just before a decision is made. It returns an error if the user may
-// not decide, and the turn that it has checked: the decision counts in no other. "": in any.
+// WithCheck sets the check that runs just before a decision is made. The check returns an error if the
+// user may not decide. It also returns the turn that it checked: the decision counts in no other turn.
+// "" means any turn.
 func WithCheck(ctx context.Context, check func(context.Context) (turn string, err error)) context.Context {
 	return context.WithValue(ctx, checkKey{}, check)
 }

@@ -20,7 +20,7 @@ import (
 // maxOpen is how many messages may wait for their end before the console stops reading.
 const maxOpen = 1000
 
-// Console is one person's conversation.
+// Console is one person's console.
 type Console struct {
 	Client  *turnstile.Client
 	Session string
@@ -29,16 +29,16 @@ type Console struct {
 
 	Ephemeral bool // Redis ends with the program
 
-	// Ended is called when no more input will come: with nil at the end of the input (Ctrl-D), or
-	// with the error of reading. Optional.
+	// Ended is called at the end of the input: with nil after Ctrl-D, or with the error of reading.
+	// Optional.
 	Ended func(error)
 
 	waiting atomic.Int64 // messages that have not ended
-	shown   string       // the turn that was shown last
+	shown   string       // the last turn shown
 }
 
-// Run submits messages and prints replies until ctx ends; after the input's end it goes on
-// printing. A read of the input that is in progress at ctx's end is left behind.
+// Run submits messages and prints replies until ctx ends; after the input's end it continues to
+// print. It does not wait for a read of the input that is in progress at ctx's end.
 func (c *Console) Run(ctx context.Context) {
 	lines := make(chan string)
 	go c.read(ctx, lines)

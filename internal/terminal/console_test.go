@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const waits = expect.Patience
 
-// paper collects what the console writes, and can be read meanwhile.
+// paper collects the console's output, and can be read meanwhile.
 type paper struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
@@ -137,7 +137,7 @@ func TestConversation(t *testing.T) {
 		out.await(t, said)
 	}
 
-	// A message that is typed during a turn waits in line. The end of the input does not end
+	// A message that is typed during a turn waits in the queue. The end of the input does not end
 	// running turns, and a last line without a line break counts.
 	typed(t, in, "stream=2 tick=500ms first\n")
 	out.awaitEnd(t, said, "echo:")
@@ -228,7 +228,7 @@ func TestInterruptionIsShown(t *testing.T) {
 	out.awaitEnd(t, "> echo:", "the turn was interrupted by its worker's shutdown; its message stays\n")
 }
 
-// The console reports that Redis is unreachable, and goes on.
+// The console reports that Redis is unreachable, and continues.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	rdb, err := redisconn.Open("redis://127.0.0.1:1")

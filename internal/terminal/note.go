@@ -10,8 +10,8 @@ import (
 )
 
 // note returns an event as one line for a person who follows a message. own reports whether the
-// event's messages are that person's. alert is true for an unexpected event. The text is empty
-// for events that are shown in another way, such as the reply, or not at all.
+// event's messages are that person's. alert marks an unexpected event. The text is empty for events
+// that are shown in another way, such as the reply, or not at all.
 func note(e session.Event, own bool) (text string, alert bool) {
 	switch e.Type {
 	case session.EventTitle:
@@ -44,7 +44,7 @@ func note(e session.Event, own bool) (text string, alert bool) {
 	return printable.Line(text), alert
 }
 
-// interruption returns why a turn was interrupted, in words.
+// interruption returns the reason of a turn's interruption as text.
 func interruption(reason string) string {
 	switch reason {
 	case resume.ReasonRestart:
@@ -59,7 +59,8 @@ func interruption(reason string) string {
 	return "an interruption (" + reason + ")"
 }
 
-// Ending returns in one line how a message ended that was not done, with the detail for operators.
+// Ending returns one line about the end of a message that was not done, with the detail for
+// operators.
 func Ending(end session.Outcome) string {
 	status, why := string(end.Status), end.Why()
 	switch {

@@ -8,11 +8,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// questionLen is the longest question that is shown, in characters. It is long, because a user
-// who allows something must see what.
+// questionLen is the longest question that is shown, in characters. It is long, because a user must
+// see all of it before allowing it.
 const questionLen = 2000
 
-// question shows what the agent asks, and the commands for the decision.
+// question shows the agent's question, and the commands for the decision.
 func (s *Story) question(e session.Event) []Line {
 	text := "permission asked (" + printable.Line(e.CallID) + "): " + printable.Line(e.Name)
 	if more := printable.Line(e.Text); more != "" && more != printable.Line(e.Name) {

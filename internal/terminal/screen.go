@@ -38,7 +38,7 @@ type Screen struct {
 	closed   bool // no prompt is shown any more
 
 	status string // the last line
-	doing  string // the last line without a status
+	doing  string // the last Doing line
 	shown  bool   // one of them is shown
 }
 
@@ -57,7 +57,7 @@ func NewSplitScreen(reply, side io.Writer, environ []string) *Screen {
 	}
 }
 
-// samePlace reports whether what is written to both ends up in one text.
+// samePlace reports whether output to both ends up in one text.
 func samePlace(a, b io.Writer) bool {
 	if reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b {
 		return true
@@ -150,8 +150,8 @@ func (s *Screen) text(piece string) {
 	s.show()
 }
 
-// Thought writes a piece of what the agent thinks, with a mark at each line. It is shown only on
-// a terminal.
+// Thought writes a piece of the agent's thoughts, with a mark at each line. It is shown only on a
+// terminal.
 func (s *Screen) Thought(piece string) {
 	if !s.watched {
 		return
@@ -255,5 +255,5 @@ func (s *Screen) writeReply(text string) {
 	}
 }
 
-// write ignores errors: the program goes on without its terminal.
+// write ignores errors: the program continues without its terminal.
 func (s *Screen) write(text string) { _, _ = io.WriteString(s.side, text) }

@@ -20,15 +20,15 @@ const (
 	Alert               // something unexpected, or a question to the user
 )
 
-// Line is one line beside the reply, for a person who follows a message. It has no control
-// characters.
+// Line is one line between parts of the reply, for a person who follows a message. It has no
+// control characters.
 type Line struct {
 	Text string
 	Tone Tone
 }
 
-// Story turns the events of one message's turns into lines. Each use of a tool is one line, once
-// it has ended.
+// Story turns the events of one message's turns into lines. Each use of a tool is one line, at its
+// end.
 type Story struct {
 	Message string // its id
 	Mine    bool   // all of the session's messages are this person's
@@ -39,7 +39,7 @@ type Story struct {
 	Allow, Deny string
 
 	tools []tool // running ones
-	asked int    // questions that wait for a decision
+	asked int    // open questions
 	usage session.Usage
 	used  bool
 }
@@ -103,8 +103,8 @@ func (s *Story) End(end session.Outcome) []Line {
 // Leave returns the lines for the end of following before the message's end.
 func (s *Story) Leave() []Line { return s.unfinished("still runs", Aside) }
 
-// Doing returns the running tools in one line. It is empty while a question waits: the person
-// types the decision where this line would be.
+// Doing returns the running tools in one line. It is empty while a question is open, because the
+// person types the decision in this place.
 func (s *Story) Doing() string {
 	n := len(s.tools)
 	if n == 0 || s.asked > 0 {

@@ -20,7 +20,7 @@ func event(t *testing.T, ms int64, text string) (e session.Event) {
 	return e
 }
 
-// Each step is an event with its time, its lines, and what Doing returns then.
+// Each step is an event with its time, its lines, and the result of Doing.
 func TestEventsBecomeLines(t *testing.T) {
 	t.Parallel()
 	s := Story{Message: "m1", Allow: "/approve", Deny: "/deny"}

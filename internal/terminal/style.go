@@ -8,7 +8,7 @@ import (
 // Style emphasizes text, if it is on.
 type Style bool
 
-// StyleFor is on for a terminal that supports colors, unless the user has turned them off
+// StyleFor returns a Style that is on for a terminal with colors, unless the user turned them off
 // (NO_COLOR).
 func StyleFor(terminal bool, environ []string) Style {
 	for _, entry := range environ {
@@ -32,7 +32,7 @@ func (s Style) code(code, text string) string {
 // Strong is for text that must not be overlooked.
 func (s Style) Strong(text string) string { return s.code("1", text) }
 
-// Faint is for text beside the conversation.
+// Faint is for text around the messages.
 func (s Style) Faint(text string) string { return s.code("2", text) }
 
 // Trouble is for failures that may be normal.

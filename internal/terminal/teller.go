@@ -4,7 +4,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Teller shows the events of one message's turns on a screen as they arrive: the reply as it is,
+// Teller shows the events of one message's turns on a screen as they arrive: the reply unchanged,
 // thoughts on a terminal only, all else line by line.
 type Teller struct {
 	Story
@@ -46,8 +46,8 @@ func (t *Teller) tell(lines []Line) {
 	}
 }
 
-// Breaks reports whether an event separates the text before and after it into lines of their own:
-// two replies, or the words before and after a tool.
+// Breaks reports whether an event separates the texts before and after it into different lines: two
+// replies, or the texts before and after a tool.
 func Breaks(e session.Event) bool {
 	switch e.Type {
 	case session.EventToolStart, session.EventTurnStarted, session.EventTurnRetry,

@@ -34,8 +34,7 @@ func toolName(name string) string {
 	return name
 }
 
-// took formats a duration. It is not exact, because events are collected for a moment before they
-// are sent.
+// took formats a duration. It is not exact, because events are batched before they are sent.
 func took(d time.Duration) string {
 	switch {
 	case d < 100*time.Millisecond:
