@@ -14,15 +14,15 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// RedisError is an error of a Redis client. Its text says what to do.
+// RedisError is an error of a Redis client. Its text has the remedy.
 type RedisError struct{ Err error }
 
 func (e RedisError) Error() string { return redisconn.Explain(e.Err) }
 func (e RedisError) Unwrap() error { return e.Err }
 
 const (
-	// patience is how long Redis may take to come up: what starts the worker often starts Redis
-	// just before. The supervisor restarts a worker whose Redis takes longer.
+	// patience is how long Redis may take to come up, since both are often started together. If
+	// Redis takes longer, the supervisor restarts the worker.
 	patience = 5 * time.Second
 
 	retryPause = 200 * time.Millisecond
@@ -37,7 +37,7 @@ func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.O
 	return rdb, err
 }
 
-// Open is Connect that returns the warnings of the check.
+// Open is like Connect, but returns the warnings of the check.
 func Open(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (_ redis.UniversalClient, warnings []string, _ error) {
 	rdb, err := redisconn.Open(url, o...)
 	if err != nil {
@@ -52,8 +52,8 @@ func Open(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Opti
 	return rdb, warnings, nil
 }
 
-// check repeats redisconn.Check until Redis is fit or refuses, or ctx ends. failed is why the
-// last complete attempt failed.
+// check repeats redisconn.Check until Redis is fit or refuses, or ctx ends. failed is the error of
+// the last complete attempt.
 func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (warnings []string, failed error) {
 	for {
 		warnings, err := redisconn.Check(ctx, rdb)
@@ -76,7 +76,7 @@ func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (wa
 	}
 }
 
-// mayPass reports whether an error may be of a Redis that is coming up, and not of a wrong one.
+// mayPass reports whether an error may come from a Redis that is still starting.
 func mayPass(err error) bool {
 	for _, unfit := range []error{redisconn.ErrTooOld, redisconn.ErrReplica, redisconn.ErrScheme} {
 		if errors.Is(err, unfit) {

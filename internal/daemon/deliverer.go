@@ -11,12 +11,11 @@ import (
 	"turnstile/internal/outbox"
 )
 
-// deliveryStop is how long POSTs in progress may take after all else has ended. One that is
-// cancelled is sent again, by another deliverer.
+// deliveryStop is how long POSTs in progress may take after everything else has stopped. Another
+// deliverer repeats a cancelled one.
 const deliveryStop = 3 * time.Second
 
-// StartDeliverer delivers to the destinations of a file until the function that it returns is
-// called.
+// StartDeliverer delivers to the destinations of a file until the returned function is called.
 func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox.File, m *metrics.Metrics, log *slog.Logger) (stop func(hurry context.Context), _ error) {
 	d, err := outbox.New(rdb, outbox.Options{Destinations: file.Current, Observer: m.Deliveries(), Logger: log})
 	if err != nil {

@@ -42,6 +42,6 @@ func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, e
 // following returns the address with the next port.
 func following(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(port) // both were checked with the settings
+	n, _ := strconv.Atoi(port) // the settings were validated
 	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }

@@ -12,8 +12,8 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// NewLogger makes a log with a lowest level and a format. The Redis client library and the guardians'
-// keeper log to it as well. Its output is safe to show on a terminal.
+// NewLogger makes a log with a level and a format. The Redis client library and the guardians' keeper
+// log to it as well. Its output is safe to show on a terminal.
 func NewLogger(w io.Writer, level slog.Level, format config.LogFormat) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)

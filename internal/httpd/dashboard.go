@@ -34,7 +34,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		case s.config.Token == "" && !namesThisMachine(r.Host):
 			http.Error(w, "No token is set, so this page is only for requests to localhost; set TURNSTILE_HTTP_TOKEN to reach it by another name.", http.StatusForbidden)
 		case s.config.Token != "" && !s.authorized(r):
-			if r.Header.Get("Authorization") != "" && s.warnings.Allow() { // a browser's first request has none
+			if r.Header.Get("Authorization") != "" && s.warnings.Allow() { // a browser's first request has no token
 				s.config.Logger.Warn("a request had a wrong token", "path", r.URL.Path, "address", r.RemoteAddr)
 			}
 			h.Add("WWW-Authenticate", `Basic realm="Turnstile", charset="UTF-8"`)

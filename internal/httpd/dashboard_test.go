@@ -138,8 +138,8 @@ func TestDashboardToken(t *testing.T) {
 	want(t, s, 200, "GET", "/readyz")
 }
 
-// Agents' programs can reach loopback: where there may be any, the dashboard refuses every
-// request without a token, even if it is read-only. Probes and metrics go on.
+// Agents' programs can reach loopback: if there may be any, the dashboard refuses every request
+// without a token, even if it is read-only. Probes and metrics are still served.
 func TestDashboardIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for _, write := range []bool{false, true} {

@@ -39,7 +39,7 @@ type status struct {
 type Drain struct {
 	Reason      string `json:"reason"`
 	Running     int    `json:"running"`      // turns
-	SecondsLeft int    `json:"seconds_left"` // until they are interrupted; 0: they are being interrupted
+	SecondsLeft int    `json:"seconds_left"` // until the turns are interrupted; 0: they are being interrupted
 }
 
 // String is the status in words.

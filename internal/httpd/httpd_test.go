@@ -58,7 +58,7 @@ func start(t *testing.T, c Config) *Server {
 	return s
 }
 
-// ask sends one request, which edit may change.
+// ask sends one request, which edit may change first.
 func ask(t *testing.T, s *Server, method, path string, edit ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	addr, err := reachable(s.Addr())
@@ -265,7 +265,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// Stop lets a request in progress end, but does not wait for ever.
+// Stop lets a request in progress end, but its wait is bounded.
 func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,7 @@
 // All other paths belong to a gateway's API, which checks its requests itself.
 //
 // /healthz and /readyz need no secret, so that any probe can read them. They show a status, and
-// the error only to callers on this machine.
+// errors only to callers on this machine.
 //
 // /asynqmon shows users' messages. On an address other than loopback it and /metrics need a token.
 // Without a token both serve only requests that name this machine as their host. This keeps web pages
@@ -190,7 +190,7 @@ func (s *Server) Addr() string {
 	return s.addr
 }
 
-// Stop takes no more requests and waits for those in progress. When ctx ends it closes their
+// Stop accepts no more requests and waits for those in progress. When ctx ends it closes their
 // connections. It may be called twice, and before Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()

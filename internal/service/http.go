@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// httpStop is how long requests in progress may take after all else has ended.
+// httpStop is how long requests in progress may take after everything else has stopped.
 const httpStop = 3 * time.Second
 
 // HTTPConfig returns the HTTP server's configuration.
@@ -34,8 +34,8 @@ func expose(w *worker.Worker, end Ending, m *metrics.Metrics, c *httpd.Config) {
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w, end), w.Health
 }
 
-// Closed reports whether asynqmon refuses every request: the agent's programs could reach it, and
-// no token keeps them out.
+// Closed reports whether asynqmon refuses every request, because the agent's programs could reach
+// it and no token protects it.
 func Closed(s config.Worker) bool {
 	return s.HTTPAddr != "" && s.HTTPToken == "" && s.RunsPrograms()
 }

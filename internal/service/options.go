@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// shortest stands for 0 in the settings, where 0 in the worker's config means the default.
+// shortest replaces a 0 of the settings where 0 means the default in the worker's config.
 const shortest = time.Nanosecond
 
 // WorkerConfig converts the settings to the worker's config.
@@ -49,7 +49,7 @@ func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 	}
 }
 
-// Agent returns an agent for the settings: without warm agents, a is no agent.Warmer any more.
+// Agent returns an agent for the settings: without warm agents, the result is no agent.Warmer.
 func Agent(s config.Worker, a agent.Agent) agent.Agent {
 	if s.WarmAgents == 0 {
 		return cold{a}

@@ -24,7 +24,7 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// Config says what to run.
+// Config has the settings and parts of a Service.
 type Config struct {
 	Settings config.Worker
 	Agent    agent.Agent
@@ -42,10 +42,10 @@ type Config struct {
 type API interface {
 	http.Handler
 
-	// Drain ends what a client may hold open for long.
+	// Drain ends requests that a client may hold open for long.
 	Drain()
 
-	// Stop returns when that is over. It closes what is left when ctx ends.
+	// Stop drains, and returns at the end of those requests. When ctx ends, it closes the rest.
 	Stop(ctx context.Context) error
 }
 
@@ -95,7 +95,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		var api API
 		if c.API != nil {
 			routes := cmp.Or(destinations, outbox.NoFile())
-			_ = routes.Share(ctx, rdb) // the API's KeepShared says what is wrong
+			_ = routes.Share(ctx, rdb) // the API's KeepShared reports the error
 			api = c.API(rdb, routes)
 			h.API = api
 		}
@@ -123,8 +123,8 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 	return s, nil
 }
 
-// Stop ends the HTTP server, then the Redis client. Stop the worker first. Stop does not wait
-// for requests in progress once hurry has ended.
+// Stop ends the HTTP server, then the Redis client. Stop the worker first. After hurry's end it
+// does not wait for requests in progress.
 func (s *Service) Stop(hurry context.Context) {
 	for _, stop := range slices.Backward(s.stops) {
 		stop(hurry)
@@ -132,11 +132,11 @@ func (s *Service) Stop(hurry context.Context) {
 	s.stops = nil
 }
 
-// PoolSize returns a connection for each turn and some to spare, within what one Redis serves
-// well.
+// PoolSize returns one connection for each turn and a few more, within the number that one Redis
+// serves well.
 func PoolSize(s config.Worker) int { return min(max(16, s.Concurrency+8), 128) }
 
-// follow reads a file again whenever it changes, until the function that it returns is called.
+// follow reloads a file whenever it changes, until the returned function is called.
 func follow(file *outbox.File, log *slog.Logger) (stop func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup

@@ -34,15 +34,15 @@ func (s requestedError) Error() string { return string(s.reason) + " requested" 
 // Ending is what the signals so far request of the process.
 type Ending struct {
 	Requested context.Context // ends with the first signal: drain; the cause is requestedError
-	Cut       context.Context // ends with the second: interrupt what still runs
+	Cut       context.Context // ends with the second: interrupt the running turns
 	Now       context.Context // ends with the third: exit at once
 
-	Request func(Reason) // does the same as a first signal
+	Request func(Reason) // acts like a first signal
 }
 
-// WatchSignals turns signals, and the end of ctx, into an Ending. hup is the reason that SIGHUP
-// stands for: a restart for a supervisor's service, a shutdown for a program whose terminal was
-// closed. The function that it returns restores the default handling of the signals.
+// WatchSignals turns signals, and the end of ctx, into an Ending. hup is the meaning of SIGHUP: a
+// restart for a supervisor's service, a shutdown for a program after its terminal was closed. The
+// returned function restores the default handling of the signals.
 func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	requested, end := context.WithCancelCause(base)
@@ -53,8 +53,8 @@ func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Without this the next line of the log
-	// would kill the worker with SIGPIPE, in the middle of its drain.
+	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Otherwise the next line of the log would
+	// kill the worker with SIGPIPE, in the middle of its drain.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -88,7 +88,7 @@ func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
 	}
 }
 
-// Reason is why the process ends: the first signal decides.
+// Reason returns the first signal's reason.
 func (e Ending) Reason() Reason {
 	var s requestedError
 	if errors.As(context.Cause(e.Requested), &s) {
@@ -97,8 +97,8 @@ func (e Ending) Reason() Reason {
 	return Shutdown
 }
 
-// Drain stops the worker for the reason of the first signal. The second cuts the drain short. drained
-// is closed at its end.
+// Drain stops the worker for the reason of the first signal. The second signal shortens the drain.
+// drained is closed at its end.
 func (e Ending) Drain(w *worker.Worker) (drained <-chan struct{}) {
 	stop := w.Stop
 	if e.Reason() == Restart {
