@@ -1,8 +1,8 @@
 // Package boundedjson decodes JSON from outside without taking much more memory than its text.
 //
-// A Go value of a list can be many times its text: an empty object of two bytes becomes a struct of a
-// hundred. So a document's elements are counted before they are decoded. Text that stays text, such as a
-// json.RawMessage, has no elements.
+// The Go value of a list can be many times as large as its text: an empty object of two bytes becomes a
+// struct of a hundred. So a document's elements are counted before they are decoded. Text that stays
+// text, such as a json.RawMessage, has no elements.
 package boundedjson
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// The elements that all lists and objects of a document may have: few, and one more for this many bytes.
+// The bound of elements in all lists and objects of a document: a few, and one more for this many bytes.
 const few, bytesEach = 10_000, 64
 
 // ErrTooMany is the error about a document with too many elements for its size.
@@ -29,8 +29,8 @@ func Unmarshal(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// Check returns ErrTooMany if decoding data into a value of this type made too many elements of slices,
-// maps and interfaces. JSON that cannot be read is no error here: decoding it fails.
+// Check returns ErrTooMany if decoding data into a value of this type would make too many elements of
+// slices, maps and interfaces. Invalid JSON is no error here: decoding it fails.
 func Check(data []byte, into any) error {
 	if marks := bytes.Count(data, []byte{','}) + bytes.Count(data, []byte{'['}) + bytes.Count(data, []byte{'{'}); marks < few {
 		return nil // each element follows one of them
@@ -43,7 +43,7 @@ func Check(data []byte, into any) error {
 	return nil
 }
 
-// counter reads a document beside the type that it is for.
+// counter reads a document together with its type.
 type counter struct {
 	dec  *json.Decoder
 	left int
@@ -108,7 +108,7 @@ func (c *counter) members(t reflect.Type) error {
 	return nil
 }
 
-// element counts a value, and reads it. It counts what is skipped, too: that takes time.
+// element counts a value, and reads it. It also counts skipped values, because they take time.
 func (c *counter) element(t reflect.Type) error {
 	if c.left--; c.left < 0 {
 		return ErrTooMany
@@ -116,16 +116,16 @@ func (c *counter) element(t reflect.Type) error {
 	return c.value(t)
 }
 
-// unused is the type of what is skipped: json.Unmarshal makes nothing of it.
+// unused is the type of skipped values, from which json.Unmarshal makes nothing.
 var unused = reflect.TypeFor[bool]()
 
-// anything is the type of what is decoded into an interface.
+// anything is the type of values that are decoded into an interface.
 var anything = reflect.TypeFor[any]()
 
 // elementOf returns the type of a value's elements if it is of one of these kinds.
 func elementOf(t reflect.Type, kinds ...reflect.Kind) reflect.Type {
 	if t.Kind() == reflect.Interface || implements[json.Unmarshaler](t) {
-		return anything // as much as can be made of it
+		return anything // the most that can be made of it
 	}
 	for _, kind := range kinds {
 		if t.Kind() == kind {
@@ -163,8 +163,8 @@ type field struct {
 	typ  reflect.Type
 }
 
-// fieldType returns the type of the field into which json.Unmarshal decodes a member: also one whose
-// name has other cases.
+// fieldType returns the type of the field into which json.Unmarshal decodes a member, whatever the
+// case of its name.
 func fieldType(fields []field, name json.Token) reflect.Type {
 	text, _ := name.(string)
 	found := unused

@@ -36,7 +36,7 @@ func list(element string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", 1<<20/(len(element)+1)), ",") + "]"
 }
 
-// A list ends while it is decoded: whatever type it is for, and however its name is written.
+// Decoding a list stops at the bound, for every type and every case of its name.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
 	for text, refused := range map[string]bool{
@@ -68,7 +68,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// What is refused costs no more than its text.
+// Refused documents cost no more memory than their text.
 func TestTooManyCostsNothing(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	data := []byte(`{"list":` + list(`{}`) + `}`)
 	var before, after runtime.MemStats
@@ -82,7 +82,7 @@ func TestTooManyCostsNothing(t *testing.T) { //nolint:paralleltest // it counts 
 	}
 }
 
-// Unmarshal reads nothing else than json.Unmarshal does.
+// Unmarshal reads the same as json.Unmarshal.
 func FuzzUnmarshal(f *testing.F) {
 	for _, text := range []string{`{"a":"b","list":[{"Raw":[1]}],"any":{"a":[1,null]}}`, `[]`, `{"own":[1,{}]}`, `{"list":[],"list":{}}`, `{`, `{"any":[[[[]]]]}`} {
 		f.Add([]byte(text), true)

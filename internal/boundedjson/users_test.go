@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Whoever decodes what others have written takes little more memory than its text.
+// Programs that decode foreign text take little more memory than the text.
 func TestDecodersAreBounded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	attachments := `{"v": 1, "text": "a", "attachments": [{}` + strings.Repeat(",{}", 600_000) + `]}`
 	entries := `{"v": 1, "messages": ["m"], "entries": [""` + strings.Repeat(`,""`, 600_000) + `]}`

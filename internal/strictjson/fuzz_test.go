@@ -24,8 +24,8 @@ type document struct {
 	} `json:"inner"`
 }
 
-// Decode takes nothing that encoding/json does not, and reads the same. DecodeNamed takes nothing that
-// Decode does not, and names the fields that it refuses.
+// Decode accepts only JSON that encoding/json accepts, and reads the same. DecodeNamed accepts only
+// JSON that Decode accepts, and names the fields that it refuses.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{
 		`{"text":"a","meta":{"k":"v"},"list":[{"Name":"x"}],"raw":[1],"wait":"1d","inner":{"a":1}}`, `{"TEXT":"a"}`, `{"text":"a","text":"b"}`,

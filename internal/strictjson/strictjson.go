@@ -33,13 +33,14 @@ func Decode(data []byte, into any) error {
 	return nil
 }
 
-// ValueError is the error of a value that refuses its text, such as a duration. It says what the value
-// must be, and wraps session.ErrInvalid.
+// ValueError is the error of a value that refuses its text, such as a duration. It states the rule for
+// the value, and wraps session.ErrInvalid.
 type ValueError struct{ error }
 
 func (e *ValueError) Unwrap() error { return e.error }
 
-// short is an error whose text is cut: a field's name or a number in it may be as long as the value.
+// short is an error with a truncated text: a field's name or a number in it may be as long as the
+// value.
 type short struct{ error }
 
 func (e short) Error() string { return fmt.Sprintf("%.500v", e.error) }

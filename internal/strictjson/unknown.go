@@ -29,8 +29,8 @@ func (e *UnknownFieldsError) Error() string {
 
 func (e *UnknownFieldsError) Unwrap() error { return session.ErrInvalid }
 
-// DecodeNamed is Decode that names the unknown fields at once, with an UnknownFieldsError. A name in
-// another case is unknown. It refuses what programs read differently: a name that an object has
+// DecodeNamed is like Decode, but names all unknown fields in an UnknownFieldsError. A name in
+// another case is unknown. It refuses JSON that programs read differently: a name that an object has
 // twice, and text that is not UTF-8.
 func DecodeNamed(data []byte, into any) error {
 	if !utf8.Valid(data) {
@@ -63,7 +63,7 @@ func DecodeNamed(data []byte, into any) error {
 	return Decode(data, into)
 }
 
-// walk reads valid JSON beside the type that it is for.
+// walk reads valid JSON together with its type.
 type walk struct {
 	text    []byte
 	at      int
@@ -92,7 +92,7 @@ func (w *walk) value(t reflect.Type, path string) {
 	}
 }
 
-// object reads an object with these fields, or a map's, whose values have the type each.
+// object reads an object with these fields, or a map with values of the type each.
 func (w *walk) object(fields map[string]reflect.Type, each reflect.Type, path string) {
 	w.at++
 	var seen []string
@@ -135,7 +135,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// more goes to the next element. It returns false at the end of the list, which it reads.
+// more moves to the next element. At the end of the list it reads the end and returns false.
 func (w *walk) more(end byte) bool {
 	w.blank()
 	switch w.text[w.at] {
@@ -180,7 +180,7 @@ func (w *walk) skip() {
 			w.at++
 		case '}', ']':
 			if depth == 0 {
-				return // the end of what the value is in
+				return // the end of the surrounding value
 			}
 			depth--
 			w.at++

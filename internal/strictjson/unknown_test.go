@@ -67,8 +67,7 @@ func TestDecodeNamed(t *testing.T) {
 	}
 }
 
-// An error names some of the fields, however many there are, and a name that comes again is found
-// among many.
+// An error names a bounded number of fields, and a repeated name is found among many.
 func TestManyNames(t *testing.T) {
 	t.Parallel()
 	var fields []string
@@ -94,8 +93,8 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// FuzzDecodeNamed compares with the decoder of the standard library: what it refuses is refused, and
-// what has only known fields is read alike.
+// FuzzDecodeNamed compares DecodeNamed with the standard library's decoder. JSON that the library
+// refuses is refused, and JSON with only known fields is read alike.
 func FuzzDecodeNamed(f *testing.F) {
 	f.Add(`{"text": "a", "list": [{"name": "\u00e4"}], "raw": [1, {"x": null}], "v": 1}`)
 	f.Add(`{"by": {"a": {"name": ""}}, "one": {"name": "\"{"}}`)

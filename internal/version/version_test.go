@@ -16,8 +16,8 @@ var (
 	semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(?:-dev)?(?:\+[0-9A-Za-z.-]+)?$`)
 )
 
-// Number is the CHANGELOG's newest version, with -dev until that has a date. Changes after a release
-// make it a next version with -dev.
+// Number is the CHANGELOG's newest version, with -dev until that has a date. After a release, the
+// first change makes it a next version with -dev.
 func TestChangelogHasTheVersion(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../CHANGELOG.md")

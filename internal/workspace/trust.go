@@ -10,19 +10,19 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is wrapped by errors about a path that a user other than root and this process's
-// may change or may have prepared: with a link to elsewhere, or with files that an agent obeys.
+// ErrUntrusted is wrapped by errors about a path that another user (not root, and not this
+// process's) may change or may have prepared, for example with a link to elsewhere or with files
+// that an agent obeys.
 var ErrUntrusted = errors.New("somebody else could have prepared it")
 
 // maxLinks is how many symbolic links a path may have, as on Linux.
 const maxLinks = 40
 
-// open creates the root if it does not exist, and returns it as an absolute path without
-// symlinks.
+// open creates the root if it does not exist. It returns it as an absolute path without symlinks.
 //
-// It walks down from / and checks each directory before what lies in it. In a directory that
-// passed, no other user can replace a checked name, whether a directory or a link. The target of
-// a link is walked in the same way. So the returned path stays what it is.
+// It walks down from / and checks each directory before its contents. In a directory that passed,
+// no other user can replace a checked name, whether a directory or a link. The target of a link is
+// walked in the same way. So nobody else can change where the returned path leads.
 func (r Root) open() (string, error) {
 	path, err := filepath.Abs(r.Path)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r Root) open() (string, error) {
 	return at, nil
 }
 
-// lookAt creates a directory if nothing is there, and returns what is there then.
+// lookAt creates a directory if nothing is there, and returns the file's information.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func (r Root) component(path string, info fs.FileInfo) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is no directory", path)
 	case info.Mode()&fs.ModeSticky != 0:
-		return nil // only root and we can replace what belongs to root or us
+		return nil // only root and we can replace files of root and ours
 	case r.trusts(stat) && stat.Uid == 0 && info.Mode()&fs.ModeSetgid != 0:
 		// Kubernetes makes an emptyDir writable for everybody and then gives it to the group.
 		// Only the pod's containers can reach it, and all of them are in the group.
@@ -112,8 +112,8 @@ func (r Root) own(path string, info fs.FileInfo) error {
 	return r.writers(path, info, stat)
 }
 
-// private reports whether a directory belongs to this process's user and lets nobody else
-// through. Then only root reaches what is in it, whatever the modes inside permit.
+// private reports whether a directory belongs to this process's user and lets nobody else through.
+// Then only root reaches its contents, whatever the modes inside permit.
 func private(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *shared) as(uid int, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// directory returns what alice's worker reports about a session's directory below root.
+// directory returns the report of alice's worker about a session's directory below root.
 func (s *shared) directory(root, trusted string) string {
 	s.t.Helper()
 	return s.as(alice, s.bin, "test-directory", filepath.Join(s.top, root), "demo", trusted)
@@ -173,7 +173,7 @@ func TestVolumesOfKubernetes(t *testing.T) {
 		s.refused(name, "62001", "may write to "+s.path(name))
 		s.used(name, trusted, name)
 		s.used(name+"/sub", trusted, name+"/sub")
-		// For the next pod the group of everything in it is set again.
+		// The group of everything in it is set again for the next pod.
 		s.must(filepath.WalkDir(s.path(name), func(path string, _ os.DirEntry, err error) error {
 			info, err2 := os.Stat(path)
 			return errors.Join(err, err2, os.Chown(path, -1, group), os.Chmod(path, info.Mode()|os.ModeSetgid|0o070))

@@ -1,5 +1,5 @@
-// Package workspace gives each session a directory of its own for its agent to work in, with
-// every adapter.
+// Package workspace gives each session a separate working directory for its agent, with every
+// adapter.
 package workspace
 
 import (
@@ -18,8 +18,8 @@ import (
 type Root struct {
 	Path string // a relative one is below this process's directory
 
-	// Group is a group whose members may write to directories of that group on the way:
-	// Kubernetes' fsGroup. Nil: no group may.
+	// Group is a trusted group, such as Kubernetes' fsGroup. Its members may write to the group's
+	// directories on the way. Nil: no group may.
 	Group *int
 }
 
@@ -36,14 +36,14 @@ func (r Root) Directory(session string) (string, error) {
 	}
 	err = fmt.Errorf("could not make the session's directory: %w", err)
 	if errors.Is(err, ErrUntrusted) {
-		return "", err // only an operator can mend that
+		return "", err // only an operator can repair that
 	}
 	return "", agent.Retryable(err)
 }
 
-// Check reports whether directories can be created below the root, which it creates if it does
-// not exist. Where they cannot, every turn would fail. A worker calls it at its start, while
-// somebody is watching.
+// Check reports whether directories can be created below the root, which it creates if it does not
+// exist. Otherwise every turn would fail. A worker calls it at its start, while somebody is
+// watching.
 func (r Root) Check() error {
 	path, err := r.open()
 	if err != nil {
@@ -81,7 +81,7 @@ func name(session string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Remove deletes a session's directory with everything in it, also what an agent has made
+// Remove deletes a session's directory with everything in it, also files that an agent made
 // read-only (a cache of modules). It returns the directory's path, or "" if there was none. It
 // follows no link.
 func Remove(root, session string) (path string, err error) {

@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 {
-		unwritable = "/proc" // root may write everywhere else
+		unwritable = "/proc" // root can write everywhere else
 	}
 	for _, bad := range []string{file, filepath.Join(file, "below"), unwritable} {
 		if err := (Root{Path: bad}).Check(); err == nil {
@@ -181,8 +181,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// An agent may open its own directory to everybody. If no other user can reach it anyway, the
-// session goes on: no turn would run in which the agent could close it again.
+// An agent may open its own directory to everybody. If no other user can reach it anyway, turns
+// continue to run. Otherwise there would be none in which the agent could close it again.
 func TestOpenedByItsAgent(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")
