@@ -1,5 +1,5 @@
-// Command custom-agent is a worker with an agent of its own, written in Go: a to-do list for each
-// conversation. The agent is in todo.go, and this file runs it. See README.md.
+// Command custom-agent is a worker with a custom agent, written in Go: a to-do list for each
+// session. The agent is in todo.go, and this file runs it. See README.md.
 package main
 
 import (

@@ -14,12 +14,11 @@ import (
 
 const help = "Say \"add milk\", \"done 1\" or \"list\", one a line."
 
-// todoAgent keeps a to-do list for each conversation. It stores nothing itself: it makes the list
-// from the user's messages, so the list is the same on every worker, and follows /undo, /retry and
-// /new.
+// todoAgent keeps a to-do list for each session. It stores nothing itself: it makes the list from
+// the user's messages, so the list is the same on every worker, and follows /undo, /retry and /new.
 //
-// The zero value works. One todoAgent serves all conversations at once, so the state of a turn is
-// in turn.
+// The zero value works. One todoAgent serves all sessions at once, so the state of a turn is in
+// turn.
 type todoAgent struct {
 	pause time.Duration // between two words of the reply
 }
@@ -44,9 +43,8 @@ func (a todoAgent) Run(ctx context.Context, in *agent.Turn) (agent.Result, error
 	return agent.Result{}, nil // the reply is the text that was emitted
 }
 
-// replay is the list before the turn. The history of an interrupted turn that is resumed ends with
-// what it had done, this turn's messages included. Those are skipped, because this turn carries
-// them out.
+// replay is the list before the turn. If an interrupted turn is resumed, the history ends with its
+// entries, this turn's messages included. Those are skipped, because this turn carries them out.
 func replay(in *agent.Turn) (l list) {
 	now := map[string]bool{}
 	for _, m := range in.Messages {
@@ -71,8 +69,8 @@ type turn struct {
 	left  []string // words of the reply that are not emitted yet
 }
 
-// do carries out a message. Each change is a use of a tool, so watchers see it and the transcript
-// has it.
+// do carries out a message. Each change is a use of a tool, so subscribers see it and the
+// transcript has it.
 func (t *turn) do(m session.Message) {
 	for line := range strings.Lines(m.Text) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -105,11 +103,11 @@ func (t *turn) reply(ctx context.Context) error {
 }
 
 // wait is the boundary between two words. Here the turn can be interrupted, and a message that
-// arrived meanwhile joins it. The reply then begins anew.
+// arrived meanwhile joins it. The reply then begins again.
 func (t *turn) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx) // what was emitted before is kept
+		return context.Cause(ctx) // the emitted text is kept
 	case s := <-t.in.Steers():
 		s.Accept() // first, because from here on it belongs to this turn
 		t.do(s.Message)

@@ -15,7 +15,7 @@ import (
 //go:embed index.html
 var page []byte
 
-// chat serves the page, and passes its requests on to the gateway.
+// chat serves the page, and forwards its requests to the gateway.
 type chat struct {
 	gateway string // its URL, for this server and for browsers
 	token   string // "" for a gateway without tokens
@@ -93,7 +93,7 @@ func (c *chat) ticket(w http.ResponseWriter, r *http.Request) {
 	c.call(w, r, http.MethodPost, "/v1/tickets", bytes.NewReader(body))
 }
 
-// call calls the gateway and sends back what it responds.
+// call calls the gateway and forwards its response.
 func (c *chat) call(w http.ResponseWriter, r *http.Request, method, path string, body io.Reader) {
 	request, err := http.NewRequestWithContext(r.Context(), method, c.gateway+path, body)
 	if err != nil {

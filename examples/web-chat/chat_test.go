@@ -101,7 +101,7 @@ func (r *rig) runs(a agent.Agent) {
 	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
 }
 
-// story is a message whose reply comes in pieces for some 6 s, and the reply.
+// story is a message and its reply, which arrives in pieces for about 6 s.
 func story() (message, reply string) {
 	var words []string
 	for i := range 60 {
@@ -146,7 +146,7 @@ func TestChat(t *testing.T) {
 		t.Error("the page has opened its stream again with a spent ticket")
 	}
 
-	// A message that is sent while the gateway is away.
+	// A message that is sent while the gateway is down.
 	r.stop()
 	p.Type("#text", "later\r")
 	l, err := net.Listen("tcp", r.addr)
@@ -171,8 +171,8 @@ func (taciturn) Run(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 	return agent.Result{}, nil
 }
 
-// What an agent has said stays when its turn ends without a reply. A message that cannot be sent is
-// not sent again and again, and the page says why.
+// Streamed text stays when the turn ends without a reply. A message that cannot be sent is not
+// retried endlessly, and the page says why.
 func TestNoReply(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t)
@@ -250,7 +250,7 @@ func TestTwoTabs(t *testing.T) {
 	p.Await(`document.querySelector("#log").textContent.includes("Denied.")`)
 }
 
-// Each visitor has a session of its own, and other sites' pages cannot use it.
+// Each visitor has a separate session, and other sites' pages cannot use it.
 func TestVisitors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

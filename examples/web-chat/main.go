@@ -1,6 +1,6 @@
-// Command web-chat is a chat on a web page. It serves the page, and stands between the page and the
-// gateway: it holds the token, so the browser never has it, and gives each visitor a session of its
-// own. The reply comes to the page from the gateway itself, by a ticket. See README.md.
+// Command web-chat is a chat on a web page. It serves the page, and is a proxy between the page and
+// the gateway. It holds the token, so the browser never has it, and gives each visitor a separate
+// session. The page gets the reply directly from the gateway, with a ticket. See README.md.
 package main
 
 import (
