@@ -54,7 +54,7 @@ func (p *program) lsCommand() *cobra.Command {
 // tablePage is how many rows share one layout.
 const tablePage = 500
 
-// ls lists the sessions whose keys match pattern; "" matches all.
+// ls lists the sessions with keys that match pattern; "" matches all.
 func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
 	t := p.table()
 	n := 0

@@ -31,7 +31,7 @@ func (r *rig) all(token, after string) *stream {
 	return s
 }
 
-// ends reads until that many turns have ended, and returns all events by session: "web:1 1-0.0
+// ends reads until that many turns ended, and returns all events by session: "web:1 1-0.0
 // text".
 func (s *stream) ends(n int) (all []event) {
 	s.t.Helper()

@@ -49,7 +49,7 @@ func TestCancelMessage(t *testing.T) {
 	expect.Equal(t, "has ended", m.State, "completed")
 }
 
-// A session whose outcomes are not delivered is forgotten only on demand.
+// A session with undelivered outcomes is forgotten only on demand.
 func TestForgetUndelivered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

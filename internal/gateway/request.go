@@ -48,7 +48,7 @@ type Request struct {
 	reported bool
 }
 
-// Work is the context for what the request does in Redis. It does not end with the client's
+// Work is the context for the request's work in Redis. It does not end with the client's
 // connection: a request that has arrived is carried out. Its deadline is the route's, counted from
 // the first call.
 func (r *Request) Work() context.Context {

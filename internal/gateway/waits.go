@@ -38,7 +38,7 @@ func (w *waits) check(lost func(*Request) error) {
 func (g *Gateway) lostBy(r *Request) error { return g.lost(r.Token, r.route.May, r.Session) }
 
 // lost returns why a wait or stream that began with the token was may not continue with the token now,
-// nil if it may. It writes what the token allowed at its beginning, so it ends with a permission on which
+// nil if it may. It writes content that was allowed at its beginning, so it ends with a permission on which
 // that depends. Without a session it may be about any session that the token saw.
 func (g *Gateway) lost(was Token, may Permission, sessionKey string) error {
 	if g.config.Tokens == nil {

@@ -58,7 +58,7 @@ func clean(r rune) rune {
 	return r
 }
 
-// JSON makes JSON printable and keeps its meaning: it escapes what Text would change. In text that
+// JSON makes JSON printable and keeps its meaning: it escapes characters that Text would change. In text that
 // is not JSON the escapes show the original characters.
 func JSON(text string) string {
 	if strings.IndexFunc(text, escaped) < 0 {

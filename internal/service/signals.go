@@ -31,7 +31,7 @@ type requestedError struct{ reason Reason }
 
 func (s requestedError) Error() string { return string(s.reason) + " requested" }
 
-// Ending is what the signals so far request of the process.
+// Ending has the requests of the signals so far.
 type Ending struct {
 	Requested context.Context // ends with the first signal: drain; the cause is requestedError
 	Cut       context.Context // ends with the second: interrupt the running turns

@@ -72,7 +72,7 @@ func (s *Store) makeTemporary(ctx context.Context, sessionKey string) (exists bo
 	return removed > 0, err
 }
 
-// EraseTemporary erases temporary sessions whose last turn ended at least after ago. It checks a
+// EraseTemporary erases temporary sessions that are idle for at least after. It checks a
 // session again after another period of after if it has messages, or outcomes that are undelivered or
 // still to come. Outcomes that were given up count as undelivered until the session's record expires.
 // more says that other sessions are due now. An error of one session does not stop the rest. Programs
