@@ -103,6 +103,7 @@ func (p *CrashPolicy) UnmarshalText(text []byte) error {
 // LogFormat is the format of the log.
 type LogFormat string
 
+// The formats of the log.
 const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"
