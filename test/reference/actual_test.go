@@ -26,7 +26,7 @@ import (
 
 const key = "agent:main:telegram:dm:42"
 
-// redisOf is a Redis of a test's own, on which one life after the other runs.
+// redisOf is a test's Redis, on which one life after the other runs.
 type redisOf struct {
 	testing.TB
 	rdb    redis.UniversalClient
@@ -126,7 +126,7 @@ func (b *actual) must(err error) {
 	}
 }
 
-// word is an error in the model's words.
+// word is an error in the model's terms.
 func word(err error) string {
 	for e, word := range map[error]string{
 		lease.ErrLost: reference.Lost, sq.ErrStopRequested: "stop", sq.ErrInterruptRequested: "interrupt", sq.ErrRollbackRequested: "rollback",
@@ -169,7 +169,7 @@ func receiptOf(status, state, reason string, position int, at, start int64) stri
 	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
 }
 
-// limitsOf bounds a message far below the default, so that one that is too long costs little.
+// limitsOf bounds messages far below the default, so that a message over the limit costs little.
 func limitsOf(c reference.Config) session.Limits {
 	return session.Limits{MessageBytes: 10_000, Queue: c.LineCap, Outbox: c.OutboxCap}
 }
@@ -228,7 +228,7 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 		turn, sessionID, messages, attempt, entries, again, reset, resume, dropped)
 }
 
-// finish returns the next turn, or why there is none.
+// finish returns the next turn, or the reason why there is none.
 func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	turn := h.Turn()
 	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: b.entriesOf(e.Entries, turn.ID)}
@@ -268,7 +268,7 @@ func (b *actual) entriesOf(entries []reference.Entry, turn string) []session.Ent
 	return list
 }
 
-// undo is the result in the model's words.
+// undo is the result in the model's terms.
 func (b *actual) undo(u session.Undone, err error) string {
 	if err != nil {
 		return word(err)
@@ -306,8 +306,7 @@ func (b *actual) lookLater(now bool) {
 	b.must(b.rdb.ZAddXX(b.ctx, rediskey.Owned, redis.Z{Score: at, Member: key}).Err())
 }
 
-// freeIDs ends the time for which ids stand for the messages that they were given to. Redis counts
-// that by its own clock.
+// freeIDs ends the time for which message IDs are remembered. Redis counts that by its own clock.
 func (b *actual) freeIDs() {
 	names, err := b.rdb.Keys(b.ctx, b.k.Idem("*")).Result()
 	b.must(err)
@@ -345,7 +344,7 @@ func (n *names) session(id string) string {
 }
 
 func (n *names) message(id string) string {
-	if len(id) < 6 { // an id of the test's own
+	if len(id) < 6 { // an ID of the test
 		return id
 	}
 	if n.messages[id] == "" {

@@ -20,8 +20,8 @@ import (
 // reads it is replaced by one that reads this key.
 const clockKey = "reference:clock"
 
-// standIns is a client's hook that sends other scripts in place of the original ones: the same with
-// a clock that can be set, and with a mutation if there is one.
+// standIns is a client's hook that replaces scripts: the replacements have a clock that can be set,
+// and a mutation if there is one.
 type standIns struct {
 	hashes map[string]string // by the original's hash
 	now    int64
@@ -127,8 +127,8 @@ func (s *standIns) tellTime(cmd redis.Cmder) {
 
 func isScript(cmd redis.Cmder) bool { return redistest.Named("evalsha")(cmd) && len(cmd.Args()) > 2 }
 
-// lossy matches the calls of Turnstile's scripts that change something: after a lost reply of
-// another one its caller has done nothing yet.
+// lossy matches the calls of Turnstile's scripts that change something. Losing the reply of another
+// script has no effect.
 func lossy(cmd redis.Cmder) bool { return ours(cmd) && !named("look")(cmd) }
 
 // ours matches the calls of Turnstile's scripts.

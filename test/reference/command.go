@@ -8,7 +8,7 @@ import (
 )
 
 // Stop requests the end of the running turn and archives every message that waits now. It returns
-// the turn's phase and number, and how many it has archived.
+// the turn's phase and number, and the number of archived messages.
 func (s *Session) Stop() string {
 	waiting := slices.Clone(s.Line)
 	for _, id := range waiting {
@@ -40,13 +40,13 @@ func (s *Session) Cancel(id string, running bool) string {
 	s.archive(id, "stopped", "stopped by user")
 	s.ends("stopped", 0, "stopped by user", m)
 	if waited && s.Owner == 0 && len(s.Line) > 0 {
-		s.announce() // the rest may be claimed sooner
+		s.announce() // the rest may be claimable sooner
 	}
 	return "ended: stopped"
 }
 
-// Rotate is /new: the next turn begins another conversation. A running turn ends in the old one.
-// With old it only replaces that session id.
+// Rotate is /new: the next turn begins another transcript. A running turn ends in the old one. With
+// old it only replaces that transcript ID.
 func (s *Session) Rotate(old string) (sessionID string) {
 	if old != "" && old != s.SessionID {
 		return s.SessionID
@@ -99,8 +99,8 @@ func (s *Session) SetReplyTo(destination string) {
 	}
 }
 
-// Undo removes the last turn's entries from the conversation. again: the user's text becomes one
-// new message at the head of the line.
+// Undo removes the last turn's entries from the transcript. again: the user's text becomes one new
+// message at the head of the queue.
 func (s *Session) Undo(again bool) string {
 	if s.Owner > 0 {
 		return "a turn is running"
@@ -130,7 +130,7 @@ func (s *Session) Undo(again bool) string {
 	}
 	s.Transcripts[s.SessionID] = entries[:len(entries)-n]
 	if s.Run.SessionID == s.SessionID {
-		s.Run.Entries++ // it only rises, which shows that somebody has written
+		s.Run.Entries++ // it only increases, which shows that somebody wrote
 	}
 	s.undone = turn
 	s.used()
@@ -155,7 +155,7 @@ func (s *Session) Undo(again bool) string {
 	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
 }
 
-// Rerun is /resume: messages that failed or were stopped go to the end of the line, in the order of
+// Rerun is /resume: messages that failed or were stopped go to the end of the queue, in the order of
 // their arrival.
 func (s *Session) Rerun() (n int) {
 	var again []*Message
@@ -190,8 +190,8 @@ func (s *Session) DropDead(id string) (n int) {
 	return n
 }
 
-// Erase leaves nothing, unless the session has an owner. It refuses while something is owed or was not
-// delivered, unless that is to be dropped.
+// Erase leaves nothing, unless the session has an owner. It refuses while an outcome is undelivered or
+// still to come, unless those may be dropped.
 func (s *Session) Erase(drop bool) string {
 	if s.Owner != 0 {
 		return "a turn is running"

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the line,
+// recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the queue,
 // unless the turn's end was requested, or too many workers have died with them.
 func (s *Session) recoverDead() {
 	r := &s.Run
@@ -32,7 +32,7 @@ func (s *Session) recoverDead() {
 		r.Entries += len(kept)
 	}
 	if r.Rollback {
-		r.Entries++ // the state that an agent stored in the turn is void
+		r.Entries++ // the state that an agent stored in the turn is lost
 	}
 	var back []string
 	for _, id := range slices.Backward(r.IDs) {
@@ -70,8 +70,8 @@ func (s *Session) recoverDead() {
 	if r.Rotated != "" {
 		s.leaveConversation()
 	}
-	// After a suspension by policy the interruptions still count in the new conversation: the
-	// message may kill the workers.
+	// After a suspension by policy the interruptions still count in the new transcript, because the
+	// message may be killing the workers.
 	if given.suspends {
 		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
@@ -94,7 +94,7 @@ func (s *Session) final() bool {
 	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || m.Interruptions+1 >= s.Config.StuckLimit)
 }
 
-// ending is how the messages of a dead turn end. Without a status they go back to the line.
+// ending is how the messages of a dead turn end. Without a status they go back to the queue.
 type ending struct {
 	status, why string
 	complete    bool // their effect is in the transcript

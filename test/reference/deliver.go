@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Destination is one that a deliverer knows.
+// Destination is a destination that a deliverer knows.
 type Destination struct {
 	Name   string
 	MaxAge int64 // a record that is older is given up, ms
@@ -16,7 +16,7 @@ type Destination struct {
 type Attempt struct {
 	Delivery
 	Number int
-	Unsure bool // the answer to an earlier attempt is unknown
+	Unsure bool // the response to an earlier attempt is unknown
 
 	token int64
 }
@@ -35,8 +35,8 @@ const (
 	unknownAge = 72 * 3600 * 1000 // ms: of a record for a destination that the caller does not know
 )
 
-// Take leases each line if its first record may be delivered now. looked are the messages that are owed,
-// in the order in which the scan found them: it keeps the promises of those that others ended.
+// Take leases each line if its first record may be delivered now. looked are the messages with a
+// promised delivery, in the order of the scan: if others ended one, Take stores its delivery.
 func (s *Session) Take(known []Destination, lease int64, looked []string) (t Taken) {
 	for _, id := range looked {
 		route, owed := s.Owed[id]
@@ -92,7 +92,7 @@ func (s *Session) Take(known []Destination, lease int64, looked []string) (t Tak
 	return t
 }
 
-// removed tells the route of a message that an operator has deleted or archived.
+// removed stores a delivery about a message that an operator deleted or archived.
 func (s *Session) removed(id string, route Route) {
 	gone := []*Message{{ID: id, Route: &route}}
 	s.record("message.stopped", always(ended("stopped", 0, []string{id}, "removed by operator")), gone)
@@ -123,7 +123,7 @@ func (s *Session) lease(to string, a Attempts, most int) (list []Attempt) {
 	return list
 }
 
-// giveUpOld sets the records at the head of a line aside that are too old, unless somebody has leased it.
+// giveUpOld gives up the records at the head of a line that are too old, unless somebody has leased it.
 func (s *Session) giveUpOld(to string, age int64, why string) {
 	for i := s.first(to); i >= 0; i = s.first(to) {
 		r, why := s.Stored[i], why
@@ -158,7 +158,7 @@ func (s *Session) giveUp(to string, sequence int64, why string, unsure bool) {
 type Ack struct {
 	Verdict string // delivered, again, dead, or release: it was not tried
 	Wait    int64  // again: until the next attempt, ms
-	Unsure  bool   // again, dead: the answer is unknown
+	Unsure  bool   // again, dead: the response is unknown
 	Why     string
 }
 
@@ -168,7 +168,7 @@ func (s *Session) Ack(d Attempt, a Ack) (ok, left bool) {
 	done := a.Verdict == "delivered" || a.Verdict == "dead"
 	if now.Token != d.token || !now.Leased {
 		gone := !slices.ContainsFunc(s.Stored, func(r Delivery) bool { return r.To == d.To && r.Sequence == d.Sequence })
-		ok = taken && now.Token == d.token || !taken && done && gone // as if it was a repetition
+		ok = taken && now.Token == d.token || !taken && done && gone // as if repeated
 		return ok, ok && s.first(d.To) >= 0
 	}
 	switch a.Verdict {
@@ -178,7 +178,7 @@ func (s *Session) Ack(d Attempt, a Ack) (ok, left bool) {
 		s.giveUp(d.To, d.Sequence, a.Why, now.Unsure || a.Unsure)
 	}
 	switch {
-	case done: // it goes on with the next one
+	case done: // it continues with the next one
 		now.Count, now.At, now.Unsure = 0, 0, false
 	case a.Verdict == "again" && s.heads(d): // not of a question that is over
 		now.Count, now.At, now.Unsure, now.Leased, now.Till = now.Count+1, s.Now+a.Wait, now.Unsure || a.Unsure, false, 0
@@ -230,11 +230,12 @@ func (s *Session) DueOutbox(hidden int64) bool {
 	return due
 }
 
-// outboxRecheck is how often a sweep has deliverers look at records for which they have another time.
+// outboxRecheck is how often a sweep makes deliverers look at records although they are scheduled for
+// later.
 const outboxRecheck = 60 * second
 
-// indexOutbox makes deliverers look at a session that stores or owes an answer: at once, if they do not
-// know of it. Sweeps as far apart as outboxRecheck leave out none that only owe something.
+// indexOutbox makes deliverers look at a session with stored or promised deliveries, at once if they do
+// not know it. Sweeps as far apart as outboxRecheck also cover sessions with promises only.
 func (s *Session) indexOutbox() {
 	x := &s.Index
 	if s.owes() && x.Outbox == 0 {

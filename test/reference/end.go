@@ -11,8 +11,8 @@ type End struct {
 	Error    string
 	Rollback bool // for interrupted: nothing of it is kept
 	Entries  []Entry
-	Untaken  bool // the agent has accepted none of the messages that were steered in
-	Told     bool // it has received the notes of all dropped messages
+	Untaken  bool // the agent accepted none of the steered messages
+	Told     bool // the agent received the notes of all dropped messages
 	Release  bool // the session is released even if more messages wait
 }
 
@@ -47,7 +47,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	case e.Status == "done":
 		s.Resume = Resume{}
 	case r.Rotated != "":
-		s.Resume.unmark() // it belonged to the old conversation
+		s.Resume.unmark() // it belonged to the old transcript
 	}
 	if e.Told {
 		s.toldNotes(last.noted)
@@ -72,9 +72,9 @@ func (s *Session) Finish(h *Claim, e End) string {
 	case e.Release || s.Paused:
 		group = nil
 	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
-		group = nil // a claim collects them, now that all are back
+		group = nil // a claim collects them, since all are back now
 	}
-	// Between the turns of one owner the TTL of the first one's entries goes on.
+	// Between the turns of one owner, the TTL of the first turn's entries continues.
 	if len(e.Entries) > 0 && (said == 0 || len(group) == 0) {
 		s.Renewed[sid] = true
 	}
@@ -116,15 +116,15 @@ func (s *Session) append(sessionID string, entries []Entry) {
 	s.Run.Entries += len(entries)
 }
 
-// putBack returns steered messages that the agent has not accepted to their places in the line:
-// each before the first one that was announced later and does not go first.
+// putBack returns steered messages that the agent has not accepted to their places in the queue:
+// each before the first message that was announced later and does not go first.
 func (s *Session) putBack(ids []string) {
 	for _, id := range slices.Backward(ids) {
 		m := s.Messages[id]
 		at := 0
 		for i, other := range s.Line {
 			if slices.Contains(ids, other) {
-				continue // it is back already, and came later
+				continue // it is back already, and arrived later
 			}
 			if s.Messages[other].Seq > m.Seq && !s.goesFirst(other) {
 				break
@@ -145,8 +145,8 @@ func (s *Session) release() {
 	}
 }
 
-// Retry requeues a turn after a failure. It is taken again after wait, and begins anew, except for
-// the entries from which it was itself resumed.
+// Retry requeues a turn after a failure. It is taken again after wait, and starts from the
+// beginning, except for the entries from which it was resumed.
 func (s *Session) Retry(h *Claim, why string, wait int64, inherited []Entry) string {
 	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
 }
@@ -183,7 +183,7 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, entrie
 		s.interrupted(cut)
 	}
 	switch p := s.Partial; {
-	case r.Rotated != "": // the message runs in another conversation
+	case r.Rotated != "": // the message runs with another transcript
 		s.leaveConversation()
 		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
 	case len(entries) > 0:

@@ -27,8 +27,8 @@ func FuzzLife(f *testing.F) {
 	})
 }
 
-// FuzzCrash is FuzzLife with workers that mostly die, and turns that are interrupted: the rest of
-// an interrupted turn is the hardest to handle.
+// FuzzCrash is FuzzLife with workers that mostly die, and turns that are interrupted: an
+// interrupted turn's remains are the hardest to handle.
 func FuzzCrash(f *testing.F) {
 	expect.Unraced(f)
 	for seed := range uint64(20) {

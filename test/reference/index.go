@@ -3,9 +3,9 @@ package reference
 // Index is the session's state in the indexes.
 type Index struct {
 	Ready  bool  // it can be claimed now
-	Due    int64 // it can be claimed then, ms; 0: it is not in that index
+	Due    int64 // when it can be claimed, ms; 0: it is not in that index
 	Owned  bool  // its owner or claimer may die
-	Used   int64 // when a sender last used it; 0: it is forgotten, or was never known
+	Used   int64 // when a sender last used it; 0: forgotten, or never known
 	Listed bool  // asynqmon shows its queue
 	Noted  int64 // when maintenance checks again that it need not be listed, ms
 	Outbox int64 // when deliverers look at it, ms; 0: they do not
@@ -48,7 +48,7 @@ func (x *Index) wake(at, now int64) {
 // because its sender may die after that.
 func (s *Session) enter() { s.Index.Listed, s.Index.Used = true, s.Now }
 
-// announce wakes the session for messages that no Submit has brought.
+// announce wakes the session for messages without a Submit.
 func (s *Session) announce() {
 	s.enter()
 	s.Index.wake(0, s.Now)
@@ -70,7 +70,7 @@ func (s *Session) has(states ...string) bool {
 }
 
 // look returns whether the session can be claimed: held, paused, dead (an owner died), ready, wait
-// or empty. at is until when it waits.
+// or empty. at is the end of its wait.
 func (s *Session) look() (what string, at int64) {
 	switch {
 	case s.Owner == 0 && !s.has(Pending, Active, Scheduled):

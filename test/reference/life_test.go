@@ -75,7 +75,7 @@ type pair struct {
 type life struct {
 	model  *reference.Session
 	actual *actual
-	claims [2]*pair // of each worker the last claim that it believes in
+	claims [2]*pair // each worker's last claim in which it believes
 	said   int      // texts so far
 	routed bool     // its messages may have routes
 	taken  [2]taken // by each deliverer
@@ -197,7 +197,7 @@ func (l *life) pass(d time.Duration) {
 	l.actual.setTime(l.model.Now)
 }
 
-// shrink drops operations as long as the life still fails.
+// shrink drops operations while the life still fails.
 func (r *redisOf) shrink(data []byte) ([]byte, *difference) {
 	head, ops := decode(data)
 	failure := r.live(data)

@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// enters puts a message at the end of the line.
+// enters puts a message at the end of the queue.
 func (s *Session) enters(m *Message) {
 	m.State = Pending
 	s.Line = append(s.Line, m.ID)
 }
 
-// leaves removes a message from the line, wherever it is.
+// leaves removes a message from the queue, wherever it is.
 func (s *Session) leaves(id string) {
 	s.Line = slices.DeleteFunc(s.Line, func(other string) bool { return other == id })
 }
 
-// returns puts messages back to the head of the line, in their order.
+// returns puts messages back to the head of the queue, in their order.
 func (s *Session) returns(ids []string) {
 	for _, id := range ids {
 		m := s.Messages[id]
-		m.State, m.Quiet = Pending, nil // none of them waits for more again
+		m.State, m.Quiet = Pending, nil // none of them waits again for more
 		s.forgetFollowUp(id)
 	}
 	s.Line = slices.Concat(ids, s.Line)
 }
 
-// joinDue moves the delayed messages that are due to the end of the line, by their time and then in
+// joinDue moves the delayed messages that are due to the end of the queue, by their time and then in
 // the order of their announcement.
 func (s *Session) joinDue() {
 	var due []*Message
@@ -59,8 +59,8 @@ func (s *Session) earliest() (at int64) {
 	return at
 }
 
-// retryAt is until when the message waits after a failure, as long as it is the head of the line. 0:
-// it does not wait.
+// retryAt is the end of the message's wait after a failure, while it is the head of the queue. 0: it
+// does not wait.
 func (s *Session) retryAt(id string) int64 {
 	if s.Run.RetryID == id && s.Run.RetryAt > s.Now {
 		return s.Run.RetryAt
@@ -68,8 +68,8 @@ func (s *Session) retryAt(id string) int64 {
 	return 0
 }
 
-// nextAt is when to check whether a turn can be taken. 0: never. It may be too early for messages
-// that are collected: the claim finds out.
+// nextAt is when to check whether a turn can be taken. 0: never. It may be too early for collected
+// messages, as the claim finds out.
 func (s *Session) nextAt() int64 {
 	if len(s.Line) == 0 {
 		return s.earliest()
@@ -84,8 +84,8 @@ func (s *Session) nextAt() int64 {
 	return s.Now
 }
 
-// next returns the messages of one turn: the head of the line, or the collected messages at the head, at
-// most as many as the first one's cap and as a turn may have. They must wait until wait.
+// next returns the messages of one turn: the head of the queue, or the collected messages at the head, at
+// most as many as the first one's cap and the turn's allow. They must wait until wait.
 func (s *Session) next() (group []string, wait int64) {
 	if len(s.Line) == 0 {
 		return nil, s.earliest()
@@ -117,10 +117,10 @@ func (s *Session) next() (group []string, wait int64) {
 	return group, 0
 }
 
-// TooLong is why a message beyond the limits is archived.
+// TooLong is the reason why a message beyond the limits is archived.
 const TooLong = "too long"
 
-// archiveLong archives the messages at the head of the line that are beyond the limits.
+// archiveLong archives the messages at the head of the queue that are beyond the limits.
 func (s *Session) archiveLong() {
 	for len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
 		id := s.Line[0]
@@ -136,7 +136,7 @@ func (s *Session) take(group []string) {
 		s.leaves(id)
 		s.forgetFollowUp(id)
 		m.State = Active
-		if m.Route != nil { // again, if an operator runs a dead letter: the old result is not this run's
+		if m.Route != nil { // again, if an operator reruns a dead letter: the old result is not this run's
 			m.Status, m.Error = "", ""
 			if _, owed := s.Owed[m.ID]; !owed {
 				s.repeat(m, m)

@@ -181,7 +181,7 @@ func (b *actual) attempts(text string) string {
 	return a.Text(b.start)
 }
 
-// owing is the result of an Erase that is refused because something is undelivered.
+// owing is the result of an Erase that is refused because of undelivered outcomes.
 func owing(err error) string {
 	if errors.Is(err, session.ErrUndelivered) {
 		var owed, stored int

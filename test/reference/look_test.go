@@ -80,7 +80,7 @@ func (b *actual) picture() reference.Picture {
 	return p
 }
 
-// reason is why a message was archived, in the model's words.
+// reason is the reason of a message's archiving, in the model's terms.
 func reason(text string) string {
 	if strings.HasPrefix(text, "invalid message: its task has ") {
 		return reference.TooLong

@@ -10,10 +10,10 @@ import (
 	"turnstile/test/mutation"
 )
 
-// TestMutations shows that the model can fail the scripts: with each of the mutations, one small
-// change to a script, the two differ. The corpus has a life with the mutation's name that shows it.
-// If there is none, or it does not show it any more, some hundred random ones are tried.
-// REFERENCE_WRITE=1 writes the found ones into the corpus, and tries some thousand.
+// TestMutations shows that the model finds faults in the scripts: with each mutation, a small
+// change to a script, the two differ. The corpus has a life, with the mutation's name, that shows
+// the difference. If there is none, or it no longer shows it, a few hundred random lives are tried.
+// REFERENCE_WRITE=1 tries a few thousand, and writes those that show it into the corpus.
 func TestMutations(t *testing.T) {
 	expect.Unraced(t)
 	patches, err := filepath.Glob("testdata/mutations/*.patch")

@@ -25,7 +25,7 @@ func (s *Session) OperatorArchives(id string) bool {
 	}
 	s.leaves(id)
 	m.State, m.Ended = Archived, s.Wall
-	return true // its entry means nothing until it runs again
+	return true // its entry has no meaning until it runs again
 }
 
 // OperatorDeletes removes a message.
@@ -38,7 +38,7 @@ func (s *Session) OperatorDeletes(id string) bool {
 	return true
 }
 
-// OperatorRuns puts a message at the end of the line.
+// OperatorRuns puts a message at the end of the queue.
 func (s *Session) OperatorRuns(id string) bool {
 	m := s.touchable(id)
 	if m == nil || m.State == Pending {

@@ -25,13 +25,13 @@ const (
 	hidden        = 50 * time.Second
 )
 
-// taken are the deliveries that a deliverer did not ack yet, on both sides.
+// taken are the deliveries that a deliverer has not acknowledged yet, on both sides.
 type taken struct {
 	model  []reference.Attempt
 	actual []deliveries.Delivery
 }
 
-// route is a message's, and the sender's default.
+// route is a message's route, and the sender's default.
 func (l *life) route(a, b int) (to reference.Route, fallback string) {
 	if !l.routed {
 		return to, ""
@@ -75,7 +75,7 @@ func known(a int) []reference.Destination {
 	return all
 }
 
-// visit is a deliverer's visit of the session: because it is due, or in any case. It does not release
+// visit is a deliverer's visit to the session, because it is due or regardless. It does not release
 // earlier leases: they expire.
 func visit(l *life, a, b, c int) step {
 	return l.visits(a%2, known(a/2), b/8%2 == 0, c/4%4 == 3)
@@ -120,7 +120,7 @@ func takenText(due bool, at int64, unknown int, list []string, start int64) stri
 	return fmt.Sprintf("due %v, again %s, %d unknown, %q", due, reference.At(at, start), unknown, list)
 }
 
-// visit returns also which messages were owed, in the order of the scan.
+// visit also returns the messages with a promised delivery, in the order of the scan.
 func (b *actual) visit(lines []reference.Destination, noticed bool, list *[]deliveries.Delivery, twice bool) (due string, looked []string, result string) {
 	sessions, score, err := deliveries.DueOutbox(b.ctx, b.rdb, 10, hidden)
 	b.must(err)
@@ -229,7 +229,7 @@ func redrive(l *life, a, _, c int) step {
 	return l.faulty(c, retrier, s)
 }
 
-// deliverAll delivers all records. Then only waiting messages are owed a reply.
+// deliverAll delivers all records. Then only waiting messages have a promised delivery.
 func (l *life) deliverAll(d *difference) *difference {
 	for range 4 + 4*len(l.model.Stored) + len(l.model.Owed) {
 		l.pass(time.Second)

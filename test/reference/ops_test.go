@@ -13,10 +13,10 @@ const messages = 12
 
 func id(n int) string { return fmt.Sprint("m", n%messages) }
 
-// kind makes a step of an operation's three bytes.
+// kind makes a step from an operation's three bytes.
 type kind func(l *life, a, b, c int) step
 
-// The operations, each as often as it is likely. Those of owners need a claim: without one they
+// The operations, each repeated by its likelihood. Those of owners need a claim: without one they
 // become a claim. An operation without an effect mostly becomes a message or a claim.
 var (
 	ofOwners = []kind{

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Outbox has the messages with an owed reply, and the records that are stored for destinations.
+// Outbox has the messages with a promised delivery, and the records stored for destinations.
 type Outbox struct {
-	Owed        map[string]Route    // to each message that has one and has not ended
-	DeliverBy   map[string]int64    // of these: when the end is not delivered any more; absent: its destination says
+	Owed        map[string]Route    // of each unfinished message with a route
+	DeliverBy   map[string]int64    // of these: when delivery of the end expires; absent: by its destination
 	Stored      []Delivery          // to be delivered, in the order of their sequences
 	Undelivered []Delivery          // given up, the oldest first
 	Attempts    map[string]Attempts // to deliver the first record of a destination
@@ -22,20 +22,20 @@ type Outbox struct {
 
 // walk is a look at all lines that several calls of Take share.
 type walk struct {
-	from, behind string // the last call began after the line from, and the next one begins after behind
+	from, behind string // the last call began after the line from; the next one begins after the line behind
 	was, soonest int64  // At of the lines before
 }
 
-// Route is where the answer to a message goes.
+// Route is the destination of a message's outcome.
 type Route struct {
 	To      string
 	Context string // JSON that every delivery repeats
 	Of      string // the message that it repeats
 
-	Within int64 // of a new message: for how long its end is delivered, ms; 0: its destination says
+	Within int64 // of a new message: how long its end may be delivered, ms; 0: by its destination
 }
 
-// NoReply is the destination of a message without a reply.
+// NoReply is the destination of a message without a delivery.
 const NoReply = "-"
 
 // Delivery is a record of the outbox.
@@ -46,7 +46,7 @@ type Delivery struct {
 	Messages            []string
 	Told                string // the outcome, the question or the turn
 
-	By int64 // when it is not delivered any more; 0: at its destination's age
+	By int64 // when its delivery expires; 0: by its destination's age
 
 	GaveUp int64 // when, ms
 	Why    string
@@ -57,7 +57,7 @@ type Delivery struct {
 type Attempts struct {
 	Count  int
 	At     int64 // the next one is not before
-	Unsure bool  // the answer to one of them is unknown
+	Unsure bool  // the response to one of them is unknown
 	Token  int64 // of the last lease
 	Leased bool  // it was not released
 	Till   int64
@@ -67,8 +67,7 @@ func (s *Session) clearOutbox() {
 	s.Outbox = Outbox{Owed: map[string]Route{}, DeliverBy: map[string]int64{}, Attempts: map[string]Attempts{}, remembered: map[string]Route{}, leases: s.leases}
 }
 
-// route decides where a new message's answer goes: where the message says, else the session, else
-// the sender.
+// route returns the route of a new message: the message's, else the session's, else the sender's.
 func (s *Session) route(to Route, fallback string) *Route {
 	for _, name := range []string{to.To, s.ReplyTo, fallback} {
 		if name == NoReply {
@@ -81,7 +80,7 @@ func (s *Session) route(to Route, fallback string) *Route {
 	return nil
 }
 
-// promise records that the end of a message is owed to its route.
+// promise records that the end of a message must be delivered to its route.
 func (s *Session) promise(m *Message) {
 	if m.Route == nil {
 		return
@@ -115,7 +114,7 @@ func (s *Session) ends(status string, turn int, why string, group ...*Message) {
 // kept removes messages from Owed.
 func (s *Session) kept(group []*Message) {
 	for _, m := range group {
-		if m.Route != nil { // else it is owed to an earlier message with that id
+		if m.Route != nil { // else the promise is for an earlier message with that ID
 			delete(s.Owed, m.ID)
 			delete(s.DeliverBy, m.ID)
 			s.remembered[m.ID] = *m.Route
@@ -123,8 +122,8 @@ func (s *Session) kept(group []*Message) {
 	}
 }
 
-// record stores a record for each route of the messages. It names those that have the route, and so does
-// its content.
+// record stores a record for each route of the messages. The record and its content name the messages
+// with the route.
 func (s *Session) record(kind string, told func(ids []string) string, group []*Message) (all []Delivery) {
 	for i, m := range group {
 		if m.Route == nil || slices.ContainsFunc(group[:i], m.sameRoute) {
@@ -140,7 +139,7 @@ func (s *Session) record(kind string, told func(ids []string) string, group []*M
 	return all
 }
 
-// ownEnd is the latest time until which messages have their end delivered, 0 if one of them has none.
+// ownEnd is the latest DeliverBy of messages, 0 if one of them has none.
 func (s *Session) ownEnd(group []*Message) (latest int64) {
 	for _, m := range group {
 		by, ok := s.DeliverBy[m.ID]
@@ -182,7 +181,7 @@ func (s *Session) all(ids []string) (group []*Message) {
 	return group
 }
 
-// asks tells the routes of the running turn of its agent's question.
+// asks stores the agent's question for the routes of the running turn.
 func (s *Session) asks(number int) {
 	s.closeQuestion()
 	question := fmt.Sprintf("question %d of %s", number, label(s.Run.Fence))
@@ -191,8 +190,8 @@ func (s *Session) asks(number int) {
 
 func always(told string) func([]string) string { return func([]string) string { return told } }
 
-// closeQuestion tells them that it is over. A question that nobody can have delivered yet is removed
-// instead.
+// closeQuestion stores the question's end for them. A question that nobody can have delivered yet is
+// removed instead.
 func (s *Session) closeQuestion() {
 	open := s.asked
 	s.asked = nil
@@ -225,10 +224,10 @@ func (s *Session) unstore(to string, sequence int64) *Delivery {
 	return &r
 }
 
-// owes reports whether anything is owed or stored.
+// owes reports whether a delivery is promised or stored.
 func (s *Session) owes() bool { return len(s.Owed)+len(s.Stored) > 0 }
 
-// counts is how many a destination is owed, those that are stored included.
+// counts is the number of a destination's promised and stored deliveries.
 func (s *Session) counts() map[string]int {
 	n := map[string]int{}
 	for _, r := range s.Owed {

@@ -10,7 +10,7 @@ import (
 )
 
 // mostLives is how many random lives are tried. lifeOps is how many operations each has, before all
-// waiting messages are run.
+// waiting messages run.
 const (
 	mostLives = 400
 	lifeOps   = 60
@@ -38,7 +38,8 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// first is the first of most lives in which the two sides differ. Nil: there is none.
+// first returns the first of up to most random lives in which the two sides differ. Nil: there is
+// none.
 func (r *redisOf) first(most uint64) []byte {
 	for seed := range most {
 		if data := randomLife(seed, lifeOps); r.live(data) != nil {

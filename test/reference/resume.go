@@ -20,7 +20,7 @@ type Resume struct {
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
 // the session. It returns false if the turn was counted before, if the session is suspended, and
-// keeps its record, or if /new has replaced the turn's conversation.
+// keeps its record, or if /new replaced the turn's transcript.
 func (s *Session) interrupted(reason string) bool {
 	r := &s.Resume
 	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
@@ -41,8 +41,8 @@ func (s *Session) excused() {
 	r.Counted, r.Pending, r.Reason, r.Marked = s.Run.Fence, true, "lease_lost", s.Now
 }
 
-// Survive is called by an owner that lost its claim and lives: that was no death. If somebody recovered
-// the turn, it takes that count back. It ends the claim.
+// Survive is called by an owner that lost its claim and lives, so this was no death. If somebody
+// recovered the turn, that count is undone. It ends the claim.
 func (s *Session) Survive(h *Claim) string {
 	r, turn := &s.Run, h.Turn.Number
 	if r.Fence == turn && r.Phase != Idle {
@@ -75,8 +75,7 @@ func takeBack(turns *[]int, turn int) (was bool) {
 	return i >= 0
 }
 
-// leaveConversation removes the mark and the partial, because the next turn is in another
-// conversation.
+// leaveConversation removes the mark and the partial, because the next turn has another transcript.
 func (s *Session) leaveConversation() {
 	s.Resume.unmark()
 	s.Partial = nil
@@ -94,7 +93,7 @@ func (s *Session) MarkOutside(reason string) bool {
 	return true
 }
 
-// SuspendOutside is pkg/resume's Suspend: the next message begins another conversation.
+// SuspendOutside is pkg/resume's Suspend: the next message begins another transcript.
 func (s *Session) SuspendOutside() bool {
 	if s.Known {
 		s.Resume.Suspended, s.Resume.atLarge = true, 0

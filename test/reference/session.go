@@ -2,7 +2,7 @@ package reference
 
 import "slices"
 
-// Session is one conversation with everything that is stored of it.
+// Session is one session with everything stored about it.
 type Session struct {
 	Config Config
 
@@ -29,8 +29,8 @@ type Session struct {
 	question                  question
 	start                     int64
 	tokens, turns, ids, again int               // counters for new names
-	published                 bool              // the plain asynq.Client has added the queue's name
-	given                     map[string]string // the requests of messages, by the ids that Submit was given
+	published                 bool              // the plain asynq.Client added the queue's name
+	given                     map[string]string // the requests of messages, by the IDs passed to Submit
 }
 
 // Config is a worker's configuration.
@@ -48,7 +48,7 @@ type Config struct {
 	Workers       [2]Settings // each worker's settings for a busy session
 }
 
-// Settings decide what happens to a message for a busy session. Zero: not set.
+// Settings decide about messages for a busy session. Zero: not set.
 type Settings struct {
 	Mode     string
 	Cap      int
@@ -74,7 +74,7 @@ type Message struct {
 	Seq         int    // its number among the announced ones; 0: it was not announced
 	Seen        int64  // when it was announced or first taken; 0: not yet
 	Arrived     int64  // of a dead letter, its Seen
-	Quiet       *Quiet // it waits for more, to be collected into one turn
+	Quiet       *Quiet // it waits to be collected with others into one turn
 	Redelivered int    // how often it came back without a failure
 	Deaths      int    // workers that died with it
 	diedIn      []int  // the turns of these
@@ -82,10 +82,10 @@ type Message struct {
 	Status      string // how it ended
 	Error       string
 	Ended       int64
-	Route       *Route // where its answer goes; nil: nowhere
+	Route       *Route // of its outcome; nil: none
 }
 
-// question is the last question of an agent of the session.
+// question is the session's last question of an agent.
 type question struct {
 	number int
 	at     int64
@@ -105,18 +105,18 @@ const (
 )
 
 // Run is the running turn, or the last one. If it is not idle and nobody has the sentinel, its
-// owner has died.
+// owner is dead.
 type Run struct {
 	Exists    bool // there was a turn
 	Phase     string
 	Fence     int // the number of the turn
 	IDs       []string
 	SessionID string
-	Entries   int  // written to that session id; it only rises
+	Entries   int  // written to that transcript; it only increases
 	Begun     bool // its owner has called since
 	Announced bool // its start is among the events
-	Survived  bool // its owner lost it, and has said that it lives
-	Doubted   bool // its owner has had time to say so
+	Survived  bool // its owner lost it, and reported that it lives
+	Doubted   bool // its owner had time to report so
 
 	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting
@@ -126,7 +126,7 @@ type Run struct {
 	Decision                         string
 
 	Said    Settings // its owner's
-	Rotated string   // the session id that the next turn takes
+	Rotated string   // the transcript ID of the next turn
 	RetryID string   // the message that waits after a failure
 	RetryAt int64    // until then
 }
@@ -144,7 +144,7 @@ type Record struct {
 
 	undone int // the turn of the last /undo
 	seq    int
-	noted  int // how many there have ever been in Dropped
+	noted  int // how many were ever in Dropped
 }
 
 // Entry is a line of a transcript. Turn is the turn's number.
@@ -162,10 +162,10 @@ type Partial struct {
 	Entries  []Entry
 }
 
-// FollowUp is the entry of a message that came while a turn ran.
+// FollowUp is the entry of a message that arrived during a turn.
 type FollowUp struct {
 	ID, Mode, State string
-	Order           int // its place in the line when it came, counting the turn
+	Order           int // its place in the queue on arrival, counting the turn
 }
 
 // New is an unknown session.
@@ -182,7 +182,7 @@ func (s *Session) clear() {
 	s.forgetRecord()
 }
 
-// forgetRecord deletes all but the messages, and transcripts of earlier session ids.
+// forgetRecord deletes all but the messages, and earlier transcripts.
 func (s *Session) forgetRecord() {
 	delete(s.Transcripts, s.SessionID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
@@ -211,10 +211,10 @@ func (s *Session) Step(ms int64) { s.Now, s.Events, s.Renewed = s.Now+ms, nil, m
 // Die is the death of an owner. Its sentinel expires.
 func (s *Session) Die() { s.Owner = 0 }
 
-// tell appends to the session's stream.
+// tell appends an event to the session's stream.
 func (s *Session) tell(event string) { s.Events = append(s.Events, event) }
 
-// forgetFollowUp drops the entry of a message that does not wait any more.
+// forgetFollowUp drops the entry of a message that no longer waits.
 func (s *Session) forgetFollowUp(id string) {
 	s.FollowUps = slices.DeleteFunc(s.FollowUps, func(f FollowUp) bool { return f.ID == id })
 }

@@ -46,8 +46,7 @@ func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 }
 
 // Plain is a sender that knows only asynq: it does not use accept, knows no limits, and its
-// asynq.Client adds the queue's name once in its life. It returns false if there is a message with
-// that id.
+// asynq.Client adds the queue's name once. It returns false if there is a message with that id.
 func (s *Session) Plain(id string, due int64, long bool) bool {
 	if !s.published {
 		s.published, s.Index.Listed = true, true
@@ -59,12 +58,12 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 	return fresh
 }
 
-// Submit makes the session known, whatever becomes of the message, then stores the message and
-// notifies. With due the message joins the line only then. lost: the reply does not arrive, so the
-// sender does nothing more.
+// Submit makes the session known, even if the message is refused, then stores the message and
+// notifies. With due the message joins the queue only at that time. lost: the reply does not
+// arrive, so the sender does nothing more.
 //
-// The id stands for the message from then on: with another mode or route it is a conflict, and it is
-// never carried out again. after is the message that it must follow directly, or "".
+// The ID is remembered from then on: with another mode or route it is a conflict, and it never runs
+// again. after is the message that it must follow directly, or "".
 func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after string, lost bool) Receipt {
 	s.enter()
 	within := to.Within
@@ -121,8 +120,8 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after s
 	return r
 }
 
-// isLast reports whether a message is the last of the conversation: the newest one that waits, or part of
-// the last turn.
+// isLast reports whether a message is the last of the session: the newest that waits, or part of the last
+// turn.
 func (s *Session) isLast(id string) bool {
 	if len(s.Line) > 0 {
 		return s.Line[len(s.Line)-1] == id
@@ -130,11 +129,11 @@ func (s *Session) isLast(id string) bool {
 	return s.Run.SessionID == s.SessionID && s.Run.Fence != s.undone && slices.Contains(s.Run.IDs, id)
 }
 
-// FreeIDs ends the time for which ids stand for the messages that they were given to.
+// FreeIDs ends the time for which message IDs are remembered.
 func (s *Session) FreeIDs() { clear(s.given) }
 
-// accept announces a message, new or found again under its id. One that does not wait any more
-// stays unchanged.
+// accept announces a message that is new, or found again by its ID. One that no longer waits stays
+// unchanged.
 func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	m := s.Messages[id]
 	switch m.State {
@@ -150,8 +149,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 		return Receipt{Status: "scheduled", At: m.Due}
 	}
 
-	// The message's own settings count, else the session's, else those of the worker that owns it,
-	// or owned it last.
+	// The message's settings take precedence, then the session's, then those of its last worker.
 	set, worker := s.Settings, s.Run.Said
 	mode = cmp.Or(mode, set.Mode, worker.Mode, Queue)
 	capacity := cmp.Or(set.Cap, worker.Cap, len(s.Line))
@@ -161,7 +159,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	busy := s.Owner > 0
 	told := s.followUp(id) != nil // repeated: it is not counted, moved or signalled again
 	urgent := (mode == Interrupt || mode == Rollback) && s.Run.Phase == Running
-	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's own place
+	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's place
 
 	if busy && fresh && !told {
 		if mode == Reject {
@@ -190,7 +188,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 		}
 		at := cmp.Or(s.nextAt(), s.Now)
 		if collected && len(s.Line) >= capacity {
-			at = s.Now // as many wait no longer
+			at = s.Now // this many no longer wait
 		}
 		return Receipt{Status: "accepted", At: at}
 	}
@@ -201,7 +199,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	return Receipt{Status: "queued", Position: s.position(id)}
 }
 
-// delayedCap is how many delayed messages a session may have: half of its line.
+// delayedCap is how many delayed messages a session may have: half of its queue.
 func (s *Session) delayedCap() int { return (s.Config.LineCap + 1) / 2 }
 
 // count is how many messages are in a state.
@@ -215,7 +213,7 @@ func (s *Session) count(state string) (n int) {
 }
 
 // trim archives the waiting messages beyond the cap and beyond the number that a turn may requeue: the
-// newest of the line, and the delayed ones that are due last.
+// newest of the queue, and the delayed ones that are due last.
 func (s *Session) trim() {
 	most := s.Config.LineCap + s.Config.TurnMessages
 	why := fmt.Sprintf("dropped: more than %d messages were waiting", most)
@@ -255,8 +253,8 @@ func (s *Session) refuse(m *Message, reason string) Receipt {
 	return Receipt{Status: "refused", Reason: reason}
 }
 
-// oldest are those that must go so that no more than the cap wait: neither id, which has just come,
-// nor one that goes first.
+// oldest are the messages to drop so that no more than the cap wait: neither id, which just
+// arrived, nor one that goes first.
 func (s *Session) oldest(id string, capacity int) (oldest []string) {
 	excess := len(s.Line) - capacity
 	for _, old := range s.Line[:min(excess+1, len(s.Line))] {
@@ -267,7 +265,7 @@ func (s *Session) oldest(id string, capacity int) (oldest []string) {
 	return oldest
 }
 
-// drop archives messages because more wait than the cap.
+// drop archives messages beyond the cap.
 func (s *Session) drop(oldest []string, capacity int, policy string) {
 	why := fmt.Sprintf("dropped: more than %d messages were waiting", capacity)
 	for _, old := range oldest {
@@ -279,23 +277,23 @@ func (s *Session) drop(oldest []string, capacity int, policy string) {
 	}
 }
 
-// notesTold is how many dropped messages a turn's note names, the newest. Of earlier ones it has
-// the number.
+// notesTold is how many dropped messages a turn's note names, the newest ones. It has the number of
+// the others.
 const notesTold = 50
 
 // note adds a dropped message to the next turn's note.
 func (s *Session) note(id string) { s.Dropped, s.noted = append(s.Dropped, id), s.noted+1 }
 
-// forgetNotes deletes the notes with their conversation.
+// forgetNotes deletes the notes with their transcript.
 func (s *Session) forgetNotes() { s.Dropped = nil }
 
-// newestNotes are those that a turn's note names, and how many older ones there are.
+// newestNotes returns the notes that a turn names, and the number of older ones.
 func (s *Session) newestNotes() (ids []string, older int) {
 	older = max(len(s.Dropped)-notesTold, 0)
 	return slices.Clone(s.Dropped[older:]), older
 }
 
-// toldNotes deletes the notes that existed when their count had risen to noted.
+// toldNotes deletes the notes that existed when their count was noted.
 func (s *Session) toldNotes(noted int) {
 	s.Dropped = s.Dropped[max(len(s.Dropped)-(s.noted-noted), 0):]
 }
@@ -329,5 +327,5 @@ func (s *Session) joins(m *Message, mode string, urgent, collected bool) {
 	s.tell(fmt.Sprintf("queued [%s] %s at %d", m.ID, mode, f.Order))
 }
 
-// position is a message's place in the line, counting the running turn.
+// position is a message's place in the queue, counting the running turn.
 func (s *Session) position(id string) int { return slices.Index(s.Line, id) + 2 }

@@ -11,8 +11,8 @@ import (
 	"turnstile/test/reference"
 )
 
-// Redis' own clock cannot be set, so a life does not wait for a key to expire. It compares by which
-// setting each key expires, and which transcripts an operation lets live on.
+// Redis' own clock cannot be set, so a life does not wait for a key to expire. It compares the
+// setting by which each key expires, and the transcripts that an operation renews.
 const (
 	transcriptTTL = 30 * 24 * time.Hour
 
@@ -73,7 +73,7 @@ func wrongTTL(left, most time.Duration) string {
 	return fmt.Sprintf("it expires in %s, want %s", left, most)
 }
 
-// renewed is the part of the picture that says whether the last operation has let a transcript live on.
+// renewed is the part of the picture about transcripts that the last operation renewed.
 func renewed(left time.Duration) string {
 	const setting, kept = transcriptTTL - slack, aged - slack
 	switch {

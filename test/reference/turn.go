@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Claim is a worker's claim, for as long as the worker believes in it. It counts only with the
-// sentinel and for the running turn.
+// Claim is a worker's claim, while the worker believes in it. It counts only with the sentinel and
+// for the running turn.
 type Claim struct {
 	Worker int
 	token  int
 	Turn   ClaimedTurn
 
-	parts     []string // the turn's messages, those that were steered in last
+	parts     []string // the turn's messages, the steered ones last
 	announced bool
 }
 
@@ -79,7 +79,7 @@ func (s *Session) Claim(worker int) (h *Claim, again int64) {
 // Again wakes a session that must be claimed again.
 func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 
-// begin opens the conversation of the next turn: a suspended session begins a new one.
+// begin opens the transcript of the next turn: a suspended session begins a new one.
 func (s *Session) begin() (reset string) {
 	if s.Resume.Suspended {
 		reset = "suspended"
@@ -97,7 +97,7 @@ func (s *Session) begin() (reset string) {
 	return reset
 }
 
-// told is the worker's view of the turn that it has just taken.
+// told is the worker's view of the turn that it just took.
 func (s *Session) told() ClaimedTurn {
 	head := s.Messages[s.Run.IDs[0]]
 	dropped, omitted := s.newestNotes()
@@ -164,7 +164,7 @@ func (s *Session) Renew(h *Claim) string {
 	return result
 }
 
-// Steer makes the steered messages part of the turn, in the order of the line and as many as there
+// Steer makes the steered messages part of the turn, in the order of the queue and as many as there
 // is room for, unless the turn must end. It returns those that the owner does not know yet.
 func (s *Session) Steer(h *Claim) string {
 	if !s.Owns(h) {
@@ -260,11 +260,12 @@ func (s *Session) Withdraw(h *Claim) string {
 	return OK + " "
 }
 
-// justAsked is how long a decision without a number may be meant for the question before, ms.
+// justAsked is how long after a question, in ms, a decision without a number may be meant for the
+// one before.
 const justAsked = 3000
 
-// Decide records the user's decision on the question with that number. 0: the question that the user
-// sees, unless it may still be another.
+// Decide records the user's decision on the question with that number. 0: the open question, unless
+// the user may still see another one.
 func (s *Session) Decide(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
@@ -290,8 +291,8 @@ func (s *Session) DecideOf(turn, number int, decision string) string {
 	return s.Decide(number, decision)
 }
 
-// ProposeTitle sets the agent's title. A user's stays, and a turn of a replaced conversation cannot set a
-// title in the new one.
+// ProposeTitle sets the agent's title. A user's title stays, and a turn of a replaced transcript cannot
+// set a title for the new one.
 func (s *Session) ProposeTitle(h *Claim, title string) {
 	if s.Owns(h) && s.TitleBy != "user" && s.Run.Rotated == "" {
 		s.Title, s.TitleBy = title, "agent"
@@ -314,7 +315,7 @@ func (s *Session) Dismiss(h *Claim, id, why string) string {
 }
 
 // Past is the history before the turn: the transcript, the entries of an earlier run of the same message,
-// and the texts of dropped messages, as far as they still exist.
+// and the texts of dropped messages, if they still exist.
 func (s *Session) Past(h *Claim) string {
 	partial := ""
 	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {
