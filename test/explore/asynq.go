@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqScripts are the scripts by which asynq.Client enqueues a task. A pipeline may have one of
-// them, and there no reply can ask for its source first.
+// asynqScripts are the scripts by which asynq.Client enqueues a task. In a pipeline, no earlier
+// reply can ask for their source.
 func asynqScripts() (sources []string) {
 	spy := &sourceSpy{}
 	rdb := redis.NewClient(&redis.Options{Addr: "explore.invalid:0"})
@@ -20,7 +20,7 @@ func asynqScripts() (sources []string) {
 	rdb.AddHook(spy)
 	client, task := asynq.NewClientFromRedisClient(rdb), asynq.NewTask("any", nil)
 	for _, opts := range [][]asynq.Option{nil, {asynq.ProcessIn(time.Minute)}} {
-		// The replies do not fit such a call: it fails, after its source was sent.
+		// The replies do not fit the call, so it fails after its source was sent.
 		_, _ = client.EnqueueContext(context.Background(), task, opts...)
 	}
 	return spy.sources

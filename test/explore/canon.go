@@ -69,7 +69,7 @@ func (f *former) literal(text string) {
 }
 
 // epoch is where all clocks begin, in seconds: that of a synctest bubble. A number with this many
-// digits that is not far from it is a time or a fence.
+// digits close to it is a time or a fence.
 const (
 	epoch    = 946684800
 	nameMark = "ZQ"
@@ -114,7 +114,7 @@ func (f *former) text(text string) {
 // stamp is a time in the texts of deliveries.
 const stamp = "2006-01-02T15:04:05.000Z"
 
-// stampOf returns the time in ms with which a text begins, 0 if it does not.
+// stampOf returns the time in ms at the beginning of a text, 0 if there is none.
 func stampOf(text string) int64 {
 	at, err := time.Parse(stamp, text[:len(stamp)])
 	if err != nil {
@@ -169,15 +169,15 @@ func uncounted(v *value) bool {
 	return v.kind == "stream" || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
 }
 
-// endless reports whether a value expires later than any search looks: the id of a message, after a
-// day. Counting the time until then would make a new state of each step of the clock.
+// endless reports whether a value expires later than any search looks, as a message's ID does after
+// a day. Counting the time until then would make a new state of each step of the clock.
 func endless(v *value) bool { return strings.Contains(v.key, ":idem:") }
 
 // distant reports whether a value may outlive a forgotten session: a transcript, which expires after a
 // month. No search looks so far ahead.
 func distant(v *value) bool { return strings.Contains(v.key, ":transcript:") }
 
-// bucket stands for a TTL that ends later than any search looks. Only two facts count: whether there is
+// bucket replaces a TTL that ends later than any search looks. Only two facts count: whether there is
 // one, and whether it is at least half of its setting.
 func bucket(v *value) string {
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Of a distant TTL a state has whether there is one, and whether it is short.
+// Of a distant TTL, a state only has whether there is one, and whether it is short.
 func TestDistantTTLs(t *testing.T) {
 	t.Parallel()
 	form := func(ttl time.Duration) string {

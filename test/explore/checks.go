@@ -21,7 +21,7 @@ const (
 	checkLost     = "lost"     // an accepted message is not lost
 	checkIndex    = "index"    // a waiting message's session is in an index
 	checkLeftover = "leftover" // a forgotten session leaves no key
-	checkFollowup = "followup" // no entry says that a message waits which does not
+	checkFollowup = "followup" // no follow-up entry names a message that does not wait
 	checkLine     = "line"     // the lists and the tasks' states agree
 )
 
@@ -133,8 +133,8 @@ func (s *Search) resting(n node) bool {
 	return true
 }
 
-// followups checks that an idle session lists no follow-up that waits or runs. The entry of a message
-// that an operator removed stays.
+// followups checks that an idle session lists no follow-up as waiting or running. The entry of a
+// message that an operator removed stays.
 func (s *Search) followups(v View, key string, k rediskey.Session) string {
 	if s.leftOut(checkFollowup) || v.Has(k.Sentinel()) || slices.ContainsFunc(line(k), v.Has) {
 		return ""

@@ -12,10 +12,10 @@ import (
 // Fault is a fault of a process or of the database.
 type Fault uint8
 
-// The faults. Without one every request is carried out once and gets its reply, and Redis's clock
-// advances only when no process has a step to make.
+// The faults. Without faults every request is carried out once and gets its reply, and Redis's
+// clock advances only when no process has a step to make.
 const (
-	Crash      Fault = 1 << iota // a process ends; one that loops comes back without a memory
+	Crash      Fault = 1 << iota // a process ends; one that loops restarts without memory
 	LostCall                     // a request does not reach Redis, and its caller gets an error
 	LostReply                    // it is carried out, and its caller gets an error
 	Resend                       // it is carried out, and sent again; other steps may come between
@@ -43,7 +43,7 @@ type Configuration struct {
 	Kinds  Fault
 	Faults int
 
-	// Horizon is how young a past time must be for its age to count.
+	// Horizon is the age up to which a past time's age counts.
 	Horizon time.Duration
 
 	// Ordered are messages that must have their entries in the order in which they were enqueued.
@@ -59,7 +59,7 @@ type Configuration struct {
 	// Kept are the ages at which records and results are deleted, for Cleans.
 	Kept time.Duration
 
-	// Without are the names of checks that are left out: see checks.go.
+	// Without are the names of checks to leave out, see checks.go.
 	Without []string
 
 	// Check is one more check, for this configuration only. It returns the violation, or "".

@@ -129,7 +129,7 @@ func faultyOnes() []configuration {
 	}
 }
 
-// shortTTL is less than the time that senders leave a claimer.
+// shortTTL is shorter than the time that senders leave a claimer.
 const shortTTL = 5 * time.Second
 
 // lookedAfterLate finds a session with an owner that may be dead for longer than its TTL before recovery
@@ -165,7 +165,7 @@ func countedAlive(v explore.View) string {
 	return ""
 }
 
-// noteOfAnother finds the first turn of a conversation with the note of an interruption.
+// noteOfAnother finds the first turn of a transcript with the note of an interruption.
 func noteOfAnother(v explore.View) string {
 	for _, f := range v.Facts() {
 		note, ok := strings.CutPrefix(f, "note ")

@@ -54,7 +54,7 @@ func cleaningOnes() []configuration {
 	}
 	// purged is the time when its results are gone, and nothing else keeps it.
 	purged := func(v explore.View) bool { return !waits(v, main) && !v.Has(rediskey.For(main).Completed()) }
-	// returning is a sender that comes back then.
+	// returning is a sender that comes back at that time.
 	returning := func() explore.Process {
 		return explore.Process{Name: "sender1", Crashes: true, Until: purged, Run: func(l *explore.Life) {
 			c := actors.NewClient(l.Redis)
@@ -77,7 +77,7 @@ func cleaningOnes() []configuration {
 				return actors.NewClient(l.Redis).Session(main).SetTitle(l.Context, "title")
 			})), timers(), cleaners()),
 		}),
-		// No index has such a message until Find finds it, which it must.
+		// No index has such a message until Find finds it, which must happen.
 		clean("forgotten-plain", "a plain sender's second message, long after the session was forgotten", explore.Configuration{
 			Without:   []string{"leftover", "index"},
 			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners(), lazily(finder())),

@@ -12,12 +12,12 @@ import (
 	"turnstile/test/explore"
 )
 
-// configuration is one with its known finding.
+// configuration is a configuration with its known finding.
 type configuration struct {
 	explore.Configuration
 
 	// Known is the number of the known hole that this configuration finds, and Finds is the
-	// beginning of that finding. When the hole is closed, both go.
+	// beginning of that finding. When the hole is closed, remove both.
 	Known, Finds string
 
 	// Deep has one more fault when run by hand, and no bound of states.
@@ -181,7 +181,7 @@ func undoer(name string) explore.Process {
 	})
 }
 
-// undoneTooMuch finds a conversation from which two calls of /undo have taken three turns.
+// undoneTooMuch finds a transcript from which two calls of /undo removed three turns.
 func undoneTooMuch(v explore.View) string {
 	k := rediskey.For(main)
 	if !v.Has(k.Transcript(v.Field(k.Record(), "session_id"))) {

@@ -157,7 +157,7 @@ func plain(reply any) any {
 	return reply
 }
 
-// load brings the server to a snapshot. It changes only the differences.
+// load brings the server to a snapshot. It writes only the differences.
 func (d *Database) load(s *snapshot) {
 	was := d.loaded
 	if was == s {

@@ -33,7 +33,7 @@ func (s *Search) stuck() int32 {
 	}
 	for i, ok := range live {
 		if !ok {
-			return int32(i) // the numbers rise with the distance
+			return int32(i) // numbers increase with the distance
 		}
 	}
 	return -1

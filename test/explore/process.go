@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Process is a program that takes part in a search.
+// Process is a program in a search.
 type Process struct {
 	Name string
 

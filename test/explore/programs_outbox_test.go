@@ -43,7 +43,7 @@ return 1`
 
 const deliveryLease = 20 * time.Second
 
-// routed is a sender whose messages have a route.
+// routed is a sender of messages with a route.
 func routed(name string, messages ...turnstile.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
@@ -58,13 +58,13 @@ func routedBefore(messages ...turnstile.Message) []func(*explore.Life) {
 	return []func(*explore.Life){routed("before", messages...).Run}
 }
 
-// delivering is a deliverer that hears of each new record.
+// delivering is a deliverer that is notified of each new record.
 func delivering(name string) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, Run: func(l *explore.Life) { _, _ = deliver(l) },
 		When: takes}
 }
 
-// noticing is one that looks once, at any time.
+// noticing is a deliverer that looks once, at any time.
 func noticing(name string) explore.Process {
 	p := delivering(name)
 	p.Loops, p.When = false, nil
@@ -120,7 +120,7 @@ func deliver(l *explore.Life) (at int64, err error) {
 	}
 }
 
-// attempt posts one record and acks it. on is whether the next one may follow.
+// attempt posts one record and acks it. on reports whether the next one may follow.
 func attempt(l *explore.Life, d deliveries.Delivery, till int64) (on, left bool, err error) {
 	k, kind, messages := rediskey.For(main), field(d.Body, `"type":"`, `"`), field(d.Body, `"messages":[`, `]`)
 	_, failed := l.Redis.Eval(l.Context, post, []string{received, k.Deliveries(), k.Outbox()},
@@ -146,7 +146,7 @@ func field(body []byte, begin, end string) string {
 	return text
 }
 
-// owes reports whether a session owes or stores a reply.
+// owes reports whether a session has a reply that is undelivered or still to come.
 func owes(v explore.View, key string) bool {
 	k := rediskey.For(key)
 	return v.Has(k.Owed()) || v.Has(k.Outbox())
@@ -187,7 +187,8 @@ func badDelivery(v explore.View) string {
 	return ""
 }
 
-// told reports whether a record of a message, of a type that begins so, is stored or has arrived.
+// told reports whether a record of a message is stored or has arrived. kind is the beginning of the
+// record's type.
 func told(stored map[string]string, posts []string, id, kind string) bool {
 	has := func(text, kind string) bool {
 		return strings.Contains(text, kind) && strings.Contains(text, `"`+id+`"`)
@@ -200,7 +201,7 @@ func told(stored map[string]string, posts []string, id, kind string) bool {
 	return slices.ContainsFunc(posts, func(p string) bool { return has(p, " "+kind) })
 }
 
-// unlessResent is badDelivery where a POST may be repeated on its way.
+// unlessResent is badDelivery where a POST may be repeated by the network.
 func unlessResent(v explore.View) string {
 	if what := badDelivery(v); !strings.HasSuffix(what, " unmarked") {
 		return what

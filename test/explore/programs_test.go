@@ -115,7 +115,7 @@ type behaviour struct {
 	makesWay    bool // it releases the session after each turn
 	tells       bool // it reports its turns' starts and notes
 	asks        bool // its agent asks a question, and does not wait for the decision
-	survives    bool // it says that it lives when it has lost its lease
+	survives    bool // it reports that it lives after it lost its lease
 	limit       int  // interruptions that suspend; 0: the default
 
 	ttl  time.Duration // of its sentinels; 0: the default

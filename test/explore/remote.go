@@ -97,7 +97,7 @@ func (s *Search) moved(a action, l *local, reply any) *local {
 	return s.player.give(l.whole(), response{err: errFault})
 }
 
-// remote carries a command out on a real server.
+// remote carries out a command on a real server.
 func (s *Search) remote(ctx context.Context, rdb *redis.Client, cmd []string) any {
 	args := make([]any, len(cmd))
 	for i, word := range cmd {

@@ -13,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// local is the state of a process: a function of the replies that it has had. It does not change.
-// The same replies lead to the same local, so a program runs again for each reply only once.
+// local is the state of a process: a function of its replies so far. It does not change. The same
+// replies lead to the same local, so a program runs again for each reply only once.
 type local struct {
 	proc     int
 	number   int // of the life
 	before   *local
-	response response // the one that led here from before
+	response response // the response that led here
 
 	next  *request // nil: the life is over
 	sent  int      // commands of next that were carried out, for a pipeline
@@ -102,8 +102,8 @@ func (p *player) give(l *local, a response) *local {
 	return next
 }
 
-// part is the local of a process when the next command of its pipeline has been carried out, of
-// which it does not know yet.
+// part is the local of a process after the next command of its pipeline was carried out, which the
+// process does not know yet.
 func (p *player) part(l *local, reply any) *local {
 	had := append(l.had[:len(l.had):len(l.had)], reply)
 	if len(had) == len(l.next.cmds) {
@@ -163,8 +163,7 @@ func (l *local) put(key string, next *local) {
 	l.then[key] = next
 }
 
-// play runs l's program from its beginning, with the results that it has had, up to its next
-// request.
+// play runs l's program from its beginning, with its results so far, up to its next request.
 func (p *player) play(l *local, f *former) {
 	p.responses = p.responses[:0]
 	for at := l; at.before != nil; at = at.before.whole() {

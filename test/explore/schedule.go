@@ -78,7 +78,7 @@ func (s *Search) Sample(n int, still bool) (schedules []string) {
 	return schedules
 }
 
-// path is how a state was reached: the shortest way, because the search goes breadth first.
+// path is the shortest way to a state, because the search goes breadth first.
 func (s *Search) path(at int32) (path []action) {
 	for ; s.parent[at] >= 0; at = s.parent[at] {
 		path = append(path, s.by[at])

@@ -66,7 +66,7 @@ type Search struct {
 
 type edge struct{ from, to int32 }
 
-// Finding is something that is wrong.
+// Finding is a violation.
 type Finding struct {
 	What     string
 	Schedule string   // to replay it, see Search.Replay
@@ -264,7 +264,7 @@ func (s *Search) actions(n node) (all []action) {
 	return all
 }
 
-// take makes a transition. what describes the violation after it, or is "".
+// take makes a transition. Its result what describes the violation after it, or is "".
 func (s *Search) take(n node, a action) (to node, what string) {
 	to = node{db: n.db, at: slices.Clone(n.at), told: n.told, fault: n.fault}
 	if a.faulty() {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// told has the reports of the processes, and the order in which messages joined the lines.
+// told has the reports of the processes, and the order in which messages joined the queues.
 type told struct {
 	facts []string // sorted
 	order []string // task ids
@@ -39,7 +39,7 @@ func (t *told) has(fact string) bool {
 	return found
 }
 
-// joined adds the ordered messages that have joined a line since.
+// joined adds the ordered messages that have joined a queue since.
 func (t *told) joined(c *Configuration, db *snapshot) *told {
 	next := t
 	for _, key := range c.Sessions {

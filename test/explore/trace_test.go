@@ -58,8 +58,8 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // note keeps the commands for the session. It leaves out a worker's timers, its subscriptions, its
-// asynq.Server, waits for work that returned none, and emit: on a slow machine the start of a turn is
-// sent before its end.
+// asynq.Server, and waits for work that returned none. It also leaves out emit, because on a slow
+// machine a separate emit sends the start of a turn.
 func (c *calls) note(cmd redis.Cmder, err error) {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return
@@ -133,7 +133,7 @@ func TestTrace(t *testing.T) {
 			}
 			want := sent.all()
 			w, err := worker.New(rdb, instant{}, worker.Config{
-				Name: "w", DrainTimeout: time.Minute, // it waits for the turn's very end
+				Name: "w", DrainTimeout: time.Minute, // it waits for the turn's complete end
 				Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {

@@ -56,8 +56,8 @@ func (s *Search) ttl(before, after *snapshot) string {
 	return ""
 }
 
-// keeps reports whether a command may write a key and leave its TTL as it was: a transcript's, unless
-// it gets the last entries of its owner.
+// keeps reports whether a command may write a key and leave its TTL unchanged: a transcript, unless
+// it gets its owner's last entries.
 func keeps(was, v *value, after *snapshot) bool {
 	session, _, ok := strings.Cut(v.key, transcript)
 	return ok && was != nil && was.expires == v.expires && (len(v.text) <= len(was.text) || after.has(session+"}:sentinel"))
