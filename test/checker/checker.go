@@ -60,31 +60,31 @@ type Report struct {
 	Losses []Finding
 }
 
-// sight is a moment at which an agent was given a message.
+// sight is a moment when an agent was given a message.
 type sight struct {
 	at      int64
 	turn    *history.Record
 	steered bool
 }
 
-// message is all that is known of one message.
+// message collects all records of one message.
 type message struct {
 	session, id string
 	kind        string           // of its session
 	first       history.Record   // of its first attempt to be sent
-	accepted    int64            // when a sender was first told so; 0: never
-	told        []history.Record // without those of another message with its id
+	accepted    int64            // when a sender first learned so; 0: never
+	told        []history.Record // without responses to another message with its ID
 	sights      []sight
-	mentioned   int64            // when a model was first given it with another message; 0: never
+	mentioned   int64            // when a model first got it with another message; 0: never
 	entries     []history.Record // the user's entries in the transcripts
 	final       *history.Record
-	stored      []string // where Redis has it at the end, of one that was refused
+	stored      []string // of a refused message: the places where Redis has it at the end
 	posts       []history.Record
-	sequence    int64 // of its outcome, if that was handled; 0: none, several, or redriven
-	ended       int64 // when someone was first told its outcome; 0: never
+	sequence    int64 // of its outcome's delivery, if handled; 0: none, several, or redriven
+	ended       int64 // when someone first learned its outcome; 0: never
 }
 
-// end notes that someone was told the message's outcome.
+// end notes that someone learned the message's outcome.
 func (m *message) end(at int64) {
 	if m.ended == 0 || at < m.ended {
 		m.ended = at
@@ -115,7 +115,7 @@ type run struct {
 	losses   []Finding
 }
 
-// Check decides. The order of the records does not matter, but of those of one time.
+// Check applies the rules. The order of the records matters only among those of one time.
 func Check(records []history.Record, limits Limits) Report {
 	records = slices.SortedStableFunc(slices.Values(records), func(a, b history.Record) int { return cmp.Compare(a.At, b.At) })
 	r := &run{
@@ -154,7 +154,7 @@ func (r *run) find(rule, session, id, format string, args ...any) {
 var lossy = []string{"primary killed", "Redis killed under everysec", "power lost under everysec"}
 
 // lost reports whether a finding may come from such a loss: its message was on its way at such a fault,
-// or it is about the session as a whole. Entries, order and leftovers must be right all the same.
+// or it is about the session as a whole. Entries, order and leftovers must be right even then.
 func (r *run) lost(f Finding) bool {
 	switch f.Rule {
 	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed:
@@ -270,8 +270,8 @@ func (r *run) stalledIn(from, to int64) bool {
 	return slices.ContainsFunc(r.stalls, func(s history.Record) bool { return s.Since <= to && s.At >= from })
 }
 
-// strict reports whether nobody but senders has touched the message's session, so that a message
-// ends once and stays as it ended.
+// strict reports whether only senders use the message's session. Then a message ends once, for
+// good.
 func (m *message) strict() bool {
 	return m.kind != history.Commands && m.kind != history.Operators
 }

@@ -90,7 +90,7 @@ func TestOrdinaryHistoryHasNoFindings(t *testing.T) {
 	}
 }
 
-// Each rule finds the damage that breaks it.
+// Each rule finds its violation.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	change := func(kind, id string, change func(*history.Record)) func([]history.Record) []history.Record {
@@ -220,8 +220,8 @@ func TestRunAgain(t *testing.T) {
 	}
 }
 
-// A message that kills its worker is given up after the allowed deaths, and one more that may not
-// have counted. Runs of a model do not count: its server kills nobody.
+// A message that kills its worker is given up after the allowed deaths, or one more if one did not
+// count. Runs of a model do not count: its server kills nobody.
 func TestPoisonIsGivenUp(t *testing.T) {
 	t.Parallel()
 	killed := func(deaths int64, via string) []history.Record {
@@ -255,8 +255,8 @@ func TestPoisonIsGivenUp(t *testing.T) {
 	}
 }
 
-// An agent that was killed before it wrote anything may have failed its message, if it was killed
-// while the message waited.
+// An agent that was killed before it wrote anything may have failed its message, if that waited at
+// the time of the kill.
 func TestAgentKilledBeforeItsFirstRecord(t *testing.T) {
 	t.Parallel()
 	for killed, allowed := range map[int64]bool{20: true, 200: false} {

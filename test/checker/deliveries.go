@@ -10,7 +10,7 @@ import (
 )
 
 // deliveries: the receiver handles the outcome of a message with a route, once, signed, in order. A
-// repetition says that it is one.
+// repetition is marked as one.
 func (r *run) deliveries() {
 	last := map[string]history.Record{}    // by session: the delivery that arrived last for the first time
 	first := map[string]history.Record{}   // by delivery: its first arrival
@@ -55,7 +55,7 @@ func isOutcome(p history.Record) bool {
 	return strings.HasPrefix(p.Name, "message.") && p.Name != "message.withdrawn"
 }
 
-// delivered: the outcome of a message was handled in one delivery, as it is stored.
+// delivered: the outcome of a message was handled in one delivery, and equals the stored one.
 func (r *run) delivered(m *message, first, handled map[string]history.Record) {
 	var ids []string // of the deliveries of its outcome
 	done := false

@@ -8,7 +8,8 @@ import (
 	"turnstile/test/history"
 )
 
-// An attempt that was sent before an earlier one was handled cannot say that it may be a duplicate.
+// An attempt that was sent before an earlier one was handled cannot be marked as a possible
+// duplicate.
 func TestLateAttemptNeedNotSayThatItIsADuplicate(t *testing.T) {
 	t.Parallel()
 	late := post("d1", 2000, "m1")
@@ -18,7 +19,7 @@ func TestLateAttemptNeedNotSayThatItIsADuplicate(t *testing.T) {
 	}
 }
 
-// The outcome of a delivery that was redriven, under a new sequence, may come late.
+// The outcome of a redriven delivery, with a new sequence, may come late.
 func TestRedrivenOutcome(t *testing.T) {
 	t.Parallel()
 	var records []history.Record
@@ -38,7 +39,7 @@ func TestRedrivenOutcome(t *testing.T) {
 	}
 }
 
-// Followers of short streams may miss events, but get each that is still stored.
+// Followers of short streams may miss events, but get each stored one.
 func TestGapsOfShortStreams(t *testing.T) {
 	t.Parallel()
 	short := limits
@@ -47,7 +48,7 @@ func TestGapsOfShortStreams(t *testing.T) {
 		var records []history.Record
 		for _, r := range ordinary() {
 			switch {
-			case r.Kind == history.Event && r.ID == "1-0.0": // it is not stored any more
+			case r.Kind == history.Event && r.ID == "1-0.0": // it is no longer stored
 			case r.Kind == history.Followed && r.ID == missed:
 				records = append(records, history.Record{At: r.At, Kind: r.Kind, Session: session, Name: "gap"})
 			default:
@@ -60,8 +61,8 @@ func TestGapsOfShortStreams(t *testing.T) {
 	}
 }
 
-// In the calm nothing waits for more than a second, and a delivery that is to be tried again for its wait
-// besides.
+// In the calm nothing waits for more than a second. A delivery that is tried again also waits for its
+// pause.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	busy := func(at int64) history.Record {

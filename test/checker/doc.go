@@ -5,10 +5,10 @@
 // These are the rules. A finding begins with its rule's name.
 //
 //	exclusive  no agent finds its session's lock taken
-//	fenced     an agent begins after the one before it has ended, with a higher fencing token
+//	fenced     an agent begins after the end of the one before it, with a higher fencing token
 //	in order   a message that was accepted before another was sent runs first, stands first in the
 //	           transcript, and its outcome is handled first
-//	lost       an accepted message stays known and has ended; a done one is in a transcript
+//	lost       an accepted message stays known and ends; a done one is in a transcript
 //	once       a message has one entry in the transcripts
 //	refused    a refused message does not run, and Redis has nothing of it; nor is another message
 //	           with a used id accepted
@@ -31,6 +31,6 @@
 //	leftover   no process, no key, no panic stays; an erased session leaves only keys that expire
 //
 // The constants of package history name the six kinds of sessions. In commands and operator sessions,
-// users and operators stop, undo, rerun and delete messages, and let a full line drop some. Their order,
-// repetition and waits have no single right result, so those rules skip them.
+// users and operators stop, undo, rerun and delete messages, and let a full queue drop some. Their
+// order, repetitions and waits have no single right result, so those rules skip them.
 package checker

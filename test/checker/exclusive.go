@@ -32,7 +32,7 @@ func (r *run) excused(t *history.Record) bool {
 	return holder != nil && holder.Via == "openai" && r.faultIn(holder.At, t.At, "worker stopped past its lease")
 }
 
-// holder is the agent that had the lock when t began: the last before it that had not ended.
+// holder is the agent that had the lock when t began: the last earlier one that was still running.
 func (r *run) holder(t *history.Record) (holder *history.Record) {
 	for _, other := range r.turns[t.Session] {
 		switch {
@@ -45,9 +45,9 @@ func (r *run) holder(t *history.Record) (holder *history.Record) {
 	return holder
 }
 
-// fenced: an agent of a session begins after the one before it has ended, with a higher fencing token.
-// An agent has the lock from before its first record until after its last one, so the order of the
-// first records is the lock's. A session with an overlap has a finding or an excuse already.
+// fenced: an agent of a session begins after the end of the one before it, with a higher fencing
+// token. An agent has the lock from before its first record until after its last one, so the order of
+// the first records is the lock's. A session with an overlap has a finding or an excuse already.
 func (r *run) fenced() {
 	type life struct {
 		pid   int
@@ -72,7 +72,7 @@ func (r *run) fenced() {
 			if free > t.At {
 				r.find(Fenced, session, "", "an agent (%s, pid %d) began at %s, and the one before it ended at %s", t.Via, t.PID, at(t.At), at(free))
 			}
-			if t.Fence != 0 && t.Fence <= fence { // 0: the agent does not know it
+			if t.Fence != 0 && t.Fence <= fence { // 0: unknown to the agent
 				r.find(Fenced, session, "", "turn %s has the fencing token %d, and an earlier one had %d", t.Turn, t.Fence, fence)
 			}
 			free, fence = max(free, ends[life{t.PID, t.Turn, t.Since}]), max(fence, t.Fence)

@@ -47,7 +47,7 @@ func (r *run) response(m *message, rec history.Record) {
 }
 
 // streams: a follower got each stored event once, in order. It may miss events of a short stream, and
-// has then got some that are not stored any more.
+// may have others that are no longer stored.
 func (r *run) streams() {
 	for session, records := range r.followed {
 		var ids []string
@@ -94,8 +94,8 @@ func later(a, b string) bool {
 // piece is a piece of an agent's text.
 var piece = regexp.MustCompile(`\w+\.\d+ `)
 
-// texts: a turn has each piece of its text once, and the reply of one that is done begins with the text
-// of its events. (The last piece may be in the reply only.) The reply counts if the turn's start is there.
+// texts: a turn has each piece of its text once. The reply of a turn that is done begins with the text of
+// its events, and may have one more piece. The reply is checked if the turn's start is stored.
 func (r *run) texts(session string, events []*history.Record) {
 	texts := map[string]string{} // by turn: since its last tool or steer
 	type once struct{ turn, piece string }

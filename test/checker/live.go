@@ -55,7 +55,7 @@ func (r *run) late() {
 				ended[key{rec.Session, id}] = rec.At
 			}
 		case history.Post:
-			last := before[rec.Session] // the line goes on after it
+			last := before[rec.Session] // the queue continues after it
 			from, due := last.At, last.Code == http.StatusTooManyRequests
 			if due {
 				from += int64(firstRetry)
@@ -75,8 +75,8 @@ func (r *run) late() {
 	}
 }
 
-// bounded: a message runs again only if something happened to its turn. Commands and operators put
-// messages back in line themselves.
+// bounded: a message runs again only if something happened to its turn. Commands and operators
+// requeue messages too.
 func (r *run) bounded() {
 	for _, m := range r.sorted {
 		if !m.strict() {
@@ -94,9 +94,9 @@ func (r *run) bounded() {
 	}
 }
 
-// poison: a message that kills its worker is archived when STUCK_LIMIT workers have died of it.
-// The first death may not count, if the worker had not reached Redis since its claim. Other faults
-// interrupt turns as well, and the third interruption in a row only ends the message if it is a death.
+// poison: a message that kills its worker is archived when STUCK_LIMIT workers have died of it. The
+// first death may not count, if the worker had not reached Redis since its claim. Other faults
+// interrupt turns as well, and the third interruption in a row ends the message only if it is a death.
 func (r *run) poison() {
 	for _, m := range r.sorted {
 		if m.first.Plan != history.EndPoison || !m.strict() || len(m.sights) == 0 {

@@ -7,15 +7,15 @@ import (
 	"turnstile/test/history"
 )
 
-// ordered reports whether a message has a place in its session's line: it waits for nothing but the
-// messages before it, and nobody puts it back.
+// ordered reports whether a message has a place in its session's queue: it waits only for the
+// messages before it, and nobody moves it.
 func (m *message) ordered() bool {
 	line := m.first.Mode == "queue" || m.first.Mode == "collect" && m.kind == history.Bursts
 	return m.strict() && m.accepted != 0 && m.first.Delay == 0 && line
 }
 
-// order: of two messages, of which one was accepted before the other was first sent, the first runs
-// first, its entry stands first, and its outcome is handled first.
+// order: of two messages, of which one was accepted before the other was first sent, the first
+// one's run, entry and delivery come first.
 func (r *run) order() {
 	bySession := map[string][]*message{}
 	for _, m := range r.sorted {
@@ -46,8 +46,8 @@ func (r *run) order() {
 	}
 }
 
-// inOrder compares a session's messages, sorted by their first attempts, at their places. Place 0 is
-// none.
+// inOrder checks the places of a session's messages, which are sorted by their first attempts. Place
+// 0 is none.
 func (r *run) inOrder(all []*message, what string, place func(*message) int64) {
 	byAccepted := slices.SortedFunc(slices.Values(all), func(a, b *message) int { return cmp.Compare(a.accepted, b.accepted) })
 	var last *message // the one with the highest place of those that were accepted before

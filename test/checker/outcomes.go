@@ -9,7 +9,7 @@ import (
 	"turnstile/test/history"
 )
 
-// outcomes: an accepted message ends in a way that has a cause, with its entries and its reply.
+// outcomes: an accepted message ends with an explained outcome, its entries and its reply.
 func (r *run) outcomes() {
 	for _, m := range r.sorted {
 		if n := len(m.entries); n > 1 && !r.rerun(m) {
@@ -56,7 +56,7 @@ func (r *run) retried(m *message) bool {
 func (r *run) ended(m *message) {
 	f := m.final
 	if f == nil {
-		return // the run was given up before the end was read: live says so
+		return // the run was given up before the end was read, which live reports
 	}
 	switch f.Status {
 	case "":
@@ -95,7 +95,7 @@ func (r *run) capped(m *message) bool {
 }
 
 // done: a message that is done was seen by an agent, is in the transcript unless someone has undone
-// it, and is named by its reply.
+// it, and is named in its reply.
 func (r *run) done(m *message) {
 	switch {
 	case len(m.sights) == 0 && m.mentioned == 0:
@@ -103,7 +103,7 @@ func (r *run) done(m *message) {
 	case len(m.entries) == 0 && m.strict():
 		r.find(Lost, m.session, m.id, "it is done, and no transcript has it")
 	case m.first.Plan == history.EndFail && len(r.shared[m.final.Turn]) == 1:
-		// exec says so, acp returns an error, a model's server breaks the connection. Of several
+		// exec reports it, acp returns an error, a model's server breaks the connection. Of several
 		// messages in a turn, the last one's plan counts.
 		r.find(Outcome, m.session, m.id, "it is done, and its agent was told to fail")
 	case m.strict() && !history.Names(m.final.Reply, m.id) && !r.spoken(m):
@@ -122,8 +122,8 @@ func (r *run) spoken(m *message) bool {
 	return false
 }
 
-// rerun reports whether someone may have put the ended message back in line. asynqmon's Run does so with
-// a completed message, too. Each run then has its entries.
+// rerun reports whether someone may have requeued the ended message. asynqmon's Run does so with a
+// completed message, too. Each run then has its entries.
 func (r *run) rerun(m *message) bool {
 	for _, c := range r.commands[m.session] {
 		if c.Name == "run all" || c.Name == "run" && c.ID == m.id || c.Name == "/resume" {
@@ -143,8 +143,8 @@ func (r *run) deleted(m *message) bool {
 	return false
 }
 
-// mayFail reports whether something accounts for the text of a failure: the plan of a message in the
-// turn, or a fault that kills agents. A text that is not here is a finding.
+// mayFail reports whether the text of a failure has a cause: the plan of a message in the turn, or a
+// fault that kills agents. Every other text is a finding.
 func (r *run) mayFail(m *message) bool {
 	text := m.final.Error
 	switch {
@@ -182,9 +182,9 @@ func (r *run) planned(m *message, ends ...string) bool {
 	return false
 }
 
-// hit reports whether a fault of one of these kinds may have ended an agent that was given m: from
-// before it began, for as long as agents work at most. An agent that was killed before it wrote its
-// first record was killed while m waited.
+// hit reports whether a fault of one of these kinds may have ended an agent that was given m:
+// shortly before the agent's first record, or in the longest time that agents work. An agent that
+// was killed before it wrote its first record was killed while m waited.
 func (r *run) hit(m *message, kinds ...string) bool {
 	if len(m.sights) == 0 {
 		return r.faultIn(m.first.At, cmp.Or(m.ended, math.MaxInt64), kinds...)
@@ -207,9 +207,9 @@ func (r *run) archived(m *message) bool {
 	return false
 }
 
-// deaths reports whether the message may have been given up because turns of its session died, as often
-// in a row as the limit at least. A worker that was killed or stopped, a clock that ended the lease and
-// an overloaded machine may look like deaths. A Redis that pauses does not.
+// deaths reports whether the message may have been given up because turns of its session died, at least
+// as often in a row as the limit. A killed or stopped worker, a clock that ended the lease and an
+// overloaded machine may look like deaths. A Redis that pauses does not.
 func (r *run) deaths(m *message) bool {
 	turns := r.turns[m.session]
 	causes := 0

@@ -26,11 +26,11 @@ type Totals struct {
 	Waits    int
 	Commands int
 	Overlaps int // the excused ones, too
-	Reruns   int // turns whose first message had begun to run before
+	Reruns   int // turns with a first message that had run before
 	Stalls   int // of the machine
 
-	// Delays are how long messages waited, more than their work takes, that waited while a fault of a
-	// kind was there. The kind "" is none.
+	// Delays are the waiting times, without their work, of messages that waited during a fault, by
+	// the fault's kind. The kind "" is none.
 	Delays map[string][]time.Duration
 }
 
@@ -147,7 +147,7 @@ func (r *run) delays(t *Totals) {
 			continue
 		}
 		from := m.accepted
-		if from > end { // its first response was lost, or came with the outcome
+		if from > end { // its first response was lost, or had the outcome
 			from = m.first.At
 		}
 		took := max(0, time.Duration(end-from-m.first.Work-m.first.Delay))
@@ -165,7 +165,7 @@ func (r *run) delays(t *Totals) {
 	}
 }
 
-// percentile is a delay that p of a hundred are at most. Without any it is 0.
+// percentile is the p-th percentile of sorted delays, 0 without any.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package harvest reads Redis at the end of a run of chaos or simulate into the history: how each message
-// ended, every transcript and stream, and leftovers.
+// Package harvest reads Redis at the end of a run of chaos or simulate into the history: the end of each
+// message, every transcript and stream, and leftovers.
 package harvest
 
 import (
@@ -34,7 +34,7 @@ func New(rdb redis.UniversalClient, log *history.Log) *Harvest {
 	return &Harvest{log: log, rdb: rdb, client: turnstile.NewClient(rdb), admin: admin.NewClient(rdb)}
 }
 
-// All records everything that the checker compares with records, the history so far, for some sessions.
+// All records everything that the checker compares with the history so far, for some sessions.
 func (h *Harvest) All(ctx context.Context, records []history.Record, sessions []string) error {
 	if err := errors.Join(h.messages(ctx, records), h.refused(ctx, records), h.transcripts(ctx)); err != nil {
 		return err
@@ -47,14 +47,14 @@ func (h *Harvest) All(ctx context.Context, records []history.Record, sessions []
 	return nil
 }
 
-// The ends of the keys that exist only while something waits, runs or is owed.
+// The suffixes of the keys that exist only while something waits, runs or is to be delivered.
 var transient = []string{
 	"}:sentinel", "}:followups", "}:stopped", "}:owed", "}:outbox",
 	"}:pending", "}:active", "}:scheduled", "}:retry", "}:lease", "}:paused",
 }
 
-// Left returns an error that names the keys of messages and deliveries that wait or run. A partial counts,
-// unless it may stay in its session.
+// Left returns an error that names the keys of messages and deliveries that wait or run. A partial counts
+// too, unless it may stay in its session.
 func (h *Harvest) Left(ctx context.Context, mayStay func(session string) bool) error {
 	var found []string
 	for _, index := range []string{"turnstile:ready", "turnstile:due", "turnstile:owned", "turnstile:outbox"} {
@@ -99,7 +99,7 @@ func (h *Harvest) scan(ctx context.Context, pattern string, see func(key string)
 	return fmt.Errorf("scan: a client of type %T", h.rdb)
 }
 
-// messages records how each message ended.
+// messages records the end of each message.
 func (h *Harvest) messages(ctx context.Context, records []history.Record) error {
 	type key struct{ session, id string }
 	done := map[key]bool{}

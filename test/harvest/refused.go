@@ -13,7 +13,7 @@ import (
 	"turnstile/test/history"
 )
 
-// refused records where Redis has messages that it refused.
+// refused records the places where Redis has refused messages.
 func (h *Harvest) refused(ctx context.Context, records []history.Record) error {
 	for _, r := range records {
 		if r.Kind != history.Told || r.Status != history.Refused || r.Name != "" {

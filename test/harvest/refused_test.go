@@ -34,7 +34,7 @@ func serve(t *testing.T) string {
 	return addr.String()
 }
 
-// A message is found wherever Redis has it.
+// A message is found in every place where Redis may have it.
 func TestStored(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: serve(t)})

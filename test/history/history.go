@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The kinds of a Record. The comments say who writes it.
+// The kinds of a Record. The comments name the writer.
 const (
 	Send     = "send"     // a sender, before an attempt
 	Told     = "told"     // a sender, after it: Status
@@ -25,17 +25,17 @@ const (
 	Operator = "operator" // an operator's call, after it: Name, ID
 	Turn     = "turn"     // an agent that begins: IDs, Seen, Overlap
 	Steered  = "steered"  // an agent that takes a message in
-	Ended    = "ended"    // an agent that ends by itself: Status
+	Ended    = "ended"    // an agent at its normal end: Status
 	Wait     = "wait"     // a receiver: the outcome of a wait
 	Stream   = "stream"   // a follower of a session's events begins
 	Followed = "followed" // a follower got an event: ID, Name, Text
 	Response = "response" // a client of OpenAI's API
 	Post     = "post"     // a webhook's receiver: the delivery, and its response
 	Fault    = "fault"    // the harness, at a fault's end
-	Stall    = "stall"    // the harness, after the machine had no time for it for a while
+	Stall    = "stall"    // the harness, after the machine did not run it for a while
 	Healed   = "healed"   // the harness, at the last fault's end
-	Calm     = "calm"     // the harness: from now on nothing may be late
-	Drained  = "drained"  // the harness: nothing is left to run, or it gave up (Status)
+	Calm     = "calm"     // the harness: nothing may be late from now on
+	Drained  = "drained"  // the harness: everything has run, or it gave up (Status)
 	Final    = "final"    // the harness, of each message at the end
 	Stored   = "stored"   // the harness, of a place where Redis has a refused message: Name
 	Entry    = "entry"    // the harness, of each transcript's entry at the end
@@ -52,7 +52,7 @@ const (
 	Unknown  = "unknown"  // no response
 )
 
-// Record is one thing that happened. Which fields it has depends on its Kind.
+// Record is one event of a run. Its fields depend on its Kind.
 type Record struct {
 	At   int64  `json:"at,omitempty"` // ns since 1970, by the machine's clock
 	Kind string `json:"kind"`
@@ -60,14 +60,14 @@ type Record struct {
 	Session string `json:"session,omitempty"`
 	ID      string `json:"id,omitempty"` // a message's; of a post, the delivery's
 
-	Since int64 `json:"since,omitempty"` // when it began, as At; a post's timestamp
+	Since int64 `json:"since,omitempty"` // when it began, like At; a post's timestamp
 
 	Via    string `json:"via,omitempty"`    // which entrance, exit or agent
 	Mode   string `json:"mode,omitempty"`   // of a message
-	Plan   string `json:"plan,omitempty"`   // how the agent of a message, or of a turn, is to end
+	Plan   string `json:"plan,omitempty"`   // how the agent of a message, or of a turn, must end
 	Work   int64  `json:"work,omitempty"`   // how long the agent is to take, ns
 	Delay  int64  `json:"delay,omitempty"`  // of a delayed message, ns
-	Route  string `json:"route,omitempty"`  // where its outcome is to go
+	Route  string `json:"route,omitempty"`  // the destination of its outcome
 	Status string `json:"status,omitempty"` // see the kinds
 	Reason string `json:"reason,omitempty"`
 
@@ -88,7 +88,7 @@ type Record struct {
 	Reply  string `json:"reply,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Sum    string `json:"sum,omitempty"`   // a body's hash
-	Code   int    `json:"code,omitempty"`  // an HTTP status; 0: the connection was cut
+	Code   int    `json:"code,omitempty"`  // an HTTP status; 0: the connection was closed
 	Valid  bool   `json:"valid,omitempty"` // the signature was
 	Again  bool   `json:"again,omitempty"` // the delivery says that it may be a repetition
 	Done   bool   `json:"done,omitempty"`  // the receiver handled the delivery
@@ -167,7 +167,7 @@ func (l *Log) Close() error {
 	return cmp.Or(l.err, l.file.Close())
 }
 
-// Load reads all logs of a directory, one after the other.
+// Load reads all logs of a directory.
 func Load(dir string) (all []Record, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {

@@ -25,7 +25,7 @@ func KindOf(session string) string {
 // Inside is the agent of simulate, as Via.
 const Inside = "inside"
 
-// How an agent is to end.
+// How an agent must end.
 const (
 	EndOK    = "ok"
 	EndRetry = "retry" // fails in a way that is retried
@@ -37,14 +37,13 @@ const (
 	EndPoison = "poison"
 )
 
-// The errors of agents that fail as they were told to.
+// The errors of agents that fail by their plan.
 const (
 	ToldToFail  = "told to fail"
 	ToldToRetry = "told to try again"
 )
 
-// WorkerKilled is the fault of an agent that kills its worker. Other turns of that worker die of it,
-// too.
+// WorkerKilled is the fault of an agent that kills its worker. Other turns of that worker die too.
 const WorkerKilled = "worker killed by its agent"
 
 // Piece is a piece of an agent's text while it works on a message. A turn has each piece once.

@@ -96,7 +96,7 @@ func (a recorder) plan(t *agent.Turn) plan {
 	return p
 }
 
-// speak emits a piece of text now and then, and accepts steers.
+// speak emits a piece of text from time to time, and accepts steers.
 func (a recorder) speak(ctx context.Context, t *agent.Turn, p plan) (text string, err error) {
 	say := func(piece string) {
 		text += piece

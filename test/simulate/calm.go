@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// settled is for how long nothing has failed when the calm begins.
+	// settled is the time without a failure before the calm begins.
 	settled = 5 * time.Second
 
 	// calmMessages is how many messages each chat sends in the calm.
 	calmMessages = 3
 )
 
-// calm follows the faults, when no message is left: chats send a few messages more, and the workers are
-// replaced, one after the other, as in a deploy. A worker is free all the time, so nothing may wait until a
+// calm follows the faults, when no message is left. Chats send a few more messages, and the workers are
+// replaced one after the other, as in a deploy. A worker is free all the time, so nothing may wait until a
 // sweep finds it.
 func (l *life) calm() {
 	l.healing.Wait()
@@ -36,7 +36,8 @@ func (l *life) calm() {
 	running.Wait()
 }
 
-// calm sends messages without modes and delays, one or two at once, and returns when all have ended.
+// calm sends messages without modes and delays, one or two at once, and returns after the end of
+// all.
 func (c *chat) calm() {
 	c.tame = true
 	for n := range calmMessages {

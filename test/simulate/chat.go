@@ -19,13 +19,13 @@ type chat struct {
 	life   *life
 	key    string
 	wild   bool // it uses all modes, delays and commands; else each message must run, in order
-	tame   bool // it is wild no more
+	tame   bool // it is no longer wild
 	rng    *random
 	client *turnstile.Client
 	waits  sync.WaitGroup
 }
 
-// run sends messages until ctx ends, and returns when all have ended.
+// run sends messages until ctx ends, and returns after the end of all.
 func (c *chat) run(ctx context.Context) {
 	sleep(ctx, c.rng.upTo(3*time.Second))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -39,8 +39,8 @@ func (c *chat) run(ctx context.Context) {
 	c.waits.Wait()
 }
 
-// say submits a message until Redis replies. A sender whose call failed does not know whether the
-// message is stored.
+// say submits a message until Redis replies. After a failed call, a sender does not know whether
+// the message is stored.
 func (c *chat) say(id string) {
 	rec := history.Record{Session: c.key, ID: id, Via: "client", Mode: string(session.ModeQueue)} // the default
 	message := turnstile.Message{ID: id, Text: "say " + id}
@@ -82,7 +82,8 @@ func (c *chat) say(id string) {
 	}
 }
 
-// wait waits for the outcome until the life is over. The receiver gets the outcome of one with a route.
+// wait waits for the outcome until the life is over. If the message has a route, the receiver gets its
+// outcome.
 func (c *chat) wait(id string, routed bool) {
 	rec := history.Record{Kind: history.Wait, Session: c.key, ID: id, Via: "client", Since: time.Now().UnixNano()}
 	if routed {

@@ -30,7 +30,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// runLife lives a life in a new process, so that no earlier life changes it. It is a finding if the process
+// runLife lives a life in a new process, so that no earlier life affects it. It is a finding if the process
 // fails. used is the processor's time.
 func runLife(t *testing.T, binary string, seed uint64) (s simulate.Summary, used time.Duration) {
 	t.Helper()

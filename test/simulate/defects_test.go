@@ -20,7 +20,7 @@ func loadDefects(t *testing.T) []mutation.Mutation {
 	return all
 }
 
-// The text that a defect changes is still there.
+// The text that a defect changes exists.
 func TestDefectsFit(t *testing.T) {
 	t.Parallel()
 	for _, d := range loadDefects(t) {

@@ -43,7 +43,7 @@ func (l *life) fault(kind, target string, d time.Duration) {
 	l.log.Add(history.Record{Kind: history.Fault, Name: kind, Target: target, Since: now.UnixNano(), At: now.Add(d).UnixNano()})
 }
 
-// later ends a fault after a while, while others may go on.
+// later ends a fault after a while, while others may continue.
 func (l *life) later(after time.Duration, heal func()) {
 	l.healing.Go(func() {
 		sleep(l.ctx, after)

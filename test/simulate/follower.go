@@ -11,7 +11,8 @@ import (
 	"turnstile/test/history"
 )
 
-// follow follows the session's events until ctx ends, and goes on where it was after each error.
+// follow follows the session's events until ctx ends, and continues at the same place after each
+// error.
 func (c *chat) follow(ctx context.Context) {
 	log, last := c.life.log, ""
 	log.Add(history.Record{Kind: history.Stream, Session: c.key})

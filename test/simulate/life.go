@@ -26,8 +26,8 @@ const (
 	// eventful is how long there are messages and faults.
 	eventful = 45 * time.Second
 
-	// quiet is how long everything may take to end when nothing fails any more: sentinels, sweeps, the
-	// longest pause of a delivery, and long lines.
+	// quiet is how long everything may take to end after the last failure: sentinels, sweeps, the
+	// longest pause of a delivery, and long queues.
 	quiet = 10 * time.Minute
 )
 
@@ -54,7 +54,7 @@ type life struct {
 // Summary is the result of a life.
 type Summary struct {
 	Seed      uint64
-	Print     uint64 // of the history: two lives with the same one went the same way
+	Print     uint64 // of the history: two lives with the same print are equal
 	Simulated time.Duration
 	Report    checker.Report
 	History   string
@@ -63,8 +63,8 @@ type Summary struct {
 // Run lives the life of a seed. Call each Run in another bubble, with fixed random bytes.
 func Run(seed uint64) Summary { return run(seed, 3, (*life).makeFaults) }
 
-// RunUnsteady lives a life in which nothing happens but that Redis stops again and again for longer
-// than a sentinel lives. The first worker's death would give a message up, and no worker dies.
+// RunUnsteady lives a life with one kind of fault: Redis stops repeatedly for longer than a
+// sentinel lives. The first worker's death would give up a message, but no worker dies.
 func RunUnsteady(seed uint64) Summary { return run(seed, 1, (*life).stopRedis) }
 
 func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summary {
@@ -118,7 +118,8 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	return summary
 }
 
-// events sends messages and makes faults. It returns when everything has ended, or should have.
+// events sends messages and makes faults. It returns at the end of everything, or when that is
+// overdue.
 func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.Context)) {
 	ctx, over := context.WithTimeout(l.ctx, eventful)
 	defer over()
@@ -146,8 +147,8 @@ func (l *life) events(rdb redis.UniversalClient, makeFaults func(*life, context.
 	l.log.Add(history.Record{Kind: history.Drained, Status: status})
 }
 
-// settles waits until the chats end and nothing is left of their messages. It returns "ok", or after a
-// timeout the rest.
+// settles waits until the chats end and no message is left. It returns "ok", or after a timeout the
+// rest.
 func (l *life) settles(rdb redis.UniversalClient, ended <-chan struct{}) string {
 	late := time.After(quiet)
 	select {
@@ -187,7 +188,7 @@ func (l *life) limits() checker.Limits {
 }
 
 // collect collects garbage while everybody waits. When the lives must repeat there is no other collection,
-// because a concurrent one changes who runs next.
+// because a concurrent one changes the order of goroutines.
 func (l *life) collect() {
 	for l.ctx.Err() == nil {
 		sleep(l.ctx, 3*time.Second+time.Nanosecond)

@@ -11,8 +11,8 @@ import (
 	"turnstile/test/actors"
 )
 
-// operate is an operator who redrives deliveries, and pauses, disables and enables the destination. Once
-// the faults are over he only helps.
+// operate is an operator who redrives deliveries, and pauses, disables and enables the destination.
+// After the faults the operator only enables and redrives.
 func (l *life) operate(rdb redis.UniversalClient) {
 	rng, a, enabled := newRandom(l.seed, "operator"), admin.NewClient(rdb), sync.OnceFunc(func() { close(l.enabled) })
 	for l.ctx.Err() == nil {

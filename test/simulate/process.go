@@ -24,10 +24,11 @@ type process struct {
 	deliverer   *outbox.Deliverer
 }
 
-// drain is how long a drained worker lets turns go on.
+// drain is how long a drained worker lets turns continue.
 const drain = 10 * time.Second
 
-// startProcess starts a process. It returns nil if Redis is away: such a process exits.
+// startProcess starts a process. It returns nil if Redis is unreachable, because such a process
+// exits.
 func startProcess(l *life, name string) *process {
 	p := &process{
 		life: l, name: name, dead: make(chan struct{}),
@@ -72,7 +73,7 @@ func (p *process) isDead() bool {
 }
 
 // kill is kill -9: the process reaches nothing any more, and its agents end. lost: requests on their way
-// are lost. Its goroutines cannot be killed. They notice in the background that Redis is away.
+// are lost. Its goroutines cannot be killed. They notice in the background that Redis is unreachable.
 func (p *process) kill(lost bool) {
 	close(p.dead)
 	for _, l := range []*link{p.redis, p.hook} {
@@ -84,7 +85,7 @@ func (p *process) kill(lost bool) {
 	p.life.background.Go(func() { p.end(p.worker.Stop) })
 }
 
-// end is the end of a process at a SIGTERM or a SIGHUP: it calls stop. After 30 s a second signal cuts the drain.
+// end ends a process as by SIGTERM or SIGHUP: it calls stop. After 30 s a second signal ends the drain.
 func (p *process) end(stop func(context.Context) error) {
 	cut, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ const (
 )
 
 // receiver is the server of a webhook.Receiver, on connections in memory. It fails at random until it is
-// told to be fair.
+// set to fair.
 type receiver struct {
 	life         *life
 	rng          *random
@@ -30,9 +30,9 @@ type receiver struct {
 	fair         atomic.Bool
 
 	mu      sync.Mutex
-	refused map[string]bool // deliveries that refuses has been asked about
-	putOff  map[string]bool // deliveries that isBusy has been asked about
-	missing map[string]bool // by session and message: it expects the outcome, and did not handle it yet
+	refused map[string]bool // deliveries about which refuses was asked
+	putOff  map[string]bool // deliveries about which isBusy was asked
+	missing map[string]bool // by session and message: it expects the outcome and has not handled it
 
 	conns  chan net.Conn
 	closed chan struct{}
@@ -105,7 +105,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(p.Code)
 }
 
-// isBusy reports whether the receiver puts a delivery off: some of them, once.
+// isBusy reports whether the receiver postpones a delivery: some of them, once.
 func (r *receiver) isBusy(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *receiver) refuses(id string) bool {
 	return refused
 }
 
-// fail fails in one of the ways of real receivers and of the proxies before them.
+// fail fails like real receivers, or proxies in front of them.
 func (r *receiver) fail(w http.ResponseWriter, p history.Record) {
 	way := r.rng.below(6)
 	switch way {
@@ -144,7 +144,7 @@ func (r *receiver) fail(w http.ResponseWriter, p history.Record) {
 	case 3: // a proxy does not reach it, or has another secret or address
 		w.Header().Set("Location", webhook.Moved)
 		p.Code = pick(r.rng, 302, 307, 401, 403, 404, 502, 503, 521)
-	case 4: // it wants nothing, until an operator enables it
+	case 4: // it disables itself, until an operator enables it
 		p.Code = pick(r.rng, 410, 429, 429)
 	default:
 		p.Code = pick(r.rng, 425, 429)
@@ -159,7 +159,7 @@ func (r *receiver) fail(w http.ResponseWriter, p history.Record) {
 	}
 }
 
-// handle does step 2 and step 4 of docs/webhooks.md.
+// handle does steps 2 and 4 of docs/webhooks.md.
 func (r *receiver) handle(p *history.Record) {
 	r.webhook.Handle(p)
 	r.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The receiver puts a delivery off once, whether it refused it before or not.
+// The receiver postpones a delivery once, whether or not it refused it before.
 func TestReceiverIsBusyOnce(t *testing.T) {
 	t.Parallel()
 	r, err := newReceiver(&life{seed: 1})

@@ -14,8 +14,8 @@ import (
 	"turnstile/test/simulate"
 )
 
-// TestSeeds lives many lives, in one process for each processor. It lives some of them twice, to see
-// how often a seed repeats its history.
+// TestSeeds lives many lives, in one process for each processor. It repeats some of them, to see how
+// often a seed repeats its history.
 func TestSeeds(t *testing.T) {
 	if *seeds == 0 {
 		t.Skip("make simulate")

@@ -28,7 +28,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	redis.SetLogger(silent{}) // its lines go to standard error, and each write may change who runs next
+	redis.SetLogger(silent{}) // its lines go to standard error, and each write may change the order of goroutines
 	os.Exit(m.Run())
 }
 

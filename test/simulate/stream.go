@@ -15,7 +15,7 @@ type chunk struct {
 }
 
 // stream is one direction of a connection in memory. It has no bound: a client that writes a long
-// pipeline and a server that replies to its beginning must not wait for one another.
+// pipeline must not block a server that replies to its beginning.
 type stream struct {
 	link *link
 	rng  *random // of this stream alone, so that others' writes do not change its delays
@@ -90,7 +90,7 @@ func (s *stream) read(p []byte) (int, error) {
 	}
 }
 
-// poll reads data that arrived. Without any it returns how long to wait at most (0: without end), and a
+// poll reads data that arrived. If there are none, it returns the longest wait (0: no limit), and a
 // channel that the next change closes.
 func (s *stream) poll(p []byte, held bool) (n int, wait time.Duration, changed <-chan struct{}, err error) {
 	s.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"turnstile/test/history"
 )
 
-// Moved is the path to which a receiver's server redirects: nobody may follow.
+// Moved is the path to which a receiver's server redirects. Nobody may follow it.
 const Moved = "/moved"
 
 // Receiver receives the deliveries of one destination. It is safe for concurrent use.
@@ -38,7 +38,7 @@ func New(secret string) (*Receiver, error) {
 
 // Read reads a delivery, verifies it (step 1) and checks its context (step 3): the sender has put the
 // session's key there. The record's Code is the response, 204 if the delivery passes. wrongClocks ignores
-// the timestamp. An error means that the deliverer is gone.
+// the timestamp. An error means that the deliverer closed the connection.
 func (r *Receiver) Read(req *http.Request, wrongClocks bool) (rec history.Record, err error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -80,7 +80,8 @@ func (r *Receiver) Read(req *http.Request, wrongClocks bool) (rec history.Record
 	return rec, nil
 }
 
-// Handle drops a delivery that is not newer (step 2) or handles it (step 4). Done says which.
+// Handle drops a delivery that is not newer (step 2) or handles it (step 4). Done says whether it
+// was handled.
 func (r *Receiver) Handle(rec *history.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
