@@ -1,7 +1,7 @@
-// Package acl runs tests as the users of docs/security.md, on a redis-server of their own. It reads
-// docs/redis-rules.txt, so the tests use what operators use.
+// Package acl runs tests as the users of docs/security.md, on a separate redis-server. It reads
+// docs/redis-rules.txt, as operators do.
 //
-// Suite runs tests in a second process of the same test binary. They name the user of each
+// Suite runs tests in a second process of the same test binary. They choose the user of each
 // connection with As, which does nothing in the first process.
 package acl
 
@@ -95,10 +95,9 @@ func root(t testing.TB) string {
 	}
 }
 
-// Server starts a redis-server with the users, who may use all of its databases with the rule that the
-// page gives for that: tests of one server have a database each. It keeps an
-// append-only file, because without one the worker's first check needs further rights, and does
-// without them.
+// Server starts a redis-server with the users, who may use all of its databases by the page's rule for
+// that, because each test has a database. It keeps an append-only file: without one the worker's first
+// check would ask for save points, which its user may not read.
 func Server(t testing.TB) *redistest.Server {
 	t.Helper()
 	server := redistest.StartServer(t, "--databases", "1024", "--acllog-max-len", "1000", "--appendonly", "yes", "--appendfsync", "no")
@@ -168,9 +167,9 @@ func Client(t testing.TB, user string) redis.UniversalClient {
 	return rdb
 }
 
-// Suite runs tests of the calling test's binary in a process of their own, on a server with the
-// page's users. Each test must pass, and the server must have refused nothing. The race detector has
-// seen these tests already.
+// Suite runs tests of the calling test's binary in a separate process, on a server with the page's
+// users. Each test must pass, and the server must have refused nothing. It runs without the race
+// detector, with which the tests run anyway.
 func Suite(t *testing.T, names ...string) {
 	t.Helper()
 	expect.Unraced(t)

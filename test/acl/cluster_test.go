@@ -58,8 +58,8 @@ func TestOnACluster(t *testing.T) {
 	}
 }
 
-// onlySavePointsRefused checks that a server has refused nothing else: a worker's first look asks for save
-// points where there is no append-only file.
+// onlySavePointsRefused checks that a server refused nothing but save points, for which a worker's first
+// check asks if there is no append-only file.
 func onlySavePointsRefused(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	for _, r := range acl.Refused(t, server) {
@@ -69,7 +69,7 @@ func onlySavePointsRefused(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// turns runs some under a worker of its own.
+// turns runs some turns under a new worker.
 func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	t.Helper()
 	w, err := worker.New(rdb, echo.New(), worker.Config{Logger: slog.New(slog.DiscardHandler)})
@@ -86,7 +86,8 @@ func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	}
 }
 
-// Behind Redis Sentinel the users are the data servers', and the sentinels have one.
+// With Redis Sentinel, the users are those of the data servers, and the sentinels have one of
+// theirs.
 func TestWithSentinel(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

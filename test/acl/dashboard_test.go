@@ -65,8 +65,8 @@ func ask(t *testing.T, method, url, body string) {
 	}
 }
 
-// fill puts messages into the session waits, one in each state, and starts a worker that runs one
-// of the session runs.
+// fill puts messages into the session waits, one in each state, and starts a worker that runs a
+// message of the session runs.
 func fill(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// docs/security.md says for every key of a session that docs/keys.md lists how long it is kept.
+// docs/security.md has the lifetime of every key of a session in docs/keys.md.
 func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	t.Parallel()
 	keys, err := os.ReadFile("../../docs/keys.md")

@@ -40,8 +40,8 @@ func consumer(t *testing.T, server *redistest.Server) *actors.Consumer {
 	return c
 }
 
-// refusal is how Redis says that ACL rules refuse a command: outside scripts, in scripts of 7.0, and
-// of 8.0.
+// refusal matches the errors of Redis about commands that ACL rules refuse: outside scripts, in
+// scripts of 7.0, and of 8.0.
 var refusal = regexp.MustCompile("^NOPERM |The user executing the script can't|ACL failure in script")
 
 // refused checks that the ACL rules refuse a user's command.
@@ -153,7 +153,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	k, mine := rediskey.For(other), rediskey.For(own)
 	for _, args := range [][]any{
 		{"HGETALL", k.Record()}, {"XRANGE", k.Events(), "-", "+"}, {"HGET", k.Task("t"), "msg"}, {"LPUSH", k.Pending(), "x"}, {"DEL", k.Sentinel()},
-		// A script that names a key of the tenant's and uses another.
+		// A script that declares a tenant's key and uses another key.
 		{"EVAL", "return redis.call('DEL', ARGV[1])", 1, mine.Pending(), k.Sentinel()},
 		{"EVAL", "return redis.call('GET', KEYS[2])", 2, mine.Pending(), k.State()},
 	} {
@@ -162,8 +162,8 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 }
 
 // A tenant's sender can only disturb when others' sessions run, because it shares the indexes. It
-// can move a name back in them, which the workers' sweep repairs, and can lose nothing. A signal on
-// a worker's channel needs the turn's token.
+// can postpone a name in them, which the workers' sweep repairs, but it can lose nothing. A signal
+// on a worker's channel needs the turn's token.
 func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // command matches a command in a script's text.
 var command = regexp.MustCompile(`call\(\s*'([A-Z]+)'(?:, '([A-Z]+)')?`)
 
-// parents are commands whose rules name a subcommand.
+// parents are the commands with a subcommand in their rules.
 var parents = []string{"MEMORY"}
 
 // who lists the users that call each script. A user may run every command in a script's text, also
@@ -47,7 +47,7 @@ func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
 			}
 		}
 		if len(users) > 0 {
-			users = append(users, acl.Gateway) // it makes the calls of both
+			users = append(users, acl.Gateway) // the gateway makes the calls of both
 		}
 		if len(users) == 0 || slices.Contains([]string{"title", "transcript_page", "look"}, s.Name) {
 			users = append(users, acl.Worker)
@@ -66,7 +66,7 @@ func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
 	}
 }
 
-// What a sender may do with the counts of all senders is what its calls do, and no more.
+// A sender's rights on the counts of all senders are those that its calls need, and no more.
 func TestSendersCommandsOnTheCounts(t *testing.T) {
 	t.Parallel()
 	want := []string{"+eval", "+evalsha"}

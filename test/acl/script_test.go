@@ -60,7 +60,8 @@ func TestScriptOfUsers(t *testing.T) {
 	}
 }
 
-// Without a password for the administrator, or a way to keep the users, nothing is called done.
+// Without a password for the administrator, or a way to store the users, the script reports no
+// success.
 func TestScriptOfUsersSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--requirepass", "secret")
@@ -117,8 +118,8 @@ func TestScriptOfUsersKeepsThemInTheConfiguration(t *testing.T) {
 	}
 }
 
-// A default user that is still on is noticed, even if it has a password that the script does not know: here a redis-cli
-// loses the command that switches it off.
+// A default user that is still on is detected, even if it has a password that the script does not know. Here a
+// redis-cli loses the command that disables it.
 func TestScriptOfUsersChecksTheDefaultUser(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "users.acl")

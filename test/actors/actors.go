@@ -42,7 +42,7 @@ func NewClientWith(rdb redis.UniversalClient, cfg turnstile.ClientConfig) *Clien
 // Operate returns an operator's handle on a session.
 func (c *Client) Operate(sessionKey string) *admin.Session { return c.operator.Session(sessionKey) }
 
-// Collect returns what an iterator visits.
+// Collect returns the values of an iterator.
 func Collect[T any](visited iter.Seq2[T, error]) (list []T, err error) {
 	for one, err := range visited {
 		if err != nil {

@@ -51,7 +51,7 @@ func BenchOn(t *testing.T, rdb redis.UniversalClient, changes ...Setup) *Bench {
 	}
 }
 
-// NewBenchWithCap makes a bench with this cap of the line, for the sender and the worker.
+// NewBenchWithCap makes a bench with this cap of the queue, for the sender and the worker.
 func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 	t.Helper()
 	b := NewBench(t, append(changes, func(c *protocol.Config) { c.Limits.Queue, c.TurnMessages = n, 1 })...)
@@ -72,14 +72,14 @@ func NewWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...
 	return c
 }
 
-// Line sets the worker's defaults for the line.
+// Line sets the worker's defaults for the queue.
 func Line(s session.QueueSettings) Setup { return func(c *protocol.Config) { c.Line = s } }
 
 // EventsBytes limits the bytes of a stream.
 func EventsBytes(n int) Setup { return func(c *protocol.Config) { c.EventsBytes = n } }
 
-// OnceAndTwice plays a story as it is, and with every script and index command sent twice, as after
-// a lost reply.
+// OnceAndTwice plays a story once unchanged, and once with every script and index command sent
+// twice, as after a lost reply.
 func OnceAndTwice(t *testing.T, story func(t *testing.T, b *Bench), changes ...Setup) {
 	t.Helper()
 	t.Run("once", func(t *testing.T) {
@@ -99,7 +99,7 @@ func OnceAndTwice(t *testing.T, story func(t *testing.T, b *Bench), changes ...S
 // Chat returns the session of most tests.
 func (b *Bench) Chat() *turnstile.Session { return b.Client.Session(Key) }
 
-// BareRedis is a client of the same database whose commands no hook sees.
+// BareRedis is a client of the same database without hooks.
 func (b *Bench) BareRedis() *redis.Client {
 	b.Helper()
 	rdb := redis.NewClient(b.Redis.(*redis.Client).Options())

@@ -107,7 +107,7 @@ func (b *Bench) SayCollected(ids ...string) {
 	}
 }
 
-// SayMany puts n new messages in line, without a sender.
+// SayMany puts n new messages into the queue, without a sender.
 func (b *Bench) SayMany(name string, n int) {
 	b.Helper()
 	seq := b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "seq", 1).Val()

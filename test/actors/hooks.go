@@ -40,8 +40,8 @@ func Before(match redistest.Match, do func()) redis.Hook {
 	})
 }
 
-// BeforeNth calls do once, before the n-th command or pipeline that matches: a rival that comes there
-// runs to its end while the first operation waits.
+// BeforeNth calls do once, before the n-th command or pipeline that matches: a rival runs there to
+// its end while the first operation waits.
 func BeforeNth(n int, match redistest.Match, do func()) redis.Hook {
 	var seen atomic.Int64
 	return Before(match, func() {
@@ -52,7 +52,7 @@ func BeforeNth(n int, match redistest.Match, do func()) redis.Hook {
 }
 
 // Behind calls do after each successful command that matches. The first call of a script fails if Redis
-// did not know it.
+// does not know it.
 func Behind(match redistest.Match, do func()) redis.Hook {
 	return Hook(func(cmds []redis.Cmder, send func() error) error {
 		err := send()

@@ -72,8 +72,8 @@ func (b *Bench) Overdue(index string) {
 	}
 }
 
-// LoseIndexes removes the session from the indexes, as Unregister and Forget, an Erase, or an empty
-// Redis do.
+// LoseIndexes removes the session from the indexes, as happens by Unregister and Forget, an Erase,
+// or an empty Redis.
 func (b *Bench) LoseIndexes() {
 	expect.OK(b, b.Redis.SRem(b.Ctx, rediskey.AllQueues, rediskey.Queue(Key)).Err())
 	for _, index := range []string{rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due} {
@@ -104,7 +104,7 @@ func (b *Bench) StopAndDie(match redistest.Match) {
 	}
 }
 
-// StopEnded checks that n messages are archived, and none is left of a stop.
+// StopEnded checks that a stop archived n messages and left none.
 func (b *Bench) StopEnded(n int) {
 	b.Helper()
 	expect.Equal(b, "archived", b.Info().DeadLetters, n)

@@ -57,7 +57,7 @@ func Events(ctx context.Context, chat *turnstile.Session, after string, see func
 	return nil
 }
 
-// MessageState returns a message's state, and its outcome if it has ended.
+// MessageState returns a message's state, and its outcome if it ended.
 func MessageState(ctx context.Context, chat *turnstile.Session, id string) (state string, o session.Outcome, ended bool, err error) {
 	m, err := chat.Message(ctx, id)
 	if m.Outcome != nil {
@@ -66,7 +66,7 @@ func MessageState(ctx context.Context, chat *turnstile.Session, id string) (stat
 	return string(m.State), o, m.Outcome != nil, err
 }
 
-// Result returns a message's outcome, if it has ended.
+// Result returns a message's outcome, if it ended.
 func Result(ctx context.Context, chat *turnstile.Session, id string) (o session.Outcome, ended bool, err error) {
 	_, o, ended, err = MessageState(ctx, chat, id)
 	return o, ended, err

@@ -20,7 +20,7 @@ func ScriptOf(cmd redis.Cmder) string {
 		return ""
 	}
 	hash, _ := args[1].(string)
-	if len(hash) != 2*sha1.Size { // the text itself: this server did not know the script
+	if len(hash) != 2*sha1.Size { // the text: this server did not know the script
 		sum := sha1.Sum([]byte(hash)) //nolint:gosec // as above
 		hash = hex.EncodeToString(sum[:])
 	}

@@ -21,7 +21,7 @@ import (
 // Task returns the task id of a message.
 func (b *Bench) Task(id string) string { return rediskey.TaskID(Key, id) }
 
-// Waiting returns the ids in line, the next one first.
+// Waiting returns the IDs in the queue, the next one first.
 func (b *Bench) Waiting() []string {
 	b.Helper()
 	ids, err := b.Redis.LRange(b.Ctx, b.Keys.Pending(), 0, -1).Result()
@@ -72,7 +72,7 @@ func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 	return got
 }
 
-// Transcript returns the texts of the session id's entries.
+// Transcript returns the texts of the transcript's entries.
 func (b *Bench) Transcript(sessionID string) (texts []string) {
 	b.Helper()
 	if sessionID == "" {
@@ -86,7 +86,7 @@ func (b *Bench) Transcript(sessionID string) (texts []string) {
 	return texts
 }
 
-// Inspector returns asynq's own, on the same client.
+// Inspector returns asynq's Inspector, on the same client.
 func (b *Bench) Inspector() *asynq.Inspector { return asynq.NewInspectorFromRedisClient(b.Redis) }
 
 // Dead lists the dead letters of a session.

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Say submits a message whose id is its text, or a command, which has none.
+// Say submits a message, with its text as its ID, or a command, which has no ID.
 func (b *Bench) Say(text string, mode ...session.Mode) receipt.Receipt {
 	b.Helper()
 	m := turnstile.Message{ID: text, Text: text}
@@ -128,8 +128,8 @@ func (b *Bench) Doubt() {
 	}
 }
 
-// DoubtEnds lets the TTL pass that a dead owner has to say that it lives. It returns false if no
-// owner is in doubt.
+// DoubtEnds lets the TTL pass within which an owner in doubt may report that it lives. It returns
+// false if no owner is in doubt.
 func (b *Bench) DoubtEnds() bool {
 	b.Helper()
 	if b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val() != "in doubt" {
@@ -139,7 +139,7 @@ func (b *Bench) DoubtEnds() bool {
 	return true
 }
 
-// ErrFlaky is why a turn fails that is to be retried.
+// ErrFlaky is the error of a turn to be retried.
 var ErrFlaky = errors.New("flaky")
 
 // MessageIDs returns the ids of a turn's messages.

@@ -1,4 +1,4 @@
-// Package browser gives tests a real browser: a headless Chromium of the test's own.
+// Package browser gives tests a real browser: the test's own headless Chromium.
 //
 // Without a Chromium on PATH the test is skipped, with a line on stderr. With CI=true a missing
 // Chromium is a failure.
@@ -24,7 +24,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// patience is how long a page may take for what a test waits for. The machine may be busy.
+// patience bounds each wait for a page. The machine may be busy.
 const patience = expect.Patience
 
 // names are those under which systems install Chromium.
@@ -39,8 +39,8 @@ type Page struct {
 	said []string
 }
 
-// Open starts a browser, which ends with the test. At its end the test fails if a script of a page
-// has thrown, or a page has broken its own Content-Security-Policy.
+// Open starts a browser, which ends with the test. At its end the test fails if a page's script
+// threw, or a page violated its Content-Security-Policy.
 func Open(t testing.TB) *Page {
 	t.Helper()
 	path := binary(t)
@@ -78,7 +78,7 @@ func binary(t testing.TB) string {
 	return ""
 }
 
-// listen remembers what must not happen on a page.
+// listen records errors and policy violations of a page.
 func (p *Page) listen(event any) {
 	text := ""
 	switch e := event.(type) {
@@ -99,7 +99,7 @@ func (p *Page) listen(event any) {
 	}
 }
 
-// Refused returns how often pages have broken their policy so far, and forgives it.
+// Refused returns the number of policy violations since the last call.
 func (p *Page) Refused() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +161,7 @@ func (p *Page) Has(selector string) bool {
 	return p.Eval("document.querySelector("+strconv.Quote(selector)+") !== null") == "true"
 }
 
-// Await waits until a JavaScript expression is true, on this page or one that follows it.
+// Await waits until a JavaScript expression is true, on this page or a later one.
 func (p *Page) Await(expression string) {
 	p.t.Helper()
 	var value string
@@ -195,7 +195,7 @@ func (p *Page) Type(selector, text string) {
 }
 
 // Press presses keys, one after the other, wherever the focus is: characters, and "\r" for Enter. As
-// with a keyboard, a key that a script takes for itself writes nothing.
+// with a keyboard, a key that a script handles writes nothing.
 func (p *Page) Press(keys string) {
 	p.t.Helper()
 	for _, key := range keys {

@@ -1,5 +1,5 @@
-// Package demo has what the runnable examples need beside the code that they show: an embedded
-// Redis, a worker, and small agents.
+// Package demo has the parts of runnable examples that they do not show: an embedded Redis, a
+// worker, and small agents.
 package demo
 
 import (

@@ -1,5 +1,5 @@
-// Package expect compares what a test gets with what it wants, and waits for events. Its
-// settings say how long a test waits and how many cases it tries.
+// Package expect compares a test's results with the wanted ones, and waits for events. Its settings
+// are how long a test waits and how many cases it tries.
 package expect
 
 import (
@@ -38,7 +38,7 @@ func List(t testing.TB, what string, got []string, want ...string) {
 	}
 }
 
-// Soon waits until cond holds, and ends the test if that does not happen.
+// Soon waits until cond holds, and ends the test after Patience.
 func Soon(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	end := time.NewTimer(Patience)
@@ -75,8 +75,8 @@ func Received[T any](t testing.TB, what string, c <-chan T) (v T) {
 // at most 500 characters of it, or twice 100 in quotes.
 const ErrorMost = 3000
 
-// Line fails the test unless a text is one line that a terminal shows as it is, of at most some
-// bytes: what an error or a log line has to be, whatever it is about.
+// Line fails the test unless a text is one printable line of at most some bytes, as errors and log
+// lines must be.
 func Line(t testing.TB, what, text string, most int) {
 	t.Helper()
 	switch {
@@ -89,7 +89,7 @@ func Line(t testing.TB, what, text string, most int) {
 	}
 }
 
-// Ended returns a context that has ended: what is stopped with it does not wait.
+// Ended returns a cancelled context. A Stop with it does not wait.
 func Ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

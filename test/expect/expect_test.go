@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// witness notes what a test would say.
+// witness records a test's failures.
 type witness struct {
 	testing.TB
 	said  string

@@ -11,13 +11,13 @@ import (
 // mostSlower bounds by how much Lease lengthens a lease: a test waits for some of them to end.
 const mostSlower = 6
 
-// slowest is the most that this process has measured, in thousandths.
+// slowest is the largest factor that this process measured, in thousandths.
 var slowest atomic.Int64
 
-// Lease is how long a lease must be here to be held as surely as one of d on an idle machine, at least
-// d. Other programs that compute keep an owner from renewing in time, and then the test judges the
-// machine and not the code. The factor is measured at each call, and does not fall again in a
-// process: the machine may be busy again in a moment.
+// Lease returns the length of a lease that is as safe here as one of d on an idle machine, at least d.
+// On a busy machine an owner may not renew in time, and then the test would judge the machine and not
+// the code. The factor is measured at each call. In a process it never decreases, since the machine
+// may be busy again in a moment.
 func Lease(d time.Duration) time.Duration {
 	now := int64(1000 * slower())
 	for {
@@ -36,9 +36,9 @@ func longer(d time.Duration, thousandths int64) time.Duration {
 	return max(d, d*time.Duration(thousandths)/1000).Round(time.Millisecond)
 }
 
-// slower measures how much longer a thread computes now than it would alone: the time that passes,
-// by the processor time that it gets meanwhile. A share of a processor is not all: a thread that
-// wakes up waits for its turn, so a shared one counts twice.
+// slower measures how much longer a thread computes now than it would alone: elapsed time divided
+// by its processor time. A thread that wakes up also waits for its turn, so a shared processor
+// counts twice.
 func slower() float64 {
 	const sample = 20 * time.Millisecond // some turns of the scheduler
 	runtime.LockOSThread()

@@ -22,7 +22,7 @@ func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
 func Sampled(number, every int) bool { return Proof() || number%every == 0 }
 
 // Unraced skips a test under the race detector, which makes it several times slower and cannot find
-// more in it: it computes much in one goroutine, or repeats other tests. `make cases` runs it.
+// more: the test computes much in one goroutine, or repeats other tests. `make cases` runs it.
 func Unraced(t testing.TB) {
 	t.Helper()
 	NotQuick(t)
@@ -53,9 +53,8 @@ func raced() bool {
 	return false
 }
 
-// AtOnce lets n tests of a package run in parallel, unless -parallel says otherwise. Without it as
-// many run as there are cores, and tests that wait for others leave the cores idle. Call it in
-// TestMain.
+// AtOnce lets n tests of a package run in parallel, unless -parallel says otherwise. By default the
+// number is that of the cores, which stay idle while tests wait. Call it in TestMain.
 func AtOnce(n int) {
 	flag.Parse()
 	chosen := false

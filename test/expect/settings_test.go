@@ -17,7 +17,7 @@ func TestUnraced(t *testing.T) {
 	Equal(t, "skipped", w.said == "skipped", withRace)
 }
 
-// A -parallel of the command counts more than a package's own.
+// -parallel on the command line overrides a package's own number.
 func TestAtOnce(t *testing.T) { //nolint:paralleltest // it changes -parallel
 	was := flag.Lookup("test.parallel").Value.String()
 	chosen := false

@@ -1,5 +1,5 @@
-// Package hostile has text that tries to control whatever prints it, and looks for the rest of it
-// in output for a person.
+// Package hostile has text that tries to control the terminal, and looks for remains of it in
+// output for a person.
 package hostile
 
 import (
@@ -21,7 +21,7 @@ const Words = Mark + "\x1b[2J\x1b]0;title\x07\x9b2J\x08\x7f\u009b31m\u0085\u202e
 // Text is Words in UTF-8, as a JSON decoder returns them.
 var Text = strings.ToValidUTF8(Words, "\uFFFD")
 
-// ownCodes removes what Turnstile's programs write on terminals.
+// ownCodes removes the codes that Turnstile's programs write on terminals.
 var ownCodes = strings.NewReplacer("\r\x1b[K", "", "\r\n", "\n", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "", "\x1b[33m", "", "\x1b[1;33m", "")
 
 // Check checks output for a person.
@@ -47,8 +47,7 @@ func CheckSeen(t testing.TB, what, printed string) {
 	}
 }
 
-// CheckTerminal is CheckSeen for a terminal, on which Turnstile's programs write some codes of
-// their own.
+// CheckTerminal is CheckSeen for a terminal, on which Turnstile's programs write some codes.
 func CheckTerminal(t testing.TB, what, printed string) {
 	t.Helper()
 	CheckSeen(t, what, ownCodes.Replace(printed))

@@ -9,7 +9,7 @@ import (
 // Response is the response to one request. The constructors make them.
 type Response struct {
 	steps  []Step
-	status int    // 0: none is sent, a cut or a hang comes first
+	status int    // 0: none is sent, because of a cut or a hang
 	body   []byte // not nil: it is the response, and there are no steps
 	header http.Header
 }
@@ -99,7 +99,7 @@ const (
 	kindHang
 )
 
-// Text is pieces of the reply, each in a chunk of its own.
+// Text is pieces of the reply, each in a separate chunk.
 func Text(pieces ...string) Step { return Delta("content", pieces...) }
 
 // Thought is pieces of reasoning_content, the field of DeepSeek and vLLM.

@@ -1,5 +1,5 @@
 // Package modelserver plays a Chat Completions endpoint for tests: a real HTTP server on loopback
-// that responds as the test has scripted, and records the requests.
+// that responds by the test's script, and records the requests.
 //
 //	model := modelserver.New(t,
 //	modelserver.Stream(modelserver.Text("let me see"), modelserver.Call("c1", "weather", `{"city":`, `"Rome"}`)),
@@ -21,7 +21,7 @@ import (
 	"sync"
 )
 
-// TB is what New needs of a *testing.T.
+// TB has the methods of *testing.T that New needs.
 type TB interface {
 	Helper()
 	Cleanup(f func())
@@ -30,7 +30,7 @@ type TB interface {
 
 // Server is the endpoint. Its methods may be called from any goroutine.
 type Server struct {
-	t      TB // nil: a request too many fails no test
+	t      TB // nil: a surplus request fails no test
 	server *httptest.Server
 	done   chan struct{} // closed by Close: all hangs end
 

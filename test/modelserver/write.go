@@ -28,7 +28,7 @@ type writer struct {
 	done    <-chan struct{} // the server is closing
 	sent    bool            // a part of the body was sent
 
-	// The text so far. A client that wants no stream receives it at the end.
+	// The text so far. A client that requested no stream receives it at the end.
 	text   map[string]string
 	calls  []object
 	usage  object
@@ -145,7 +145,7 @@ func (w *writer) end() {
 	w.send("data: [DONE]\n\n")
 }
 
-// whole is the response for a client that wants no stream.
+// whole is the response for a client that requested no stream.
 func (w *writer) whole() {
 	message := object{"role": "assistant", "content": nil}
 	for field, text := range w.text {

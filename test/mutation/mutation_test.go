@@ -70,7 +70,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// A change of a Lua file reaches the programs: the overlay has the scripts that are made of it.
+// A change of a Lua file reaches the programs: the overlay has the scripts generated from it.
 func TestOverlayOfLua(t *testing.T) {
 	t.Parallel()
 	for _, d := range plantedDefects(t) {

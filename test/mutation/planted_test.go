@@ -19,8 +19,8 @@ var (
 	sample  = flag.Int("sample", 0, "how many defects TestPlanted tries, each day the next ones; 0: all")
 )
 
-// plantedDefects are defects that a test of the changed code's package, or of one above it, must find.
-// Head "test" has the package and the test.
+// plantedDefects are defects that a test of the changed package, or of one above it, must find. Head
+// "test" has the package and the test.
 func plantedDefects(t *testing.T) []mutation.Mutation {
 	t.Helper()
 	all, err := mutation.Load("testdata/planted")
@@ -30,7 +30,7 @@ func plantedDefects(t *testing.T) []mutation.Mutation {
 	return all
 }
 
-// What the defects change is still there, and so are the tests that find them.
+// The code that the defects change exists, and so do the tests that find them.
 func TestPlantedFit(t *testing.T) {
 	t.Parallel()
 	for _, d := range plantedDefects(t) {
@@ -65,7 +65,7 @@ func has(t *testing.T, pkg, test string) bool {
 	return false
 }
 
-// today returns n of the defects. On the days that follow it returns the next ones, until it has
+// today returns n of the defects. On the following days it returns the next ones, until it has
 // returned all.
 func today(all []mutation.Mutation, n int, now time.Time) (some []mutation.Mutation) {
 	if n <= 0 || n >= len(all) {

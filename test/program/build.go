@@ -23,15 +23,15 @@ func Build(t testing.TB, importPath string) string {
 	return path
 }
 
-// Path builds a program and returns its path, which is in go's build cache: all test binaries use
-// the same one, and none links it again or removes it.
+// Path builds a program and returns its path, which is in go's build cache: all test binaries share
+// it, and none links it again or removes it.
 func Path(importPath string) (string, error) {
 	once, _ := built.LoadOrStore(importPath, sync.OnceValues(func() (string, error) { return build(importPath) }))
 	return once.(func() (string, error))()
 }
 
-// build makes `go run` print what it would run. If it must build the program first it prints a
-// temporary file, and the next time the copy in the cache.
+// build makes `go run` print the program that it would run. That is a temporary file if the program
+// must be built first, and the next time the copy in the cache.
 func build(importPath string) (path string, err error) {
 	for range 3 {
 		var said strings.Builder

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// RunJob is what a test binary does that was started as a child: it decodes its job, runs it, and ends
-// the process, with exit code 1 and the error on stderr if that fails.
+// RunJob is the main function of a test binary that runs as a child: it decodes its job, runs it, and
+// ends the process. After a failure the exit code is 1, with the error on stderr.
 func RunJob[J any](text string, run func(J) error) {
 	var job J
 	err := json.Unmarshal([]byte(text), &job)

@@ -12,8 +12,8 @@ import (
 	"turnstile/test/watched"
 )
 
-// Process is a running program. It is killed at the test's end. If the test has failed, its output
-// is logged.
+// Process is a running program. It is killed at the test's end. If the test failed, its output is
+// logged.
 type Process struct {
 	*exec.Cmd
 	Output *watched.Output
@@ -22,7 +22,8 @@ type Process struct {
 	ended chan struct{}
 }
 
-// Command makes a command whose environment is settings and what every program needs.
+// Command makes a command with the settings, and the variables that every program needs, as its
+// environment.
 func Command(t testing.TB, path string, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), path, args...) // it ends with Process
@@ -58,10 +59,10 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Signal sends a signal to the process, which may have ended.
+// Signal sends a signal to the process, which may be gone.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.Process.Signal(sig) }
 
-// Kill ends the process, also a suspended one, and returns when it has ended.
+// Kill ends the process, also a suspended one, and waits for its end.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.ended

@@ -26,7 +26,7 @@ type Cluster struct {
 }
 
 // StartCluster starts three masters on loopback that have all slots, and returns when each of them
-// reports the cluster's state as ok: after some 2 s.
+// reports the cluster's state as ok: after about 2 s.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -55,7 +55,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	for i, node := range c.Nodes {
 		first, last := i*share, min((i+1)*share, clusterSlots)-1
 		client := node.Client()
-		// Each has an epoch of its own; otherwise the masters first have a conflict to settle.
+		// Each has a different epoch. Otherwise the masters would first have to settle a conflict.
 		if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return err
 		}

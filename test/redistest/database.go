@@ -1,6 +1,6 @@
 // Package redistest gives tests a real Redis.
 //
-//	client := redistest.New(t)   // an empty database of the test's own
+//	client := redistest.New(t)   // the test's empty database
 //	url := redistest.URL(t)      // the same database, for a child process
 //
 // The databases are on one redis-server per test binary. The first test that needs it starts it,
@@ -9,8 +9,8 @@
 // flushed there. Without a redis-server on PATH each test gets an embedded server, with a warning,
 // and tests that call Real are skipped. With CI=true a missing redis-server is a failure.
 //
-// Tests that run at once share what is not per database: channels of PUBLISH, INFO, CONFIG, SCRIPT
-// FLUSH, the memory limit. A test of those takes a server of its own with StartServer.
+// Tests that run at once share state that is not per database: channels of PUBLISH, INFO, CONFIG, SCRIPT
+// FLUSH, the memory limit. A test of those starts its own server with StartServer.
 package redistest
 
 import (
@@ -192,8 +192,8 @@ func takeShared(t testing.TB) (*database, error) {
 	}
 }
 
-// withoutHooks runs f on a client of its own, because the test may have closed its client or added
-// faults to it.
+// withoutHooks runs f on a new client, because the test may have closed its client or added faults
+// to it.
 func withoutHooks(db *database, f func(*redis.Client) error) error {
 	options := *db.client.Options()
 	client := redis.NewClient(&redis.Options{

@@ -15,8 +15,8 @@ import (
 
 var announce sync.Once
 
-// startEmbedded gives t an embedded server of its own. That server does not expire keys by itself,
-// so a ticker does.
+// startEmbedded starts an embedded server for t. A ticker expires its keys, which that server does
+// not do by itself.
 func startEmbedded(t testing.TB) (*database, error) {
 	t.Helper()
 	announce.Do(func() {

@@ -62,7 +62,7 @@ func StartFailover(t testing.TB) *Failover {
 	return f
 }
 
-// startSentinel starts a redis-sentinel, whose settings are a file that it rewrites.
+// startSentinel starts a redis-sentinel. Its settings are in a file that it rewrites.
 func startSentinel(masterPort int) (*Server, error) {
 	config := strings.Join([]string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", masterName, masterPort),
@@ -106,9 +106,9 @@ func (f *Failover) Current() *Server {
 	return server
 }
 
-// Failover promotes the replica by redis-sentinel's own command and returns when redis-sentinel
-// reports it and it takes writes. The old master becomes a replica some seconds later. Until then
-// it takes writes, which are then lost.
+// Failover promotes the replica with redis-sentinel's command, and returns when redis-sentinel
+// reports it and it accepts writes. The old master becomes a replica some seconds later. Writes
+// that it accepts until then are lost.
 func (f *Failover) Failover() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrLostReply is the error of a command that was carried out and whose reply LoseReply dropped. It
-// is a network error.
+// ErrLostReply is the error of a command that was carried out, after LoseReply dropped its reply.
+// It is a network error.
 var ErrLostReply error = &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}
 
 // Reply is a command of a script, as hooks see it: package script does not send a *redis.Cmd itself.
@@ -56,7 +56,7 @@ func Script(hash string) Match {
 }
 
 // Faults makes a real client misbehave: client.AddHook(faults). The zero value only counts. It is
-// above go-redis's own retries, so go-redis does not retry an error that it returns; RunTwice plays
+// above go-redis's retries, so go-redis does not retry an error that it returns; RunTwice plays
 // that retry. It is below those of package script: a fault of a command lasts for all its attempts,
 // which count as one. See Wire for faults below both.
 //
@@ -95,14 +95,13 @@ type rule struct {
 
 // LoseReply carries out the first n matching commands and returns ErrLostReply instead of the
 // reply. A negative n means all. A NOSCRIPT reply does not count and is returned, because nothing
-// was carried out; nor does one of a script's fast path that has done nothing.
+// was carried out. Neither does a fast path's reply that it did nothing.
 func (f *Faults) LoseReply(match Match, n int) {
 	f.add(&rule{kind: loseReply, match: match, left: n})
 }
 
 // RunTwice carries out the first n matching commands twice and returns the second reply: a lost
-// reply, followed by go-redis's own resend. A negative n means all. A NOSCRIPT reply does not
-// count.
+// reply, followed by go-redis's resend. A negative n means all. A NOSCRIPT reply does not count.
 func (f *Faults) RunTwice(match Match, n int) {
 	f.add(&rule{kind: runTwice, match: match, left: n})
 }
@@ -223,7 +222,7 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 				f.strikes(r, cmds)
 			}
 		case gateAfter:
-			if unknown { // nothing was carried out: the script comes again with its text
+			if unknown { // nothing was carried out: the script is sent again with its text
 				continue
 			}
 			if held := r.gate.pass(ctx, cmds); held != nil {
@@ -267,7 +266,7 @@ func (f *Faults) matching(cmds []redis.Cmder) []*rule {
 	}
 	rules := slices.Clone(f.rules)
 	f.mu.Unlock()
-	// match is the test's own code, so the lock is not held.
+	// match is the test's code, so the lock is not held.
 	return slices.DeleteFunc(rules, func(r *rule) bool { return !slices.ContainsFunc(cmds, r.match) })
 }
 

@@ -18,7 +18,8 @@ func newGate() *Gate {
 	return &Gate{arrived: make(chan redis.Cmder, 4096), open: make(chan struct{})}
 }
 
-// Arrived receives each command (of a pipeline, the first) that comes to the closed gate.
+// Arrived receives each command that comes to the closed gate. Of a pipeline it receives the first
+// command.
 func (g *Gate) Arrived() <-chan redis.Cmder { return g.arrived }
 
 // Release opens the gate for good. A second call does nothing.

@@ -47,7 +47,7 @@ func TestNewGivesEveryTestItsOwnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// REDIS_URL stands for a server that has other users, too.
+// REDIS_URL names a server that may have other users.
 func TestRedisURLIsSharedPolitely(t *testing.T) {
 	server := redistest.StartServer(t, "--databases", "3")
 	ctx := t.Context()
@@ -171,7 +171,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A test binary that is killed leaves no server and no directory behind.
+// A killed test binary leaves no server and no directory.
 func TestServersDieWithTheirTestBinary(t *testing.T) {
 	const role = "TURNSTILE_TESTREDIS_VICTIM"
 	if os.Getenv(role) != "" {
@@ -236,7 +236,7 @@ func TestServersDieWithTheirTestBinary(t *testing.T) {
 	}
 }
 
-// The test sees a machine without redis-server.
+// For the test the machine has no redis-server.
 func TestWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("REDIS_URL", "")

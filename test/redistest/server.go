@@ -23,7 +23,7 @@ const (
 )
 
 // Server is a redis-server that belongs to one test. It ends with the test. Its methods fail the
-// test when they fail, so call them from the test's own goroutine.
+// test when they fail, so call them from the test's goroutine.
 type Server struct {
 	t        testing.TB
 	dir      string
@@ -36,8 +36,8 @@ type Server struct {
 	client *redis.Client
 }
 
-// StartServer starts a private redis-server on a free loopback port and in a directory of its own,
-// without persistence. args are redis-server's own and override the defaults: StartServer(t,
+// StartServer starts a private redis-server on a free loopback port, in a new directory, without
+// persistence. args are arguments of redis-server and override the defaults: StartServer(t,
 // "--appendonly", "yes"). Without a redis-server the test is skipped, and under CI it fails.
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
@@ -56,8 +56,8 @@ func newServer(args []string) (*Server, error) {
 	return startAnew(args, func(string) error { return nil })
 }
 
-// startAnew starts a server in a directory of its own, which prepare fills before each try. If
-// another process takes the port at the same moment, it tries the next.
+// startAnew starts a server in a new directory, which prepare fills before each try. If another
+// process takes the port at the same moment, it tries the next.
 func startAnew(args []string, prepare func(dir string) error) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-redis-")
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Dir is the server's own directory, with its log and its files.
+// Dir is the server's directory, with its log and its files.
 func (s *Server) Dir() string { return s.dir }
 
 // Client is a client of database 0, the same at every call. It is closed when the test ends.
@@ -118,11 +118,11 @@ func (s *Server) Client() *redis.Client {
 	return s.client
 }
 
-// Stop ends the server with SIGTERM, as its supervisor would: it saves what its settings say. Stop
-// returns when the server has ended.
+// Stop ends the server with SIGTERM, as its supervisor would: it saves as its settings require.
+// Stop waits for the server's end.
 func (s *Server) Stop() { s.process.Stop(stopTimeout) }
 
-// Kill ends the server with SIGKILL and returns when it has ended.
+// Kill ends the server with SIGKILL and waits for its end.
 func (s *Server) Kill() { s.process.Kill() }
 
 // Start starts the server again after Stop or Kill, on the same port and in the same directory, and

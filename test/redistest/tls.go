@@ -29,7 +29,7 @@ type TLS struct {
 	Cert, Key string
 }
 
-// StartTLS starts a server whose certificate is valid for 127.0.0.1 until then.
+// StartTLS starts a server with a certificate for 127.0.0.1 that is valid until then.
 func StartTLS(t testing.TB, until time.Time) *TLS {
 	t.Helper()
 	needBinary(t)
@@ -57,7 +57,7 @@ func (s *TLS) URL(parameters ...string) string {
 
 // Authority issues certificates.
 type Authority struct {
-	CA string // the file of its own certificate
+	CA string // the file of its certificate
 
 	dir  string
 	cert *x509.Certificate
@@ -97,7 +97,7 @@ func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (cert,
 	return cert, key
 }
 
-// sign makes a key and its certificate. The authority signs its own itself.
+// sign makes a key and its certificate. The authority signs its own certificate.
 func (a *Authority) sign(t testing.TB, template *x509.Certificate) (certFile, keyFile string, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,23 +18,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Wire makes faults on the connections of a client, so below go-redis: what repeats a command sees
-// them as it sees those of a network. Client returns a client with one.
+// Wire makes faults on the connections of a client, below go-redis. So code that repeats commands
+// sees them like faults of the network. Client returns a client with one.
 //
 // A write of several commands matches when one of them does, and is treated as a whole.
 type Wire struct {
 	mu    sync.Mutex
 	match Match
-	lose  int // how many matching writes are yet to lose their replies
+	lose  int // how many further matching writes lose their replies
 	then  Fate
 	sent  int // matching writes that reached the server
 }
 
-// Fate is what becomes of a matching write: the error that is its reply, without the write having been
-// sent, or one of the following.
+// Fate is the fate of a matching write: an error as its reply, without sending the write, or one of
+// the following.
 type Fate string
 
-// What becomes of a write that gets no error from the server.
+// The fates of a write that gets no error from the server.
 const (
 	CarriedOut Fate = ""          // it passes
 	Cut        Fate = "cut"       // the connection is closed before anything is sent
@@ -48,8 +48,8 @@ const (
 )
 
 // LoseReply carries out the next write that matches and loses its reply: the connection is closed.
-// Later ones meet then. A write whose script the server does not know is not carried out: its reply
-// passes.
+// Later writes meet then. If the server does not know the script of a write, the write is not
+// carried out, and its reply passes.
 func (w *Wire) LoseReply(match Match, then Fate) { w.set(match, 1, then) }
 
 // Meet makes every write that matches meet a fate.
@@ -66,8 +66,8 @@ func (w *Wire) set(match Match, lose int, then Fate) (sent int) {
 	return sent
 }
 
-// Client returns a client of the same server or Cluster as of, whose connections the wire has. It is
-// closed when the test ends.
+// Client returns a client of the same server or Cluster as of, with connections through the wire. It
+// is closed when the test ends.
 func (w *Wire) Client(t testing.TB, of redis.UniversalClient) redis.UniversalClient {
 	t.Helper()
 	var client redis.UniversalClient
@@ -101,7 +101,7 @@ func (w *Wire) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return &wired{Conn: c, wire: w, replies: bufio.NewReader(c)}, nil
 }
 
-// meets returns what becomes of commands, and whether their replies are to be lost.
+// meets returns the fate of commands, and whether their replies must be lost.
 func (w *Wire) meets(cmds []redis.Cmder) (fate Fate, lose bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ type wired struct {
 	wire    *Wire
 	replies *bufio.Reader
 	unsent  bytes.Buffer // the beginning of a command
-	own     bytes.Buffer // replies of the wire itself
+	own     bytes.Buffer // replies made by the wire
 	closed  bool
 }
 
@@ -204,7 +204,7 @@ func (c *wired) lose(n int) {
 	c.close()
 }
 
-// close makes the connection one that the other side has closed.
+// close makes the connection look closed by the other side.
 func (c *wired) close() { c.closed = true }
 
 func (c *wired) Read(p []byte) (int, error) {

@@ -36,7 +36,7 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Await waits until part was written, and returns what came after it so far.
+// Await waits until part was written, and returns the output after it so far.
 func (o *Output) Await(t testing.TB, part string) (behind string) {
 	t.Helper()
 	o.Until(t, "text with "+part, func(text string) (ok bool) {

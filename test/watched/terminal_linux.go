@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a pseudo-terminal. Its Output has what a program writes to it.
+// Terminal is a pseudo-terminal. Its Output has the program's output.
 type Terminal struct {
 	*Output
 	TTY *os.File // the program's side
@@ -43,7 +43,7 @@ func NewTerminal(t testing.TB) *Terminal {
 		for {
 			n, err := master.Read(buffer)
 			if _, _ = s.Write(buffer[:n]); err != nil {
-				return // EIO: the last writer has gone
+				return // EIO: the last writer closed it
 			}
 		}
 	}()
