@@ -22,7 +22,7 @@ func TestTheUserIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := map[string]map[string]string{ // by the user's command: what the agent receives
+	says := map[string]map[string]string{ // by the user's command, the text that the agent receives
 		"exec jsonl": {"/approve": "true false", "/approve always": "true true", "/deny": "false false"},
 		"acp":        {"/approve": "selected once", "/approve always": "selected always", "/deny": "selected no"},
 	}

@@ -25,8 +25,8 @@ import (
 type adapter struct {
 	settings func(t *testing.T, self, dir string) []string
 
-	// again is what the second run must have received besides the note: that it resumes the agent's
-	// own session.
+	// again is the text that the second run must receive besides the note, if it resumes the
+	// agent's own session.
 	again string
 	tells bool // its reply repeats what it received
 }
@@ -49,8 +49,8 @@ func adapters() map[string]adapter {
 	}
 }
 
-// The next worker resumes the turn of a worker that is gone, with what the user has seen of it.
-// When its agent starts, nothing of the old one lives.
+// The next worker resumes the turn of a dead worker, with the part that the user has seen. When its
+// agent starts, no process of the old one lives.
 func TestWorkerIsGoneInMidTurn(t *testing.T) {
 	t.Parallel()
 	ways := map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP}

@@ -21,8 +21,8 @@ const (
 	ending = "I was given: "
 )
 
-// part is one run of an agent's program. It writes into a directory what it finds and leaves
-// behind.
+// part is one run of an agent's program. It records in a directory the processes that it finds and
+// leaves.
 type part struct {
 	dir   string
 	first bool // the run that is interrupted

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// redisTimes are the fields of stored things whose times are of Redis' clock.
+// redisTimes are the fields of records that have times of Redis' clock.
 var redisTimes = []string{"Accepted", "Ended", "StartedAt", "At", "NextAt", "LastActive", "MarkedAt", "Due", "Since"}
 
 // ownTimes are functions that may use both clocks, with the reason.
@@ -30,7 +30,7 @@ var ownTimes = map[string]string{
 	"internal/protocol/finish.go finishFast": "keeps the same moment by both clocks",
 }
 
-// The clocks of two machines are not compared: what Redis stores is compared with Redis' TIME.
+// The clocks of two machines are not compared: stored times are compared with Redis' TIME.
 func TestOneClock(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -116,7 +116,7 @@ func clocks(t *testing.T, name, source string) (found []string) {
 	return found
 }
 
-// clock is what a function does with times.
+// clock is a function's use of times.
 type clock struct {
 	own, stored     map[string]bool // variables with a time of this machine, and of Redis
 	reads, converts bool
@@ -162,7 +162,7 @@ func (c *clock) assign(to, value ast.Expr) {
 }
 
 func (c *clock) call(n *ast.CallExpr) {
-	times := n.Args // what the call may compare: its arguments, and a method's receiver
+	times := n.Args // the values that the call may compare: its arguments, and a method's receiver
 	if method, ok := n.Fun.(*ast.SelectorExpr); ok {
 		of := method.X
 		if !isTime(of) {
@@ -202,7 +202,7 @@ func (c *clock) isOwn(e ast.Expr) bool {
 	return false
 }
 
-// isStored reports whether a time is one of Redis' clock: a field of a stored thing, or made from it.
+// isStored reports whether a time is one of Redis' clock: a field of a record, or made from one.
 func (c *clock) isStored(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -20,7 +20,7 @@ import (
 const root = "../.."
 
 // broken breaks one of depguard's rules: each of the files imports each of the packages. The files
-// under free do the same, and may.
+// under free do the same, and are allowed to.
 type broken struct {
 	rule    string
 	files   []string
@@ -228,7 +228,7 @@ type denial struct {
 	Desc string `yaml:"desc"`
 }
 
-// matches does what depguard does with one line: it compares a prefix, or after $ the whole name.
+// matches compares like a line of depguard: a prefix, or with $ at the end the whole name.
 func (d denial) matches(pkg string) bool {
 	if whole, ok := strings.CutSuffix(d.Pkg, "$"); ok {
 		return pkg == whole
@@ -332,8 +332,7 @@ func put(t *testing.T, file, text string) {
 	}
 }
 
-// complaints runs only depguard on the module in dir, and returns what it reports, without the
-// reasons.
+// complaints runs only depguard on the module in dir, and returns its reports without the reasons.
 func complaints(t *testing.T, lint, dir string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), lint, "run", "--enable-only=depguard", "--allow-parallel-runners",

@@ -70,7 +70,7 @@ func TestExportedFunctionsAreCalledInExamples(t *testing.T) {
 }
 
 // functions are the exported functions and methods of a package, and the names that its runnable
-// examples call. Examples call helpers of their own, so what those call counts.
+// examples call. Examples may call helpers, so calls in helpers count.
 func functions(t *testing.T, dir string) (exported []string, called map[string]bool) {
 	t.Helper()
 	files := token.NewFileSet()

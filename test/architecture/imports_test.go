@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// room is one place of the tree: a package, or with /... all packages in a folder, and the rooms
-// that it may import; "*" is every room before it.
+// room is a package, or with /... all packages in a folder, with the rooms that it may import. "*"
+// means every room before it.
 type room struct {
 	name    string
 	imports string
@@ -31,7 +31,7 @@ var rooms = []room{
 	{"pkg/session", ""},
 	{"internal/wire", "internal/boundedjson pkg/session"},
 	{"internal/strictjson", "internal/boundedjson internal/printable pkg/session"},
-	// Redis: its keys and what is stored, its scripts, connections, leases.
+	// Redis: its keys and records, scripts, connections, leases.
 	{"internal/backoff", ""},
 	{"internal/rediskey", ""},
 	{"internal/redisconn", ""},
@@ -40,12 +40,12 @@ var rooms = []room{
 	// The lock and the marks.
 	{"pkg/lockguard", "internal/lease internal/redisconn internal/rediskey internal/script"},
 	{"pkg/resume", "internal/rediskey internal/script pkg/session"},
-	// Agents: what they are, their processes and folders, and each kind.
+	// Agents: their interface, processes, folders, and adapters.
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
 	{"pkg/agent/...", "internal/backoff internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/wire internal/workspace pkg/agent pkg/session"},
-	// The moves, and what is built on them.
+	// The moves, and the packages on top of them.
 	{"internal/protocol/lua", "internal/script"},
 	{"internal/protocol/lua/generate", "internal/protocol/lua"},
 	{"internal/protocol/scripts", "internal/rediskey internal/script"},
@@ -133,7 +133,7 @@ func (r room) mayImport(to int) bool {
 		slices.Contains(names, "*") && to < slices.Index(rooms, r)
 }
 
-// TestReach follows imports to their end: all that a program links.
+// TestReach follows imports to their end, to all packages that a program links.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	all := map[string]pkg{}
@@ -156,7 +156,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// reach returns a chain of imports from a package to what or a package below it, or nil.
+// reach returns a chain of imports from a package to another one, or a package below that, or nil.
 func reach(all map[string]pkg, from, what string) []string {
 	seen := map[string]bool{}
 	var walk func(at string) []string
@@ -178,8 +178,8 @@ func reach(all map[string]pkg, from, what string) []string {
 	return walk(from)
 }
 
-// roomOf returns the index of a folder's room: the one that names it, else the one whose pattern
-// matches, else -1.
+// roomOf returns the index of a folder's room: the one that names it, else the one with a matching
+// pattern, else -1.
 func roomOf(folder string) int {
 	if i := slices.IndexFunc(rooms, func(r room) bool { return r.name == folder }); i >= 0 {
 		return i

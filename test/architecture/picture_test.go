@@ -118,7 +118,7 @@ func readPicture(t *testing.T) picture {
 	return drawn
 }
 
-// parse reads a Mermaid flowchart whose lines are a node with its label, or NODE --> NODE.
+// parse reads a Mermaid flowchart. Its lines are a node with its label, or NODE --> NODE.
 func (p picture) parse(graph string) error {
 	for line := range strings.Lines(graph) {
 		line = strings.TrimSpace(line)

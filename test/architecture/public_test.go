@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// public are packages in which each function has an example of its own. untried has the functions
-// without an example that runs, with the reason.
+// public are packages in which each function has an example. untried has the functions without an
+// example that runs, with the reason.
 var public = []struct {
 	folder  string
 	untried map[string]string
@@ -28,10 +28,10 @@ var public = []struct {
 	{"pkg/agent/openai", nil},
 }
 
-// beforeMain is why an example of a call does not run: the call changes the whole process.
+// beforeMain is the reason why an example does not run: its call changes the whole process.
 const beforeMain = "main calls it first; its example compiles, and TestMain calls it in the package's tests"
 
-// Each exported function and method has an example whose output is compared, and each exported
+// Each exported function and method has an example with compared output, and each exported
 // identifier has a comment.
 func TestPublicFunctionsHaveExamples(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ var starts = regexp.MustCompile(`^(exec|osexec)\.(Command|CommandContext|New)$|^
 // within are functions that run only in a program that a test has started.
 var within = map[string]bool{"pkg/worker run": true}
 
-// A test function that starts a program, in a package that make quick has, says so with
-// expect.NotQuick. What starts programs through other packages, as a model's tools, is not found here.
+// A test function that starts a program, in a package that make quick has, calls expect.NotQuick.
+// Programs that other packages start, such as a model's tools, are not found here.
 func TestQuickStartsNoPrograms(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../../Makefile")

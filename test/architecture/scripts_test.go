@@ -8,7 +8,7 @@ import (
 	"turnstile/internal/protocol/lua"
 )
 
-// The scripts that the programs send are made of those that people write, and nobody has edited them.
+// The scripts that the programs send are generated from the sources, and not edited.
 func TestScriptsAreFresh(t *testing.T) {
 	t.Parallel()
 	want, err := lua.Generate(lua.Files())

@@ -54,7 +54,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// promises checks the tables whose last column has this head, and returns their first column.
+// promises checks the tables with this head of their last column, and returns their first column.
 func promises(t *testing.T, text, head string) (names []string) {
 	t.Helper()
 	for row := range rows(text) {
@@ -131,7 +131,7 @@ func rows(text string) iter.Seq[row] {
 	}
 }
 
-// testsIn are the names of a package's tests.
+// testsIn returns the names of a package's tests.
 func testsIn(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	if folder == rootPackage {

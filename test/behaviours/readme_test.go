@@ -40,7 +40,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// A first reader runs something before learning a word.
+// README shows something to run before it explains terms.
 func TestReadmeHasACommandBeforeItsWords(t *testing.T) {
 	t.Parallel()
 	readme := page(t, "README.md")
@@ -76,7 +76,7 @@ func TestGoOfThePagesIsRun(t *testing.T) {
 	}
 }
 
-// indented is code as it stands in a function.
+// indented returns code with the indentation of a function's body.
 func indented(code string) string {
 	var b strings.Builder
 	for line := range strings.Lines(code) {
@@ -110,8 +110,7 @@ func exampleSources(t *testing.T) string {
 	return all.String()
 }
 
-// The folders of CONTRIBUTING's table are there, and so are the targets of make that
-// the pages name.
+// The folders of CONTRIBUTING's table exist, and so do the targets of make that the pages name.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(page(t, "CONTRIBUTING.md"), "| folder | holds |\n")

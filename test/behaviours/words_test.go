@@ -53,8 +53,8 @@ func dropWord(words string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(words, " ", `\s+`) + `)\b`)
 }
 
-// texts are the files whose words are checked: those of a kind in a folder and
-// below it, or those that match a pattern.
+// texts are the files to check: those of a kind in a folder and below it, or those that match a
+// pattern.
 var texts = []struct{ from, kind string }{
 	{"docs", ".md"},
 	{"bench/README.md", ".md"},
@@ -172,7 +172,7 @@ func checkWords(t *testing.T, from, kind string) (read int) {
 	return read
 }
 
-// droppedIn returns each dropped word of a text with its line and what to write.
+// droppedIn returns each dropped word of a text with its line and the word to write.
 func droppedIn(text string) (found []string) {
 	for _, d := range dropped {
 		for _, at := range d.word.FindAllStringIndex(text, -1) {
@@ -192,7 +192,7 @@ func markdownProse(src string) (string, error) {
 
 var quoted = regexp.MustCompile("`[^`\n]*`|\"[^\"\n]*\"")
 
-// goProse is a Go file with only its comments, without what they quote, and the texts in its string
+// goProse is a Go file reduced to its comments, without their quotes, and the texts in its string
 // literals. Of a test, it has the comments only.
 func goProse(src string) (string, error) {
 	set := token.NewFileSet()
@@ -223,7 +223,7 @@ func goProse(src string) (string, error) {
 	return string(text), nil
 }
 
-// formOf matches what has a form in a text of several words: JSON, and names of fields.
+// formOf matches JSON and names of fields in a text of several words.
 var formOf = regexp.MustCompile(`"[a-z_]+"`)
 
 // spaced matches a line break or a tab in a string literal.
@@ -241,7 +241,7 @@ func isTest(file *ast.File) bool {
 
 var luaComment = regexp.MustCompile(`^(.*?)--`)
 
-// luaComments is a Lua file with only its comments, without what they quote.
+// luaComments is a Lua file reduced to its comments, without their quotes.
 func luaComments(src string) (string, error) {
 	var text strings.Builder
 	for line := range strings.Lines(src) {

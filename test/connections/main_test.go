@@ -25,7 +25,7 @@ const (
 	exitUsage = 2
 )
 
-// result is what one call of a program did.
+// result is the result of one call of a program.
 type result struct {
 	code     int
 	out, err string

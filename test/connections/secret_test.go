@@ -10,8 +10,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Other users can read a password in a flag: both programs warn and go on. They do not warn of one
-// in a file or in the environment.
+// Other users can read a password in a flag: both programs warn and continue. They do not warn
+// about a password in a file or in the environment.
 func TestAPasswordInAFlagWarns(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

@@ -9,8 +9,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A message crosses a Redis that asks for client certificates. A connection that fails is reported
-// in one line that names what to change.
+// A message crosses a Redis that asks for client certificates. A failed connection is reported in
+// one line that names the setting to change.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartTLS(t, time.Now().Add(time.Hour))

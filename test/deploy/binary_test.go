@@ -17,8 +17,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The containers' commands work: the dashboard with its command and environment, and the health
-// check with its own.
+// The containers' commands work: the dashboard and the health check, with their commands and
+// environments.
 func TestComposeCommandsExist(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -26,7 +26,8 @@ import (
 // (CVE-2025-49844).
 var safe = map[string]int{"7.2": 11, "7.4": 6, "8.0": 4, "8.2": 2}
 
-// secrets runs docs/compose-secrets.sh in a copy of what it needs, and returns that folder and the variables in its .env.
+// secrets runs docs/compose-secrets.sh in a folder with copies of its files, and returns the folder and the variables in
+// its .env.
 func secrets(t *testing.T, environ ...string) (dir string, vars map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -71,8 +72,8 @@ func secrets(t *testing.T, environ ...string) (dir string, vars map[string]strin
 }
 
 // The test runs the container's command with the users that compose mounts, except for the port and the
-// image's entrypoint, which only changes the user. Each service works there as its own user, and the default
-// user is off.
+// image's entrypoint, which only changes the user. Each service works as its own user, and the default user
+// is off.
 func TestComposeRedis(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -176,7 +177,7 @@ func (c composeServices) command(t *testing.T, service, name string, changed map
 	return program.Command(t, program.Build(t, "turnstile/cmd/"+name), list, args...)
 }
 
-// work starts the services, and does with each what it is for.
+// work starts the services, and uses each.
 func (c composeServices) work(t *testing.T) {
 	t.Helper()
 	say := func(cmd *exec.Cmd, want string) {

@@ -77,7 +77,7 @@ var token = map[string]string{
 	"WORKER_PASSWORD": "w0123456789", "GATEWAY_PASSWORD": "g0123456789", "DASHBOARD_PASSWORD": "d0123456789",
 }
 
-// ownVariables are the file's own, and not settings of a worker.
+// ownVariables are the file's variables that are not settings of a worker.
 var ownVariables = []string{"WORKER_PASSWORD", "GATEWAY_PASSWORD", "DASHBOARD_PASSWORD", "WORKER_MEMORY", "GATEWAY_TOKEN_SHA256"}
 
 var (
@@ -85,9 +85,8 @@ var (
 	passedOn  = regexp.MustCompile(`(?m)^ +([A-Z0-9_]+):\n`)
 )
 
-// interpolate does what docker compose does with ${NAME:-default} and ${NAME:?error}, the two forms
-// that the file uses, with $$, which is a $, and with a variable without a value: it has the value
-// from outside, or is absent.
+// interpolate expands ${NAME:-default} and ${NAME:?error}, the two forms that the file uses, like
+// docker compose. $$ is a $. A variable without a value has the value from outside, or is absent.
 func interpolate(text string, vars map[string]string) (out string, names []string, err error) {
 	out = reference.ReplaceAllStringFunc(text, func(match string) string {
 		part := reference.FindStringSubmatch(match)
@@ -169,8 +168,8 @@ func TestComposeServices(t *testing.T) {
 		if s.Image != "turnstile" || s.Build != "." || (s.Entrypoint == nil) != (name != "gateway") {
 			t.Errorf("%s is not our image as it is: %+v", name, s)
 		}
-		// Process 1 has the secrets in its environment. Only the worker protects its own, so it is
-		// process 1 itself.
+		// Process 1 has the secrets in its environment. Only the worker protects its environment,
+		// so it must be process 1.
 		if s.Init != (name != "worker") {
 			t.Errorf("%s: init is %v", name, s.Init)
 		}
@@ -189,8 +188,9 @@ func TestComposeServices(t *testing.T) {
 	}
 }
 
-// No service can use up the machine's memory or processes, or gain rights. Each reaches only what
-// it must: agents reach neither the dashboard nor more of Redis than the worker's own network has.
+// No service can use up the machine's memory or processes, or gain rights. Each reaches only the
+// services that it needs. Agents reach neither the dashboard nor more of Redis than the worker's
+// network has.
 func TestComposeKeepsServicesApart(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t, token)

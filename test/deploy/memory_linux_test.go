@@ -28,7 +28,7 @@ import (
 // memoryMost is the memory of a small container, in KiB, and of the gateway's in docker-compose.yml.
 const memoryMost = 512 << 10
 
-// The environment says what a container of this size has the program set by itself.
+// The environment has the memory limit that the program sets in a container of this size.
 const memoryLimit = "GOMEMLIMIT=460MiB"
 
 var listensOn = regexp.MustCompile(`addr=(\S+)`)
@@ -47,7 +47,7 @@ func peak(t *testing.T, p *program.Process) int {
 	return n
 }
 
-// listOf is a list of empty objects, of some 2 MB.
+// listOf is a list of empty objects, about 2 MB long.
 var listOf = sync.OnceValue(func() string { return "[{}" + strings.Repeat(",{}", 680_000) + "]" })
 
 // smallGateway is a gateway in a small container.
@@ -60,7 +60,7 @@ func smallGateway(t *testing.T, server *redistest.Server) (p *program.Process, a
 	return p, listensOn.FindStringSubmatch(p.Output.String())[1]
 }
 
-// The gateway outlives bodies that would take a hundred times their size, and senders of large bodies
+// The gateway survives bodies that would take a hundred times their size, and senders of large bodies
 // and forms that never end.
 func TestGatewayInASmallContainer(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestWaitsInASmallContainer(t *testing.T) {
 	}
 }
 
-// A worker outlives twenty messages at once that would take a hundred times their size.
+// A worker survives twenty messages at once that would take a hundred times their size.
 func TestWorkerInASmallContainer(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

@@ -28,7 +28,7 @@ func TestVulnerabilitiesAreNotCheckedSilently(t *testing.T) {
 	}
 }
 
-// The step fails if the database has a hole in what the code calls, and succeeds if it has none.
+// The step fails if the database has a vulnerability that the code calls, and succeeds otherwise.
 // Building the checker takes long.
 func TestVulnerabilitiesAreFound(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,7 @@ type workflow struct {
 	} `yaml:"jobs"`
 }
 
-// Hosted CI runs .ci/run in the Dockerfile's build image, and caches what Go has downloaded and
-// built.
+// Hosted CI runs .ci/run in the Dockerfile's build image, and caches Go's downloads and builds.
 func TestWorkflowRunsCI(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(root + "/.github/workflows/ci.yml")

@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// per is the number of words that rates are for.
+// per is the number of words to which rates refer.
 const per = 10_000
 
 // phrases are the patterns with River's rates.

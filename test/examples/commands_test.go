@@ -33,7 +33,7 @@ func pythonAgent(t *testing.T) *exec.Agent {
 	return newAgent(t, exec.Config{Command: []string{"python3", example(t, "python-agent", "agent.py")}, Format: exec.JSONL, Grace: time.Minute})
 }
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with a function that gets its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit

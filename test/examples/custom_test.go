@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// running is the Go example as a process of its own.
+// running is the Go example as a separate process.
 type running struct {
 	conversation
 	*program.Process
@@ -50,7 +50,7 @@ func (p *running) say(text string, mode session.Mode) string {
 	return receipt.ID
 }
 
-// long is a message whose reply takes some seconds.
+// long is a message with a reply that takes some seconds.
 func long() string { return strings.TrimSuffix(strings.Repeat("add sugar\n", 40), "\n") }
 
 // follow waits for a message's end, and calls f once its reply has begun.
@@ -121,7 +121,7 @@ func TestCustomAgentDrains(t *testing.T) {
 	}
 }
 
-// A wrong setting is reported with the exit codes of cmd/worker.
+// An invalid setting is reported with the exit codes of cmd/worker.
 func TestCustomAgentThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]struct {

@@ -23,8 +23,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// platform is a chat platform that nobody has heard of. It keeps what it is given to show. The chat
-// "gone" takes nothing.
+// platform is an invented chat platform. It keeps the messages that it gets. The chat "gone"
+// refuses all.
 type platform struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -96,7 +96,7 @@ func (w *wire) to(address string) {
 	})
 }
 
-// request reads a request, and reports whether one came.
+// request reads a request, and reports whether one arrived.
 func request(conn net.Conn) bool {
 	r, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -142,7 +142,7 @@ func block(t *testing.T, page, language string) string {
 	return code
 }
 
-// firstBot is what the set-up of docs/first-bot.md starts, with other addresses.
+// firstBot is the set-up of docs/first-bot.md, with other addresses.
 type firstBot struct {
 	*testing.T
 	running    *program.Process
@@ -176,7 +176,7 @@ func startFirstBot(t *testing.T) *firstBot {
 	}, "-euc", setUp)
 	cmd.Dir, cmd.SysProcAttr = t.TempDir(), &syscall.SysProcAttr{Setpgid: true}
 	b.running = program.Start(t, cmd)
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with what it has left in the background
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // with its background processes
 	b.port, _, _ = strings.Cut(b.running.Output.Await(t, "listening on "), "\n")
 	b.deliveries.to(t, "http://127.0.0.1:"+b.port)
 	line, _, _ := strings.Cut(b.running.Output.Await(t, "serving HTTP"), "\n")
@@ -211,8 +211,8 @@ func (b *firstBot) says(id, text string) int {
 	return b.hears(map[string]any{"id": id, "chat": "7", "user": "ann", "text": text})
 }
 
-// The set-up of docs/first-bot.md, as it stands there, and its bot: it acknowledges before the agent
-// has replied, and a message that the platform sends again runs once.
+// The unchanged set-up of docs/first-bot.md, and its bot: it acknowledges before the agent replies,
+// and a message that the platform repeats runs once.
 func TestFirstBot(t *testing.T) {
 	t.Parallel()
 	b := startFirstBot(t)
@@ -239,8 +239,8 @@ func TestFirstBot(t *testing.T) {
 	expect.Equal(t, "messages", len(b.chats.messages()), 3)
 }
 
-// Whatever the gateway does, the platform gets a response within 3 s: one that has it send the message
-// again, unless that can never help.
+// Whatever the gateway does, the platform gets a response within 3 s. The response makes it repeat the
+// message, unless that can never help.
 func TestFirstBotAtABadGateway(t *testing.T) {
 	t.Parallel()
 	b := startFirstBot(t)

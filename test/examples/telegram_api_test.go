@@ -24,11 +24,11 @@ type telegramMessage struct {
 	Text    string // the last one
 	ReplyTo int
 	Buttons []string // their data
-	Texts   []string // that it had, in their order
+	Texts   []string // all its texts, in order
 	At      []time.Time
 }
 
-// telegramCall has what the bot's calls have, whatever their method.
+// telegramCall has the common fields of the bot's calls.
 type telegramCall struct {
 	Offset, Timeout int
 	FileID          string `json:"file_id"`
@@ -75,7 +75,7 @@ func newTelegramAPI(t *testing.T) *telegramAPI {
 	return a
 }
 
-// change changes the state and wakes who waits for it.
+// change changes the state and wakes the waiting requests.
 func (a *telegramAPI) change(do func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,7 +247,7 @@ func (a *telegramAPI) poll(r *http.Request, call telegramCall) []map[string]any 
 	}
 }
 
-// wrong returns what Telegram says of a text, or "".
+// wrong returns Telegram's error about a text, or "".
 func wrong(text string) string {
 	switch {
 	case strings.TrimSpace(text) == "":

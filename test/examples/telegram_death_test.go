@@ -17,7 +17,7 @@ func TestTelegramBotDiesPolling(t *testing.T) {
 	rig.says(ann, "while away")
 	rig.starts()
 	rig.await(ann, 1, "echo: while away")
-	rig.delivered("telegram:dm:1001") // a bot that dies before it has noted the delivery sends it twice
+	rig.delivered("telegram:dm:1001") // a bot that dies before it stores the delivery sends it twice
 
 	// The gateway accepts this one, and the bot dies before it knows.
 	rig.polling()
@@ -36,8 +36,8 @@ func TestTelegramBotDiesPolling(t *testing.T) {
 	expect.List(t, "replies", rig.texts(ann), "echo: while away", "echo: twice", "echo: after")
 }
 
-// A bot that dies before it knows that Telegram has taken a reply sends it again, and says so with
-// the delivery's id. Nothing is lost.
+// If a bot dies before it knows that Telegram took a reply, it sends the reply again, marked with
+// the delivery's ID. Nothing is lost.
 func TestTelegramBotDiesSending(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -56,7 +56,7 @@ func TestTelegramBotDiesSending(t *testing.T) {
 	expect.Equal(t, "messages", len(rig.in(ann)), 3)
 }
 
-// A bot that dies behind sendMessage and before its response to the delivery does not send again.
+// A bot that dies after sendMessage and before its response to the delivery does not send again.
 func TestTelegramBotDiesBeforeItAcknowledges(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -75,7 +75,7 @@ func TestTelegramBotDiesBeforeItAcknowledges(t *testing.T) {
 	}
 }
 
-// A bot that dies in the middle of a reply goes on in the same message.
+// A bot that dies in the middle of a reply continues in the same message.
 func TestTelegramBotDiesStreaming(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)

@@ -29,7 +29,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// ann is a user, whose chat with the bot has the same number.
+// ann is a user. Her chat with the bot has the same number.
 const ann = 1001
 
 // relay passes requests on to a server that may change.
@@ -159,7 +159,7 @@ func (rig *telegramRig) polling() {
 	})
 }
 
-// delivered waits until the bot has acknowledged all that the session owes.
+// delivered waits until the bot has acknowledged all deliveries of the session.
 func (rig *telegramRig) delivered(key string) {
 	rig.Helper()
 	operator := admin.NewClient(redistest.New(rig.T))
@@ -187,7 +187,7 @@ func TestTelegramBot(t *testing.T) {
 	rig.says(ann, "/status")
 	rig.await(ann, 4, "Idle: nothing runs, nothing waits.")
 
-	// /stop ends the running turn and what waits behind it.
+	// /stop ends the running turn and the waiting messages.
 	rig.says(ann, "sleep=1m long")
 	rig.says(ann, "waits")
 	rig.polling()
@@ -206,7 +206,7 @@ func TestTelegramBot(t *testing.T) {
 	}
 }
 
-// A token that Telegram did not make, or an address that is none, is no reason to print the token.
+// With an invalid token or address, the error does not print the token.
 func TestTelegramBotKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	needPython(t)
@@ -246,7 +246,7 @@ func TestTelegramBotTakesPictures(t *testing.T) {
 	expect.List(t, "attachments", got, "what is this? fits.jpg image/jpeg data:image/jpeg;base64,Zml0cw==",
 		"A picture. small.jpg image/jpeg data:image/jpeg;base64,c21s", "A picture. plan.png image/png data:image/png;base64,Zml0cw==")
 
-	// What it cannot take it says, and goes on.
+	// It reports content that it cannot handle, and continues.
 	rig.posts(ann, map[string]any{"photo": sizes[2:], "caption": "too large"})
 	rig.await(ann, 4, "A picture may have 1,000,000 bytes.")
 	rig.posts(ann, map[string]any{"photo": []any{map[string]any{"file_id": "gone.jpg", "width": 1, "height": 1}}})
@@ -275,8 +275,8 @@ func TestTelegramBotVerifies(t *testing.T) {
 	expect.List(t, "messages", rig.texts(ann), "first", "second")
 }
 
-// A delivery whose responses were lost is a dead letter. Redriven, it has a new sequence, and the chat
-// gets its reply once.
+// A delivery becomes a dead letter if its responses are lost. Redriven, it has a new sequence, and the
+// chat gets its reply once.
 func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -303,8 +303,8 @@ func TestTelegramBotKnowsARedrivenDelivery(t *testing.T) {
 	expect.List(t, "messages", rig.texts(ann), "echo: once", "echo: after")
 }
 
-// A command whose gateway died while it carried it out may have been carried out: the bot says so, and
-// goes on.
+// If the gateway dies during a command, the command may have been carried out: the bot says so, and
+// continues.
 func TestTelegramBotTellsOfALostCommand(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -317,7 +317,7 @@ func TestTelegramBotTellsOfALostCommand(t *testing.T) {
 	record := rediskey.For("telegram:dm:1001").Idem(strconv.Itoa(update))
 	stored, err := rdb.Get(t.Context(), record).Result()
 	expect.OK(t, err)
-	begun := strings.Join(strings.SplitN(stored, " ", 3)[:2], " ") // what a command leaves that has no result yet
+	begun := strings.Join(strings.SplitN(stored, " ", 3)[:2], " ") // the record of a command without a result yet
 	expect.OK(t, rdb.Set(t.Context(), record, begun, time.Hour).Err())
 	rig.starts()
 	rig.await(ann, 1, "This may have been carried out before. Send /status to see.")
@@ -325,7 +325,7 @@ func TestTelegramBotTellsOfALostCommand(t *testing.T) {
 	rig.await(ann, 2, "Idle: nothing runs, nothing waits.")
 }
 
-// A long reply comes in several messages, and waits when Telegram asks for it.
+// A long reply is split into several messages, and waits when Telegram requires it.
 func TestTelegramBotSplits(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -379,8 +379,8 @@ func TestTelegramBotStreams(t *testing.T) {
 	}
 }
 
-// A turn with several messages has one reply. One of a message that the bot did not send comes, too, and
-// whatever its context says, it comes to the session's chat.
+// A turn with several messages has one reply. The reply to a message that the bot did not send arrives
+// too, always in the session's chat, whatever its context says.
 func TestTelegramBotRepliesOnce(t *testing.T) {
 	t.Parallel()
 	rig := newTelegramRig(t)
@@ -427,7 +427,7 @@ func TestTelegramBotAsks(t *testing.T) {
 		expect.Equal(t, "what is told of a button that is pressed again", rig.presses(ann, question, button), "Not open any more")
 	}
 
-	// A question that ends by itself loses its buttons.
+	// A question that ends undecided loses its buttons.
 	rig.says(ann, "ask=last go on")
 	rig.await(ann, 5, "May I do this? last")
 	rig.says(ann, "/stop")

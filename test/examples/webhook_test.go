@@ -32,7 +32,7 @@ type bot struct {
 	url string
 }
 
-// startBot starts it on a free port. db remembers what it has handled.
+// startBot starts it on a free port. db stores the handled deliveries.
 func startBot(t *testing.T, db string, env ...string) bot {
 	t.Helper()
 	needPython(t)
@@ -97,7 +97,7 @@ func TestWebhookBot(t *testing.T) {
 	expect.List(t, "what the bot printed", told, "message.done room:7 7", "message.done room:7 7", "message.done room:7 7")
 }
 
-// The bot refuses what is not signed, and handles nothing twice: also after its end.
+// The bot refuses unsigned deliveries, and handles none twice, also after a restart.
 func TestWebhookBotVerifies(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "bot.db")
@@ -119,7 +119,7 @@ func TestWebhookBotVerifies(t *testing.T) {
 	}
 }
 
-// A sender that is slow stops no other one, and a context need not be an object.
+// A slow sender stops no other one, and a context need not be an object.
 func TestWebhookBotGoesOn(t *testing.T) {
 	t.Parallel()
 	b := startBot(t, filepath.Join(t.TempDir(), "bot.db"))

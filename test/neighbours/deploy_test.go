@@ -21,8 +21,8 @@ const (
 	messages = 10 // of each session
 )
 
-// A deploy replaces running workers by those of the next version, and a rollback the other way
-// round. In each, one worker is killed in mid-turn, and one is drained. Senders of both versions
+// A deploy replaces running workers with those of the next version, and a rollback does the
+// reverse. In each, one worker is killed in mid-turn, and one is drained. Senders of both versions
 // submit all the time.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func (s *stage) heldBy(p *process) (held []string) {
 	return held
 }
 
-// answered checks a sender's output: each message has succeeded once.
+// answered checks a sender's output: each message succeeded once.
 func (s *stage) answered(out string, first int) {
 	s.Helper()
 	ends := map[string]int{}
@@ -227,8 +227,7 @@ func entries(reply string, ids ...string) (list []string) {
 	return append(list, "assistant: "+reply)
 }
 
-// oneSet checks a transcript, tools left out: it has the messages by their ids and the replies, each
-// once.
+// oneSet checks a transcript without its tools: it has each message, by its ID, and each reply once.
 func (s *stage) oneSet(key string, want []string) {
 	s.Helper()
 	list, err := actors.Transcript(s.ctx, s.client.Session(key), s.info(key).TranscriptID)

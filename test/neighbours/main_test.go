@@ -1,5 +1,5 @@
 // Package neighbours has no code: its tests run the worker and the sender of the version before
-// (.ci/previous) beside those of this one, on one Redis, as during a deploy. They need its
+// (.ci/previous) together with those of this one, on one Redis, as during a deploy. They need its
 // binaries, in the folders that TURNSTILE_NEIGHBOUR and TURNSTILE_TODAY name: `make neighbours` builds
 // them and runs the tests.
 package neighbours

@@ -19,8 +19,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A worker of the version before goes on with this version's records: this version prepares each
-// situation, its worker then dies or releases the session, and the old one runs the waiting messages,
+// A worker of the version before continues with this version's records. This version prepares each
+// situation, then its worker dies or releases the session, and the old one runs the waiting messages,
 // in order.
 func TestOldWorkerWithNewRecords(t *testing.T) {
 	t.Parallel()
@@ -69,9 +69,9 @@ type situation struct {
 	change  func(*sq.Config) // of this version's worker
 	prepare func(r *records)
 	runs    []string // the old worker's turns: their messages
-	before  []string // messages that this version's worker has run
-	kept    []string // what the transcript has before the old worker's turns
-	whole   []string // the whole transcript, if it is not kept and then these turns
+	before  []string // messages that this version's worker ran
+	kept    []string // the transcript before the old worker's turns
+	whole   []string // the whole transcript, unless it is kept followed by these turns
 	after   func(r *records)
 }
 
@@ -211,7 +211,7 @@ func situations() []situation {
 			},
 			before: []string{"first"},
 			kept:   entries("echo: first", "first"),
-			runs:   []string{"one", "two", "three"}, // turns of their own after a death
+			runs:   []string{"one", "two", "three"}, // separate turns after a death
 		},
 		{
 			name:   "messages that wait for more",
@@ -246,7 +246,7 @@ func situations() []situation {
 	}
 }
 
-// This version recovers a turn of the old version whose worker died.
+// This version recovers a turn after the death of the old version's worker.
 func TestNewWorkerWithOldRecords(t *testing.T) {
 	t.Parallel()
 	before, _ := versions(t)
@@ -283,7 +283,7 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 			expect.Soon(r, "its first events", func() bool {
 				return strings.HasPrefix(r.rdb.HGet(r.ctx, rediskey.For(r.key).Run(), "seq").Val(), fmt.Sprint(r.info(r.key).Fence, " "))
 			})
-			// It is suspended, so that it cannot carry out the request itself.
+			// It is suspended, so that it cannot carry out the request.
 			p.Signal(syscall.SIGSTOP)
 			c.ask(r)
 			fence := r.info(r.key).Fence
@@ -339,7 +339,7 @@ func newRecords(s *stage, change func(*sq.Config)) *records {
 	return &records{s, "agent:records", c}
 }
 
-// says submits messages whose texts are their ids.
+// says submits messages with their texts as IDs.
 func (r *records) says(ids ...string) {
 	r.Helper()
 	for _, id := range ids {
@@ -403,7 +403,7 @@ func (r *records) passes(d time.Duration) {
 	expect.Soon(r, "Redis' clock", func() bool { return r.rdb.Time(r.ctx).Val().Sub(begin) > d })
 }
 
-// done are the messages whose turns succeeded, in their order.
+// done are the messages of successful turns, in order.
 func (r *records) done() []string {
 	r.Helper()
 	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {

@@ -218,7 +218,7 @@ func (e exchange) modes(t *testing.T) {
 			t.Errorf("the message before one of mode %s: %+v", key, o)
 		}
 		if first == session.StatusDone {
-			e.nothingLeft(key) // a message that was rolled back is a dead letter
+			e.nothingLeft(key) // a rolled-back message is a dead letter
 		}
 	}
 }

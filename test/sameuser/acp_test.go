@@ -17,8 +17,8 @@ import (
 
 type object = map[string]any
 
-// warm is an agent that speaks ACP and lives between turns. It replies with its pid, and with what
-// it can open of the stdin of a given pid.
+// warm is an agent that speaks ACP and lives between turns. It replies with its pid, and with the
+// result of opening the stdin of a given pid.
 func warm([]string) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -56,8 +56,8 @@ func warm([]string) {
 	}
 }
 
-// A warm agent takes each line on its stdin for its user's, so an agent of another session cannot
-// open that.
+// A warm agent trusts every line on its stdin, so an agent of another session must not be able to
+// open it.
 func TestWarmAgentsStdinCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "warm", "TURNSTILE_AGENT=acp", "TURNSTILE_CONCURRENCY=2")

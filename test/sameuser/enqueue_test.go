@@ -11,7 +11,7 @@ import (
 	"turnstile/test/program"
 )
 
-// An enqueue that runs beside agents, with `docker exec` for example, hides its environment, which
+// An enqueue that runs next to agents, for example with `docker exec`, hides its environment, which
 // has a password.
 func TestEnqueueIsConcealed(t *testing.T) {
 	t.Parallel()

@@ -87,10 +87,10 @@ func copyFile(to, from string, mode os.FileMode) error {
 	return err
 }
 
-// Each test has a user of its own, so that none finds another's processes.
+// Each test has a different user, so that none finds another's processes.
 var lastUser atomic.Int32
 
-// user is an unprivileged user with a directory of its own.
+// user is an unprivileged user with a directory.
 type user struct {
 	id  int // 0: the one that runs the tests, which is unprivileged
 	dir string
@@ -130,7 +130,7 @@ func (u user) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// rig is a worker that a user of its own runs, whose agent plays a role.
+// rig is a worker of a separate user, with an agent that plays a role.
 type rig struct {
 	*testing.T
 	user
@@ -172,7 +172,7 @@ func (u user) start(t *testing.T, path string, settings []string, args ...string
 	return program.Start(t, cmd)
 }
 
-// killAll ends what escaped from a failed test.
+// killAll ends processes that escaped from a failed test.
 func (u user) killAll() {
 	for _, field := range strings.Fields(u.noted("pids")) {
 		if pid, err := strconv.Atoi(field); err == nil {
@@ -213,7 +213,7 @@ func (r rig) goesOn() {
 	}
 }
 
-// noted is what agents wrote into a file of the user's directory.
+// noted is the text that agents wrote into a file of the user's directory.
 func (u user) noted(name string) string {
 	return strings.TrimSpace(read(filepath.Join(u.dir, name)))
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openings is what this process can open, read or take of another.
+// openings are the things that this process can open, read or take of another.
 func openings(pid int) (found []string) {
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	for _, name := range []string{"environ", "maps", "auxv"} {

@@ -20,10 +20,10 @@ import (
 // secret is in the worker's environment, and agents must not see it.
 const secret = "sesame"
 
-// roles are the programs of the agents, and of what they start: this test's binary, started with a
+// roles are the programs of the agents and of their children: this test's binary, started with a
 // role's name and the user's directory.
 var roles = map[string]func(args []string){
-	// look lists what it can open of its guardian and its worker.
+	// look lists its openings of its guardian and its worker.
 	"look": func([]string) {
 		guardian, worker := family()
 		for name, pid := range map[string]int{"guardian": guardian, "worker": worker} {
@@ -55,7 +55,7 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// forge reports in its guardian's name that all is done, makes a process that has left hold the
+	// forge reports in its guardian's name that all is done, makes an escaped process hold the
 	// report's files open, and kills the guardian.
 	"forge": func(args []string) {
 		goodOrBad()
@@ -98,7 +98,7 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// branch is in a session of its own, and starts a process in another.
+	// branch runs in a new session, and starts a process in another one.
 	"branch": func(args []string) { leave(args[0], nil, "hang"); enter(args[0]); hang() },
 	"hang":   func(args []string) { enter(args[0]); hang() },
 
@@ -114,8 +114,8 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// starve leaves a process behind, kills its guardian and keeps its worker from opening any
-	// file, so that the worker cannot find out who is left.
+	// starve leaves a process running, kills its guardian and keeps its worker from opening any
+	// file, so that the worker cannot find the remaining processes.
 	"starve": func(args []string) {
 		note(args[0], "runs", "one")
 		leave(args[0], nil, "hang")
@@ -127,7 +127,7 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// sidecar is in a session of its own.
+	// sidecar runs in a new session.
 	"sidecar": func(args []string) {
 		if _, err := syscall.Setsid(); err != nil {
 			panic(err)
@@ -138,7 +138,7 @@ var roles = map[string]func(args []string){
 
 	"warm": warm,
 
-	// score replies with its own oom_score_adj, and those of the others.
+	// score replies with its oom_score_adj, and those of the others.
 	"score": func([]string) {
 		guardian, worker := family()
 		for _, pid := range []int{os.Getpid(), guardian, worker} {
@@ -193,7 +193,7 @@ func alive(pid int) bool {
 	return true
 }
 
-// leave starts another role in a session of its own, and returns when it is ready.
+// leave starts another role in a new session, and returns when it is ready.
 func leave(dir string, files []*os.File, role ...string) {
 	child := exec.Command(os.Args[0], append([]string{"role=" + role[0], dir}, role[1:]...)...)
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -225,7 +225,7 @@ func notes(dir, file string) []string {
 	return strings.Fields(string(text))
 }
 
-// guardianFiles opens a guardian's files beside the agent's own three, for writing.
+// guardianFiles opens a guardian's files, other than the agent's three, for writing.
 func guardianFiles(pid int) (files []*os.File) {
 	for fd := 3; fd < 16; fd++ {
 		name := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)

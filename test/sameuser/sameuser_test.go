@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// An agent finds nothing of its guardian and its worker in /proc: no environment with REDIS_URL,
+// An agent can read nothing of its guardian and its worker in /proc: no environment with REDIS_URL,
 // token and keys, no memory, no files.
 func TestAgentCannotLookIntoItsWorker(t *testing.T) {
 	t.Parallel()
@@ -47,8 +47,8 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	expect.Soon(t, "the agent's end", func() bool { return !alive(agent) })
 }
 
-// A report in the guardian's name does not block the worker, nor does a process that has left and
-// holds its channel open.
+// A report in the guardian's name does not block the worker, nor does an escaped process that holds
+// its channel open.
 func TestForgedReportBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "forge", "TURNSTILE_AGENT_TIMEOUT=3s", "TURNSTILE_MAX_ATTEMPTS=1")
@@ -75,8 +75,8 @@ func TestHinderedGuardianBlocksNothing(t *testing.T) {
 	}
 }
 
-// Everything that a killed guardian's agent has started, also in sessions of its own, is gone
-// before its turn runs again.
+// Everything that a killed guardian's agent started, also in new sessions, is gone before its turn
+// runs again.
 func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "flee")

@@ -22,8 +22,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A worker that ends what killed guardians leave behind does not touch the guardians of other
-// turns, not even those that are just starting.
+// A worker that ends the processes of killed guardians does not touch the guardians of other turns,
+// not even those that are just starting.
 func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "desert", "TURNSTILE_CONCURRENCY=4", "TURNSTILE_MAX_ATTEMPTS=1")

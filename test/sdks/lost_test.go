@@ -9,8 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A stream of which events behind the client's last one are gone is an error for the library, which
-// would join the rest to the text before the gap.
+// A stream that lost events after the client's last one is an error for the library, which would
+// join the rest to the text before the gap.
 func TestEventsLost(t *testing.T) {
 	p := newPrograms(t)
 	p.gateway()

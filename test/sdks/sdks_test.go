@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// programs are a real gateway and workers on a Redis of the test's own, and the client libraries.
+// programs are a real gateway and workers on the test's Redis, and the client libraries.
 type programs struct {
 	*testing.T
 	redis *redistest.Server
@@ -94,7 +94,7 @@ var (
 	whole = []string{"openai-chat-whole", "ai-responses-whole", "ai-chat-whole", "ai-compatible-whole", "langchain-responses-whole", "langchain-chat-whole", "agents-whole"}
 )
 
-// line is what clients.mjs says of a client.
+// line is a line of clients.mjs about a client.
 type line struct {
 	Client string `json:"client"`
 	Began  bool   `json:"began"`
@@ -158,7 +158,7 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// A gateway is stopped in mid stream. No client takes what it has for the whole reply.
+// A gateway is stopped in mid-stream. No client takes a part for the whole reply.
 func TestStoppedGateway(t *testing.T) {
 	p := newPrograms(t)
 	gateway := p.gateway()
@@ -174,7 +174,7 @@ func TestStoppedGateway(t *testing.T) {
 }
 
 // A gateway is stopped while messages wait for a worker, and another one takes its place. No client sends its
-// message again: it is stored, and would run twice.
+// message again, which is stored and would run twice.
 func TestStoppedGatewayBeforeTheText(t *testing.T) {
 	p := newPrograms(t)
 	gateway := p.gateway()
@@ -222,8 +222,8 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// A client lost its stream before the worker died, and opens it again behind the text that it has. The
-// library is told before it joins the new text to that, and gets the new text alone behind the last event.
+// A client lost its stream before the worker died, and reopens it after its text. The library gets an
+// error before it joins the new text to that. After its last event it gets the new text alone.
 func TestKilledWorkerBetweenStreams(t *testing.T) {
 	p := newPrograms(t)
 	p.gateway()
@@ -287,7 +287,7 @@ func TestFailedTurn(t *testing.T) {
 		if l.Error == "" {
 			t.Errorf("%s takes %q for the reply", name, l.Text)
 		}
-		if name != "agents-whole" && !strings.Contains(l.Error, "the agent failed") { // that one has a text of its own
+		if name != "agents-whole" && !strings.Contains(l.Error, "the agent failed") { // that one has another text
 			t.Errorf("%s does not say why: %q", name, l.Error)
 		}
 		failed, err := redis.ZCard(t.Context(), "asynq:{session:"+name+"}:archived").Result()
@@ -296,8 +296,8 @@ func TestFailedTurn(t *testing.T) {
 	}
 }
 
-// A gateway is stopped, and another one takes its place. Both libraries for server-sent events go on
-// there by themselves, and see each event once.
+// A gateway is stopped, and another one takes its place. Both libraries for server-sent events
+// continue there by themselves, and see each event once.
 func TestEventsGoOn(t *testing.T) {
 	p := newPrograms(t)
 	gateway := p.gateway()

@@ -35,7 +35,7 @@ type Page struct {
 }
 
 var (
-	// hopLine is a hop's line: a number, the function and its file, and what it does.
+	// hopLine is a hop's line: a number, the function with its file, and its work.
 	hopLine    = regexp.MustCompile("^[0-9]+\\. `([A-Za-z.]+)` \\(\\[([a-z_/.]+\\.go)\\]\\([^)]*\\)\\)")
 	walkLine   = regexp.MustCompile(`\bwalk has ([0-9]+)\s+functions\s+in\s+([0-9]+)\s+packages\b`)
 	passedLine = regexp.MustCompile(`\bmessage\s+passes\s+about\s+([0-9]+)\s+functions\s+in\s+([0-9]+)\s+packages\b`)
@@ -81,7 +81,7 @@ func totals(section string, sentence *regexp.Regexp) (Totals, error) {
 }
 
 // margin is by how many functions the page may differ from a measurement. Functions of a worker's
-// jobs are not counted, and only in some measurements a job runs.
+// jobs are not counted, but a job runs only in some measurements.
 const margin = 15
 
 // Compare returns an error if the page does not have the measured numbers.

@@ -2,7 +2,7 @@
 // cmd/worker has it with the build tag walk.
 //
 // With each SIGUSR1 the program writes the counters since the last one into the next folder of
-// WALK_COUNTERS, which are named 1, 2 and so on. A folder appears when it is complete.
+// WALK_COUNTERS: 1, 2 and so on. A folder appears when it is complete.
 package counters
 
 import (
