@@ -11,8 +11,8 @@ import (
 
 const taskType = "bench"
 
-// asynqClient is asynq as it comes: one queue, and handlers that know nothing of sessions. A session's
-// messages overtake each other and run at the same time.
+// asynqClient is plain asynq: one queue, and handlers without sessions. A session's messages overtake
+// each other and run at the same time.
 type asynqClient struct {
 	rdb    redis.UniversalClient
 	sender *asynq.Client

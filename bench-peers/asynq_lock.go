@@ -10,15 +10,15 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// retryAfter is how long a message waits that found its session locked, and how often asynq looks for
-// those whose wait is over (5 s unless set). asynq keeps times in whole seconds.
+// retryAfter is how long a message waits after it found its session locked. It is also the interval
+// of asynq's checks for such messages (5 s unless set). asynq keeps times in whole seconds.
 const retryAfter = 100 * time.Millisecond
 
 // lockTTL ends the lock of a worker that died. Nobody renews it, as the handler is short.
 const lockTTL = 30 * time.Second
 
-// asynqLock has one queue and a lock for each session. Whoever finds it locked returns an error, and asynq
-// runs the message again later, behind those that came after it.
+// asynqLock has one queue and a lock for each session. A handler that finds it locked returns an error,
+// and asynq runs the message again later, after messages that were sent later.
 type asynqLock struct{ *asynqClient }
 
 func openAsynqLock(_ context.Context, j job) (client, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// asynqQueues has a queue for each session. asynq bounds what runs at once for each server, not for each
+// asynqQueues has a queue for each session. asynq bounds concurrency for each server, not for each
 // queue, so each server has one slot and a share of the sessions. The sessions must be known when the
 // servers start, and a long turn holds up the other sessions of its server.
 type asynqQueues struct {

@@ -8,7 +8,7 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// job is what a child process does: it is the client of a peer, or a peer's server.
+// job is a child process's job: to be the client of a peer, or a peer's server.
 type job struct {
 	Peer    string   `json:"peer"`
 	Shape   lab.Load `json:"shape"`
@@ -20,7 +20,8 @@ type job struct {
 	Patience time.Duration `json:"patience"` // for all messages
 }
 
-// outcome is a client's response to "run". Sent is zero if handlers began before all was sent.
+// outcome is a client's response to "run". Sent is zero if handlers began before everything was
+// sent.
 type outcome struct {
 	Sent, Took, Processor time.Duration
 	Error                 string
@@ -28,15 +29,15 @@ type outcome struct {
 
 // client sends and handles messages by a peer.
 type client interface {
-	// send returns when the peer has accepted the message. It is called for many sessions at once, for
-	// one session in the order of the messages.
+	// send returns when the peer has accepted the message. It is called for many sessions
+	// concurrently, and for one session in the order of the messages.
 	send(ctx context.Context, session int, text []byte) error
 	// work starts to call handle, in slots goroutines.
 	work(ctx context.Context, handle func(text []byte) error) (stop func(), err error)
 	close()
 }
 
-// runClient is the process of a client in Go: it sends all, then handles all.
+// runClient is the process of a client in Go: it sends all messages, then handles all.
 func runClient(ctx context.Context, j job, open func(context.Context, job) (client, error)) error {
 	c, err := open(ctx, j)
 	if err != nil {
@@ -56,7 +57,7 @@ func runClient(ctx context.Context, j job, open func(context.Context, job) (clie
 				o.Error = err.Error()
 			}
 			return o
-		case "history": // all that it has begun is over
+		case "history": // its handlers have returned
 			stop()
 			return r.history()
 		}

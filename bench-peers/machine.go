@@ -15,7 +15,7 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// machine describes in a sentence or two what was measured on, and which versions.
+// machine describes in a sentence or two the machine and the versions.
 func machine(ctx context.Context) (string, error) {
 	sync, err := syncTime()
 	if err != nil {
@@ -50,7 +50,7 @@ func machine(ctx context.Context) (string, error) {
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load, lab.Short(sync), syncs, strings.Join(with, ", ")), nil
 }
 
-// after is the word behind a mark.
+// after is the word after a mark.
 func after(text, mark string) string {
 	_, rest, _ := strings.Cut(text, mark)
 	word, _, _ := strings.Cut(rest, " ")

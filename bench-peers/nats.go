@@ -17,7 +17,7 @@ const (
 )
 
 // natsClient has one stream, and a consumer for each session that delivers the next message when the one
-// before is acknowledged. Whoever sends a session's first message creates its consumer. All consumers
+// before is acknowledged. The sender of a session's first message creates its consumer. All consumers
 // deliver to one subscription.
 type natsClient struct {
 	conn  *nats.Conn

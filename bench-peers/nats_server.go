@@ -11,8 +11,8 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// serveNATS runs the NATS server in this process. Durable, it syncs its files with each write before it
-// acknowledges one. What a stream keeps otherwise is in its memory.
+// serveNATS runs the NATS server in this process. If durable, it syncs its files with each write before
+// it acknowledges one. Otherwise streams are in memory.
 func serveNATS(_ context.Context, j job) (*server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-peers-nats-")
 	if err != nil {

@@ -33,7 +33,7 @@ func nodeVersion(ctx context.Context) (string, error) {
 	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v"), nil
 }
 
-// hasNode is an error if a package of npm cannot be run here.
+// hasNode returns an error if a package of npm cannot run here.
 func hasNode(ctx context.Context, packages ...string) error {
 	version, err := nodeVersion(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func node(file string) func(context.Context) *exec.Cmd {
 	}
 }
 
-// tail keeps the end of what is written to it. It is read after the writer has ended.
+// tail keeps the last bytes written to it. It is read after the writer's end.
 type tail struct{ end []byte }
 
 const tailBytes = 300

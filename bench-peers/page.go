@@ -22,7 +22,7 @@ func replace(page, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// write puts the results into docs: the tables into the page, the pictures beside it.
+// write puts the results into docs: the tables into the page, the pictures next to it.
 func write(docs, text string, all results, chosen []peer) error {
 	path := filepath.Join(docs, "benchmarks.md")
 	page, err := os.ReadFile(path)

@@ -100,7 +100,7 @@ func TestPageIsRewritten(t *testing.T) {
 	}
 }
 
-// The page in docs has the marks, and lists what each peer lacks.
+// The page in docs has the marks, and the list of each peer's gaps.
 func TestPageInDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(folder(), "..", "docs", "benchmarks.md"))

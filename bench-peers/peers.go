@@ -15,8 +15,8 @@ type peer struct {
 	open    func(context.Context, job) (client, error)    // its client in Go,
 	command func(context.Context) *exec.Cmd               // or in JavaScript
 	serve   func(context.Context, job) (*server, error)   // its server as a child of this program; nil: Redis
-	unfit   func(ctx context.Context, durable bool) error // why it cannot be run here
-	lacks   string                                        // what a chat needs beyond it
+	unfit   func(ctx context.Context, durable bool) error // why it cannot run here
+	lacks   string                                        // a chat's further needs
 }
 
 func always(context.Context, bool) error { return nil }
@@ -88,7 +88,7 @@ func (p peer) start(ctx context.Context, j job) (*server, error) {
 	return startChild(ctx, j)
 }
 
-// spawn starts the peer's client. After its end, errors has the end of what it wrote to its standard error.
+// spawn starts the peer's client. After its end, errors has the end of its standard error.
 func (p peer) spawn(ctx context.Context, j job) (c *lab.Child, errors fmt.Stringer, err error) {
 	if p.command == nil {
 		c, err = lab.Spawn(ctx, j)

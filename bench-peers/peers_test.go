@@ -53,8 +53,8 @@ func TestPeersInGo(t *testing.T) {
 	}
 }
 
-// reversing is a client that hands on the messages of all sessions backwards, the first one twice and the
-// last one at last: what the check of every run must find.
+// reversing is a client that passes on the messages of all sessions backwards, the first one twice and
+// the last one at the end. The check of every run must find that.
 type reversing struct{ sent chan []byte }
 
 func (c reversing) send(_ context.Context, _ int, text []byte) error {

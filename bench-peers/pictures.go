@@ -2,7 +2,8 @@ package main
 
 import "turnstile/bench/peers/internal/plot"
 
-// mark stands behind the figures of a peer that broke the order, or ran two of a session at once.
+// mark follows the figures of a peer that broke the order, or ran two messages of a session at
+// once.
 const mark = "†"
 
 // ratePicture and processorPicture are the results as pictures: a panel for each kind of persistence.
@@ -56,7 +57,7 @@ func barOf(e *entry, bar func(*entry) ([]float64, spread)) plot.Bar {
 	return b
 }
 
-// reasonLength is how much of a reason a picture has room for. The table has all of it.
+// reasonLength bounds a reason in a picture. The table has all of it.
 const reasonLength = 80
 
 func cut(reason string) string {

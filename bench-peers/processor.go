@@ -11,7 +11,7 @@ import (
 // tick is the unit of /proc/PID/stat: USER_HZ, which is 100 on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// processorTime is what another process has used, all its threads together. It needs Linux.
+// processorTime is the processor time of another process with all its threads. It needs Linux.
 func processorTime(pid int) (time.Duration, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	text, err := os.ReadFile(path)

@@ -10,7 +10,7 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// What /proc says of this process is what getrusage says, but for the ticks.
+// /proc and getrusage agree about this process, except for the ticks.
 func TestProcessorTime(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

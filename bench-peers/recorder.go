@@ -46,14 +46,14 @@ func (r *recorder) record(m message, end bool) {
 	}
 }
 
-// history is what it recorded so far.
+// history is the records so far.
 func (r *recorder) history() []history.Step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.steps
 }
 
-// handled is how many messages it has ended with.
+// handled is how many messages it has finished.
 func (r *recorder) handled() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

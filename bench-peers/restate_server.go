@@ -63,7 +63,7 @@ func serveRestate(ctx context.Context, _ job) (*server, error) {
 	}, nil
 }
 
-// restateProgram is the binary that the npm package has for this system.
+// restateProgram is the npm package's binary for this system.
 func restateProgram() (string, error) {
 	found, err := filepath.Glob(filepath.Join(modules(), "@restatedev", "restate-server-*", "bin", "restate-server"))
 	if err == nil && len(found) == 0 {

@@ -8,13 +8,13 @@ import (
 	"turnstile/bench/peers/internal/history"
 )
 
-// setting is one table's: what is written to disk, and the shape of the load.
+// setting is the setting of one table: persistence, and the shape of the load.
 type setting struct {
 	durable bool
 	shape   lab.Load
 }
 
-// entry is what all runs of a peer in a setting gave, or why there are none.
+// entry has the results of all runs of a peer in a setting, or the reason why there are none.
 type entry struct {
 	runs   []figures
 	notRun string
@@ -78,7 +78,7 @@ func measureAll(ctx context.Context, rounds int, patience time.Duration, chosen 
 
 func (s setting) String() string { return shapeName(s.shape) + ", " + kind(s.durable) }
 
-// kind names what is written to disk.
+// kind names the persistence.
 func kind(durable bool) string {
 	if durable {
 		return "durable"

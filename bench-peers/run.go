@@ -10,21 +10,21 @@ import (
 	"turnstile/bench/peers/internal/history"
 )
 
-// startAndEnd is what a run may take beside its messages.
+// startAndEnd is the time of a run beyond its messages.
 const startAndEnd = time.Minute
 
 var errPatience = errors.New("it did not end in time")
 
-// figures are what one run gave. Processor times are for each message.
+// figures are the results of one run. Processor times are for each message.
 type figures struct {
 	rate    float64 // messages/s, from the first one's send to the last one's end
-	handled float64 // messages/s from the workers' start on; 0: they had started before
+	handled float64 // messages/s from the workers' start on; 0: they started before
 	client  time.Duration
 	server  time.Duration
 	verdict history.Verdict
 }
 
-// measure runs a peer once: a new server, a new client, all messages of the shape in at most patience.
+// measure runs a peer once: a new server, a new client, all messages of the shape, within patience.
 func measure(ctx context.Context, p peer, shape lab.Load, durable bool, patience time.Duration) (f figures, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience+startAndEnd, errPatience)
 	defer cancel()

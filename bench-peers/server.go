@@ -11,14 +11,14 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// server is what a peer keeps its messages in: a new one for each run.
+// server stores a peer's messages. Each run has a new one.
 type server struct {
 	address   string
-	processor func(context.Context) (time.Duration, error) // what it has used so far
+	processor func(context.Context) (time.Duration, error) // its processor time so far
 	stop      func()
 }
 
-// startRedis starts a redis-server, which writes nothing to disk, or syncs its file with each command
+// startRedis starts a redis-server, which writes nothing to disk, or syncs its file at each command
 // before it replies.
 func startRedis(ctx context.Context, durable bool) (*server, error) {
 	persistence := lab.None
@@ -81,7 +81,7 @@ func startChild(ctx context.Context, j job) (*server, error) {
 
 // beServer is the process of startChild.
 func beServer(ctx context.Context, j job, start func(context.Context, job) (*server, error)) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C ends the parent, and by that this process
+	signal.Ignore(os.Interrupt) // Ctrl-C ends the parent, and so this process
 	s, err := start(ctx, j)
 	if err != nil {
 		return lab.Say(located{Error: err.Error()})

@@ -10,7 +10,7 @@ import (
 )
 
 // full and short are the shapes of a run, and of one with -quick. In the first, each session is sent a
-// burst; in the second, one message and then nothing, as most chats are at most times.
+// burst; in the second, one message and then nothing, like most chats most of the time.
 var (
 	full  = []lab.Load{{Sessions: 1000, Each: 10}, {Sessions: 10000, Each: 1}}
 	short = []lab.Load{{Sessions: 100, Each: 10}, {Sessions: 1000, Each: 1}}
@@ -19,7 +19,7 @@ var (
 // slots is how many messages a peer handles at once, where that can be set.
 const slots = 50
 
-// message is what is sent, as JSON of about 200 bytes.
+// message is the message that is sent, as JSON of about 200 bytes.
 type message struct {
 	Session  int    `json:"session"`
 	Sequence int    `json:"sequence"`

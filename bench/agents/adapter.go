@@ -91,8 +91,8 @@ func (b bench) pieces(ctx context.Context, a adapter, pid int) error {
 	return nil
 }
 
-// turns runs as many turns at once as the worker can, and returns the processor time that it used
-// meanwhile.
+// turns runs as many concurrent turns as the worker can, and returns the processor time that it
+// used for them.
 func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Duration, error) {
 	rdb := b.srv.Client()
 	defer rdb.Close()
@@ -120,7 +120,8 @@ func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Du
 	return after - before, err
 }
 
-// processorTime is what a process has used, in user mode and in the kernel, without its children.
+// processorTime is the processor time of a process, in user mode and in the kernel, without its
+// children.
 func processorTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command agents measures what the adapters cost, on a redis-server that it starts: the worker's
+// Command agents measures the cost of the adapters, on a redis-server that it starts: the worker's
 // processor time for each piece of a reply, the time from an agent's first piece to the output of
 // `enqueue --follow`, and the worker's memory for each warm agent.
 //

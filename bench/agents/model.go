@@ -24,7 +24,7 @@ func startModel() *httptest.Server {
 			if err != nil {
 				panic(err)
 			}
-			_, _ = fmt.Fprintf(w, "data: %s\n\n", data) // the client may be gone
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", data) // it fails only if the client went away
 			_ = http.NewResponseController(w).Flush()
 		}
 		say(asked.Messages[len(asked.Messages)-1].Content, func(text string) { chunk(object{"content": text}, nil) })

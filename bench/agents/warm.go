@@ -106,7 +106,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 		})
 	}
 	var before, after memory
-	if err := sessions("before", 16); err != nil { // what is allocated once does not count
+	if err := sessions("before", 16); err != nil { // one-time allocations do not count
 		return err
 	}
 	if err := child.Call("memory", &before); err != nil {

@@ -35,7 +35,7 @@ func (j job) run(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		_ = lab.Obey(func(string) any { return w.Status().Running }) // until the parent has ended
+		_ = lab.Obey(func(string) any { return w.Status().Running }) // until the parent ends
 		os.Exit(1)
 	}()
 	<-told.Done()

@@ -10,9 +10,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// handovers measures from the end of a drain's time, with turns that still run then, to the start
-// of the last of them on another worker, which has been idle. The agents have emitted something,
-// which goes with their turns, and end at once when they are interrupted.
+// handovers measures from the end of a drain's time, with turns still running, to the start of the
+// last of them on another, idle worker. The agents emitted something, which goes with their turns,
+// and end at once when they are interrupted.
 func handovers(ctx context.Context, srv *lab.Server, report *lab.Report, rounds int) error {
 	var first, last []time.Duration
 	for range rounds {
@@ -50,7 +50,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer lab.Stop(ctx, owner) // a second drain, which has nothing to wait for
+	defer lab.Stop(ctx, owner) // a second drain, without turns to wait for
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, sender, "drain", "hello"); err != nil {
 		return nil, err
 	}

@@ -27,13 +27,13 @@ const (
 	lastWithin = 2 * time.Minute
 )
 
-// followups ends a worker in the middle of turns with follow-ups behind them, and counts what
-// another worker, which was idle, makes of all messages.
+// followups ends a worker in the middle of turns with follow-ups, and counts the results of all
+// messages on another, idle worker.
 func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	for _, how := range []struct {
 		name    string
 		signal  os.Signal
-		holding string // what keeps the next worker from the sessions
+		holding string // the reason why the next worker cannot take the sessions yet
 	}{
 		{"SIGTERM", syscall.SIGTERM, fmt.Sprintf("DRAIN_TIMEOUT %s", drainTakes)},
 		{"SIGKILL", syscall.SIGKILL, fmt.Sprintf("SENTINEL_TTL %s", *ttl)},
@@ -56,7 +56,7 @@ func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	return nil
 }
 
-// tally counts the messages by what became of them.
+// tally counts the messages by their results.
 type tally struct {
 	mu                              sync.Mutex
 	messages, lost, astray, doubled int

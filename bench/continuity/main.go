@@ -1,9 +1,9 @@
-// Command continuity measures how a conversation continues after an interruption: a worker's death
-// with follow-ups in line, a drain whose time is over, a /stop. It starts its own redis-server.
+// Command continuity measures how a session continues after an interruption: a worker's death with
+// follow-ups in the queue, a drain that interrupts turns, a /stop. It starts its own redis-server.
 //
-// The workers that end, and those that follow them, are processes of their own: this binary,
-// started again. If a measured time begins with one party and ends with another, both are in this
-// one process and share its clock, but not a Redis client.
+// The workers that end, and those that follow them, are separate processes: this binary, started
+// again. If a measured time begins with one party and ends with another, both are in this one
+// process and share its clock, but not a Redis client.
 package main
 
 import (

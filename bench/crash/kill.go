@@ -36,7 +36,7 @@ func (j job) run(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		_ = lab.Obey(func(string) any { return nil }) // until the parent has ended
+		_ = lab.Obey(func(string) any { return nil }) // until the parent ends
 		os.Exit(1)
 	}()
 	if err := lab.Say("ready"); err != nil {
@@ -50,8 +50,8 @@ func (j job) run(ctx context.Context) error {
 	return nil
 }
 
-// kill lets one worker start a message, kills it, and measures until another worker, which has been
-// waiting, starts the message again.
+// kill lets one worker start a message, kills it, and measures until another, waiting worker starts
+// the message again.
 func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Duration) (time.Duration, error) {
 	rdb := lab.Open(srv.Addr(), db, "")
 	defer rdb.Close()

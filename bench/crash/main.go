@@ -1,9 +1,9 @@
 // Command crash measures how long a message waits after its worker was killed with kill -9 in the
 // middle of its turn: from the kill to the next worker's start of the same message. It starts its
-// own redis-server. The worker that dies is a process of its own: this binary, started again.
+// own redis-server. The worker that dies is a separate process: this binary, started again.
 //
 // A round kills at a random point of the time in which the owner renews its lease twice. Rounds run
-// side by side, each in its own database.
+// concurrently, each in its own database.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// lanes is how many rounds run side by side: one in each database of Redis.
+// lanes is how many rounds run concurrently: one in each database of Redis.
 const lanes = 8
 
 var (

@@ -29,7 +29,7 @@ type browser struct {
 	session string // of the tab
 }
 
-// startBrowser opens one tab in a browser of its own.
+// startBrowser starts a browser with one tab.
 func startBrowser(ctx context.Context, path string) (*browser, error) {
 	toIt, in, err := os.Pipe()
 	if err != nil {

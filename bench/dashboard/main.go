@@ -1,6 +1,6 @@
-// Command dashboard measures what asynqmon's page of queues costs when many sessions are all
-// listed, what it costs to take the idle ones off the list, and what the page costs then. It starts
-// its own redis-server, and with -browser a Chromium.
+// Command dashboard measures the cost of asynqmon's page of queues when many sessions are listed,
+// the cost of taking the idle ones off the list, and the page's cost after that. It starts its own
+// redis-server, and with -browser a Chromium.
 //
 // asynqmon requests one queue after the other, and the page in the browser repeats that every few
 // seconds.

@@ -1,5 +1,5 @@
-// Command deliveries measures how fast one deliverer posts what is stored, to a receiver on
-// loopback that verifies nothing, and how soon a reply reaches it. It starts its own redis-server.
+// Command deliveries measures how fast one deliverer posts stored replies to a receiver on loopback
+// that verifies nothing, and how soon a reply reaches it. It starts its own redis-server.
 //
 // Deliverer, receiver and, for the second figure, the worker are in this one process.
 package main

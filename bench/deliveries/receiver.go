@@ -18,7 +18,7 @@ type receiver struct {
 	name         string
 	destinations *outbox.Destinations
 	stop         func()
-	came         chan time.Time // when deliveries came; full: they are not told
+	came         chan time.Time // when deliveries arrived; full: they are not sent
 
 	mu       sync.Mutex
 	posts    int
@@ -37,7 +37,7 @@ func receive() (*receiver, error) {
 	return r, err
 }
 
-// reset forgets what came.
+// reset forgets the received deliveries.
 func (r *receiver) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

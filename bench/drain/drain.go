@@ -46,7 +46,7 @@ func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int)
 	})
 }
 
-// timed fills an empty server with n messages, then measures their drain through a client of its own.
+// timed fills an empty server with n messages, then measures their drain through a new client.
 func timed(ctx context.Context, srv *lab.Server, n int, fill func(redis.UniversalClient) error,
 	drain func(rdb redis.UniversalClient, each func()) (stop func(), err error),
 ) (measure, error) {

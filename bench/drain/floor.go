@@ -19,13 +19,13 @@ var floorSource string
 
 var floorScript = script.New("floor", floorSource)
 
-// sample is what one drained message leaves.
+// sample is the data that one drained message leaves.
 type sample struct {
 	msg, result, event string
 	entries            []string
 }
 
-// takeSample runs one message and reads what it leaves.
+// takeSample runs one message and reads its data.
 func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 	const session = "bench:0"
 	if _, err := drainTurnstile(ctx, srv, lab.Load{Sessions: 1, Each: 1}, 1); err != nil {
@@ -51,9 +51,9 @@ func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 	return s, nil
 }
 
-// drainFloor writes what the turns of a load leave, and does nothing else: the messages of each
-// session one after the other, in as many sessions at once as there are slots. It does not count
-// the claims, which are made before.
+// drainFloor only writes the data that the turns of a load leave: the messages of each session one
+// after the other, in as many concurrent sessions as there are slots. The claims are made before,
+// and not counted.
 func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s sample) (measure, error) {
 	heads := make([]string, l.Sessions)
 	fill := func(setup redis.UniversalClient) error {

@@ -1,9 +1,9 @@
 // Command drain compares Turnstile's worker with asynq's server in one run, on one redis-server
-// that it starts: how fast they drain what is queued, and what that costs Redis.
+// that it starts: how fast they drain the queued messages, and the cost for Redis.
 //
 // asynq runs raw: one queue, a handler that does nothing, no order, no lock, no result. Turnstile
-// does everything that a turn does in production: sentinel, fence, transcript, events, ack with a
-// kept result.
+// does everything that a turn does in production: sentinel, fence, transcript, events,
+// acknowledgement with a stored result.
 package main
 
 import (
@@ -35,13 +35,14 @@ func reach(l lab.Load) float64 {
 	return 1
 }
 
-// wholeShape is a shape of load and what Redis writes to disk.
+// wholeShape is a shape of load, with Redis' persistence.
 type wholeShape struct {
 	each int
 	p    lab.Persistence
 }
 
-// wholeGoals are what messages may cost from Submit to their end, as multiples of asynq's.
+// wholeGoals are the targets for the cost of messages from Submit to their end, as multiples of
+// asynq's.
 var wholeGoals = map[wholeShape]struct{ rate, processor float64 }{
 	{10, lab.None}:   {0.95, 1.1},
 	{10, lab.Always}: {2, 0.7},
@@ -184,7 +185,7 @@ func persisted(ctx context.Context, report *lab.Report, p lab.Persistence, loads
 	return nil
 }
 
-// wholes reports what messages cost from the first one's Submit to the last one's end.
+// wholes reports the cost of messages from the first one's Submit to the last one's end.
 func wholes(report *lab.Report, name string, l lab.Load, p lab.Persistence, asynq, ours measure) {
 	rate, processor := ours.whole/asynq.whole, ours.processor/asynq.processor
 	goal, ok := wholeGoals[wholeShape{l.Each, p}]
@@ -205,7 +206,7 @@ func widths(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	narrow, broad := lab.Load{Sessions: 1000, Each: 1}, lab.Load{Sessions: lab.Quick(*wide, *wide/10), Each: 1}
 	var few, many, ratios []float64
 	for range lab.Quick(*rounds/2|1, 1) { // an odd number has a middle
-		var short []float64 // each is over in a tenth of a second
+		var short []float64 // each takes a tenth of a second
 		for range lab.Quick(9, 1) {
 			f, err := drainTurnstile(ctx, srv, narrow, *slots)
 			if err != nil {

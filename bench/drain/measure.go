@@ -11,12 +11,12 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// measure is what one drain took, per message where it is not a rate.
+// measure is the cost of one drain, per message except for the rate.
 type measure struct {
 	rate      float64 // messages a second
 	usec      float64 // of Redis's time for the commands that were sent
 	commands  float64 // sent; a script is one
-	whole     float64 // messages a second, the time in which they were enqueued included
+	whole     float64 // messages a second, including the time to enqueue them
 	processor float64 // us, of this process and of Redis, the same
 }
 

@@ -1,7 +1,7 @@
 // Command gateway measures the HTTP API: how long a message takes from its POST to the agent's start,
-// how many POSTs a gateway takes beside Client.Submit, what ten thousand idle streams cost, how soon an
-// event reaches one of them, and how long the board's first page takes with 100,000 sessions. It starts
-// a redis-server, and the gateway in a process of its own.
+// how many POSTs a gateway takes compared with Client.Submit, the cost of ten thousand idle streams,
+// how soon an event reaches one of them, and how long the board's first page takes with 100,000
+// sessions. It starts a redis-server, and the gateway in a separate process.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 // job is the child's: the gateway of this Redis.
 type job struct{ Redis string }
 
-// usage is what the child's process has in memory, and what it has worked.
+// usage is the memory and the processor time of the child's process.
 type usage struct {
 	Resident   int // bytes
 	Goroutines int
@@ -97,7 +97,7 @@ func serve(j job, ctx context.Context) error {
 		if word == "memory" {
 			debug.FreeOSMemory()
 		}
-		cpu, _ := lab.ProcessorTime() // the system has it always
+		cpu, _ := lab.ProcessorTime() // it always succeeds
 		return usage{resident(), runtime.NumGoroutine(), cpu}
 	})
 	g.Drain()

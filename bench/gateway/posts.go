@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/agent/echo"
 )
 
-// connections is how many POSTs, or Submits, are under way at once.
+// connections is how many POSTs, or Submits, are in flight at once.
 const connections = 8
 
 // doorbell is the echo agent that reports when a turn begins and when it ends.
@@ -69,7 +69,7 @@ func measureStarts(ctx context.Context, srv *lab.Server, report *lab.Report) err
 	}
 	defer lab.Stop(ctx, w)
 	client, all := &http.Client{}, make([]time.Duration, 0, n)
-	for i := range n + n/10 { // the first pay for connections, scripts and pages
+	for i := range n + n/10 { // the first ones pay for connections, scripts and pages
 		time.Sleep(2 * time.Millisecond)
 		sent := time.Now()
 		if err := post(ctx, client, addr, fmt.Sprint("start-", i)); err != nil {
@@ -92,7 +92,7 @@ func measureStarts(ctx context.Context, srv *lab.Server, report *lab.Report) err
 }
 
 // measurePosts compares the rate of POSTs with that of Client.Submit, on as many connections, in short
-// rounds by turns: what else the machine does meanwhile slows both. No worker runs.
+// alternating rounds, so that other work of the machine slows both. No worker runs.
 func measurePosts(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	child, addr, err := start(ctx, srv)
 	if err != nil {

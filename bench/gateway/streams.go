@@ -51,8 +51,8 @@ func follow(ctx context.Context, addr string, stream int, ended chan<- arrival) 
 	return nil
 }
 
-// measureStreams opens many streams, and measures what they take and how soon an event reaches its
-// stream: from the return of the agent's Run.
+// measureStreams opens many streams. It measures their cost, and how soon an event reaches its
+// stream after the return of the agent's Run.
 func measureStreams(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	child, addr, err := start(ctx, srv)
 	if err != nil {

@@ -72,7 +72,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	return nil
 }
 
-// known makes n sessions that had a message each.
+// known makes n sessions with one past message each.
 func known(ctx context.Context, srv *lab.Server, n int) error {
 	rdb := srv.Client()
 	defer rdb.Close()
@@ -82,7 +82,7 @@ func known(ctx context.Context, srv *lab.Server, n int) error {
 	return lab.RunAll(ctx, rdb, n, lab.Production(50))
 }
 
-// rate is what was sent per second.
+// rate is the commands sent per second.
 type rate struct {
 	commands float64
 	redis    float64 // share of one core that Redis took for them
@@ -104,7 +104,7 @@ func counted(ctx context.Context, srv *lab.Server, window time.Duration, start f
 		return rate{}, err
 	}
 	defer stop()
-	// What it sends once at its start does not count, nor what it recovers then.
+	// Commands at its start, and for recovery then, do not count.
 	time.Sleep(2 * time.Second)
 	if err := lab.Until(ctx, "an empty index of owned sessions", 100*time.Millisecond, func() (bool, error) {
 		n, err := admin.ZCard(ctx, rediskey.Owned).Result()

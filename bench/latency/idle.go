@@ -16,7 +16,7 @@ import (
 // immediate receives the history, which would otherwise grow without end.
 const rotateAfter = 50
 
-// warmUp is how many samples are dropped: they pay for connections, scripts and pages.
+// warmUp is how many samples are dropped, because they pay for connections, scripts and pages.
 const warmUp = 50
 
 // idle measures messages that come one at a time to an idle worker.

@@ -1,6 +1,6 @@
-// Command latency measures how long a message waits when nothing is in its way, on a redis-server
-// that it starts: from the call of Submit to the agent's start on an idle worker, and from a turn's
-// end to the start of the session's next.
+// Command latency measures the wait of a message when nothing blocks it, on a redis-server that it
+// starts: from the call of Submit to the agent's start on an idle worker, and from a turn's end to
+// the start of the session's next.
 //
 // Sender and worker are in this one process and share its clock, but not a Redis client.
 package main
@@ -42,7 +42,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	}
 	for _, q := range []queued{
 		{immediate: true, load: lab.Load{Sessions: 1, Each: n}},
-		{immediate: false, load: lab.Load{Sessions: n / 10, Each: 10}}, // after 10 turns a session makes way for others
+		{immediate: false, load: lab.Load{Sessions: n / 10, Each: 10}}, // after 10 turns a session yields to others
 	} {
 		if err := q.measure(ctx, srv); err != nil {
 			return err

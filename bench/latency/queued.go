@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/agent/echo"
 )
 
-// queued measures messages that wait behind a turn of their own session.
+// queued measures messages that wait for a turn of their session.
 type queued struct {
 	immediate bool
 	load      lab.Load

@@ -14,7 +14,7 @@ import (
 
 const contenders = 16
 
-// contention is a library's result when all want one key.
+// contention is a library's result when all contend for one key.
 type contention struct {
 	handoffs    float64 // per second, between different goroutines
 	p50, p99    time.Duration
@@ -23,7 +23,7 @@ type contention struct {
 	overtakings int
 }
 
-// acquisition is one hold of the contended lock. Redis answered its first command at answered, so
+// acquisition is one hold of the contended lock. Redis replied to its first command at answered, so
 // it knew of the request then.
 type acquisition struct {
 	goroutine               int
@@ -32,7 +32,7 @@ type acquisition struct {
 
 type acquisitionKey struct{}
 
-// watch counts the commands that a client sends, and records when Redis answered the first one of
+// watch counts the commands that a client sends, and records when Redis replied to the first one of
 // an acquisition.
 type watch struct{ commands atomic.Int64 }
 
@@ -92,8 +92,7 @@ func measureContention(ctx context.Context, s *lab.Server, build maker, length, 
 	return c, nil
 }
 
-// contend makes all contenders want one key for a while. It returns the acquisitions in
-// their order.
+// contend makes all contenders acquire one key for a while. It returns the acquisitions in order.
 func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*acquisition, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,11 +122,11 @@ func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*acqu
 	return acquisitions, context.Cause(ctx)
 }
 
-// overtakings counts the acquisitions that came before one whose request Redis had answered before
-// their own began.
+// overtakings counts the acquisitions that overtook an earlier one. A request is earlier if Redis
+// replied to it before the other one began.
 func overtakings(acquisitions []*acquisition) int {
 	n := 0
-	var earliest time.Time // among the acquisitions that came later
+	var earliest time.Time // among the later acquisitions
 	for _, t := range slices.Backward(acquisitions) {
 		if !earliest.IsZero() && earliest.Before(t.asked) {
 			n++

@@ -12,11 +12,11 @@ import (
 
 const ttl = 15 * time.Second
 
-// locker is one library under test, on a client of its own.
+// locker is one library under test, with its own client.
 type locker interface {
 	// try takes a free lock and returns its release.
 	try(ctx context.Context, name string) (release func() error, err error)
-	// wait takes a lock that others own and want.
+	// wait takes a contended lock.
 	wait(ctx context.Context, name string) (release func() error, err error)
 	close()
 }

@@ -11,7 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// nothing is what all idle sessions together may seem to take of the worker's memory: the heap is
+// nothing is the memory of the worker that all idle sessions together may seem to take: the heap is
 // measured in spans of pages, which are never all full.
 const nothing = 1 << 20 // bytes
 
@@ -60,7 +60,7 @@ func unkept(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 	return nil
 }
 
-// growth is what sessions have added.
+// growth is the memory that sessions added.
 type growth struct {
 	before, after state
 	connections   int
@@ -90,7 +90,7 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 		return g, err
 	}
 	// Maintenance removes queues without tasks from asynq's list, and checks each once more 10 s later.
-	// Until then a note of each takes memory. Its own queue stays listed.
+	// Until then each takes memory for a note. Maintenance's queue stays listed.
 	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return g, err

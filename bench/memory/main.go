@@ -1,7 +1,7 @@
-// Command memory measures what a worker keeps in memory: for a running turn, for an idle session,
-// and during the recovery of orphans and of overdue sessions. It also measures what an idle session
-// takes in Redis. It starts its own redis-server, and runs each worker in a process of its own
-// (this binary, started again), so that the sender's memory does not count.
+// Command memory measures a worker's memory: for a running turn, for an idle session, and during
+// the recovery of orphans and of overdue sessions. It also measures the memory of an idle session
+// in Redis. It starts its own redis-server, and runs each worker in a separate process (this
+// binary, started again), so that the sender's memory does not count.
 package main
 
 import (

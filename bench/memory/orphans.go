@@ -49,7 +49,7 @@ func orphaned(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	return nil
 }
 
-// overdue watches a worker that finds n sessions whose delayed messages are long overdue.
+// overdue watches a worker that finds n sessions with delayed messages that are long overdue.
 func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err

@@ -10,14 +10,14 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// process is a worker's process, with a sender beside it.
+// process is a worker's process, with a sender in this one.
 type process struct {
 	child *lab.Child
 	rdb   *redis.Client // the sender's
 }
 
-// start starts a worker, and makes it do a little of everything first, so that what it allocates
-// once does not count.
+// start starts a worker, and first makes it do a little of everything, so that one-time allocations
+// do not count.
 func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process, error) {
 	j.Addr = srv.Addr()
 	child, err := lab.Spawn(ctx, j)

@@ -1,7 +1,6 @@
-// Command stream measures what an agent's events cost and how soon they are seen, on a redis-server
-// that it starts: the commands, bytes and processor time for each piece of a talkative agent's
-// reply, checkpoints included, and the time from the agent's first piece to a follower of the
-// session.
+// Command stream measures the cost and the delay of an agent's events, on a redis-server that it
+// starts: the commands, bytes and processor time for each piece of a talkative agent's reply,
+// checkpoints included, and the time from the agent's first piece to a follower of the session.
 //
 // Worker and follower are in this one process and share its clock, but not a Redis client.
 package main

@@ -63,7 +63,7 @@ func (t talker) alone(ctx context.Context, turns int) (time.Duration, error) {
 	return (used - began) / time.Duration(max(t.said.Swap(0), 1)), err
 }
 
-// talkative measures a worker whose turns all talk, from the start of the last one. Everything that
+// talkative measures a worker with talking turns, from the start of the last one. Everything that
 // the worker sends in that time counts, with checkpoints and renewals. The turns last longer.
 func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, lasts time.Duration) error {
 	if err := srv.Clear(ctx); err != nil {

@@ -1,4 +1,5 @@
-// Package history checks what handlers did: every message once, each session's in order and one at a time.
+// Package history checks the records of handlers: every message once, each session's in order and one at a
+// time.
 package history
 
 import "fmt"
@@ -10,7 +11,7 @@ type Step struct {
 	End      bool `json:"e,omitempty"`
 }
 
-// Verdict counts what went wrong.
+// Verdict counts violations.
 type Verdict struct {
 	Lost       int // messages that no handler ended
 	Twice      int // begins with a message that had begun before
@@ -32,10 +33,10 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("lost %d, twice %d, out of order %d, overlaps %d, unknown %d", v.Lost, v.Twice, v.OutOfOrder, v.Overlaps, v.Unknown)
 }
 
-// session is what is known of one session so far.
+// session has the records of one session so far.
 type session struct {
 	begun, ended []bool
-	last         int // the highest sequence that has begun
+	last         int // the highest sequence that began
 	running      int
 }
 

@@ -17,7 +17,7 @@ type Chart struct {
 	Unit   string   // of the axes
 	Series []string // the bars of a row, at most two
 	Parts  []string // of each bar, at most two; the first is drawn in full colour
-	Note   string   // what a bar's mark means
+	Note   string   // the meaning of a bar's mark
 	Panels []Panel
 }
 
@@ -27,7 +27,7 @@ type Panel struct {
 	Rows  []Row
 }
 
-// Row is what one thing measured in each series.
+// Row has the bars of one subject, one for each series.
 type Row struct {
 	Name string
 	Bars []Bar
@@ -37,7 +37,7 @@ type Row struct {
 type Bar struct {
 	Parts     []float64
 	Low, High float64 // the range of the sum
-	Mark      string  // behind the value
+	Mark      string  // after the value
 	Missing   string  // why there is no bar
 }
 
@@ -52,7 +52,7 @@ func (b Bar) length() (sum float64) {
 const (
 	width   = 860
 	labels  = 190 // the names' column
-	right   = 150 // for the value behind the longest bar
+	right   = 150 // for the value after the longest bar
 	barHigh = 13
 	rowGap  = 10
 	top     = 78

@@ -13,15 +13,15 @@ import (
 // childVariable makes the benchmark's binary a child. Its value is the job.
 const childVariable = "TURNSTILE_BENCH_CHILD"
 
-// Child is a process of the benchmark's own binary, or of a program that reads its job and obeys words
-// as such a process does. Parent and child exchange lines of JSON.
+// Child is a process of the benchmark's binary, or of another program that reads its job and obeys
+// words in the same way. Parent and child exchange lines of JSON.
 type Child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-// Spawn starts a child, whose main runs the job with RunJob. It ends with ctx.
+// Spawn starts a child. Its main runs the job with RunJob. It ends with ctx.
 func Spawn(ctx context.Context, job any) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Child) Read(into any) error {
 // Kill is kill -9. It may be called again.
 func (c *Child) Kill() { c.Signal(os.Kill) }
 
-// Signal sends the child a signal, if it has not ended.
+// Signal sends the child a signal, if it still runs.
 func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // End kills the child and waits for it.
@@ -81,7 +81,7 @@ func (c *Child) End() {
 	_ = c.cmd.Wait()
 }
 
-// Close lets the child end by itself, as it does when its parent has ended, and waits for it.
+// Close lets the child end by itself, as after the end of its parent, and waits for it.
 func (c *Child) Close() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait()
@@ -109,7 +109,7 @@ func RunJob[J any](title string, run func(J, context.Context) error) (child bool
 // Say sends the parent a line.
 func Say(what any) error { return json.NewEncoder(os.Stdout).Encode(what) }
 
-// Obey calls answer for each word of the parent until the parent has ended: no child outlives it.
+// Obey calls answer for each word of the parent until the parent ends, so no child outlives it.
 func Obey(answer func(word string) any) error {
 	words := bufio.NewScanner(os.Stdin)
 	for words.Scan() {

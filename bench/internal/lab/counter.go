@@ -49,7 +49,7 @@ func (c *Counter) Commands() map[string]int {
 	return maps.Clone(c.n)
 }
 
-// Most lists the most frequent commands, per what.
+// Most lists the most frequent commands, as rates per unit.
 func (c *Counter) Most(per float64) string {
 	counts := c.Commands()
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {

@@ -11,8 +11,8 @@ import (
 )
 
 // RedisTime is how many microseconds Redis worked for the counted commands since CONFIG RESETSTAT.
-// A script's time includes the commands that it calls. Those also have entries of their own in
-// commandstats, so of every other command the mean time is taken as often as it was sent.
+// A script's time includes the commands that it calls. Those also have separate entries in
+// commandstats, so every other command counts with its mean time, as often as it was sent.
 func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string]int) (usec float64, err error) {
 	stats, err := CommandStats(ctx, admin)
 	for name, n := range sent {
@@ -23,7 +23,7 @@ func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string
 	return usec, err
 }
 
-// Stat is what Redis counts of a command since CONFIG RESETSTAT, with the calls in scripts.
+// Stat has Redis' counts of a command since CONFIG RESETSTAT, with the calls in scripts.
 type Stat struct{ Calls, Usec float64 }
 
 // CommandStats reads them by the commands' names.
@@ -46,12 +46,12 @@ func CommandStats(ctx context.Context, admin redis.UniversalClient) (map[string]
 	return stats, nil
 }
 
-// RedisMemory is what Redis has allocated, in bytes.
+// RedisMemory is Redis' allocated memory in bytes.
 func RedisMemory(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
 	return number(ctx, admin, "memory", "used_memory")
 }
 
-// RedisReceived is what clients have sent to Redis, in bytes since CONFIG RESETSTAT.
+// RedisReceived is how many bytes Redis received since CONFIG RESETSTAT.
 func RedisReceived(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
 	return number(ctx, admin, "stats", "total_net_input_bytes")
 }

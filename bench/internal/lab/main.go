@@ -23,8 +23,8 @@ func Quick[T any](full, short T) T {
 	return full
 }
 
-// Main parses the flags, measures with a redis-server of its own, and prints the report. A missed
-// target is not an error.
+// Main parses the flags, measures with a new redis-server, and prints the report. A missed target
+// is not an error.
 func Main(title string, measure func(context.Context, *Server, *Report) error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -6,7 +6,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Parked is an agent whose turns wait until they are interrupted, and then end at once. Both
+// Parked is an agent with turns that wait until they are interrupted, and then end at once. Both
 // functions may be nil.
 type Parked struct {
 	Started     func(turn *agent.Turn)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ProcessorTime is what this process has used.
+// ProcessorTime is the processor time of this process.
 func ProcessorTime() (time.Duration, error) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

@@ -1,5 +1,5 @@
-// Package lab is what the benchmarks share: a redis-server of their own, clients that count, a
-// load, a child process to kill, and the table of figures.
+// Package lab has the shared parts of the benchmarks: a redis-server, clients that count, a load, a
+// child process to kill, and the table of figures.
 package lab
 
 import (
@@ -18,18 +18,18 @@ import (
 // with asynq, which needs one for each slot.
 const poolSize = 100
 
-// Persistence is what a redis-server writes to disk.
+// Persistence is a redis-server's way to write to disk.
 type Persistence string
 
-// None is nothing. Everysec and Always are an append-only file with this appendfsync; docker-compose.yml
-// has Always.
+// None writes nothing. Everysec and Always are an append-only file with this appendfsync;
+// docker-compose.yml has Always.
 const (
 	None     Persistence = "none"
 	Everysec Persistence = "everysec"
 	Always   Persistence = "always"
 )
 
-// Server is a redis-server of the benchmark's own, with the settings of docker-compose.yml but for its
+// Server is the benchmark's redis-server, with the settings of docker-compose.yml except for its
 // persistence.
 type Server struct {
 	addr   string
