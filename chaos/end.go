@@ -14,7 +14,7 @@ import (
 	"turnstile/test/history"
 )
 
-// Workers renew their leases each third of a lease. A machine that keeps a process waiting for so long
+// Workers renew their leases each third of a lease. A machine that does not run a process for so long
 // can end them.
 const stall = 400 * time.Millisecond
 
@@ -37,8 +37,8 @@ func stalls(ctx context.Context, log *history.Log) {
 	}
 }
 
-// drained waits until nothing waits, runs or is owed, for patience at most, and records whether that
-// came to be.
+// drained waits until nothing waits, runs or is undelivered, at most for patience, and records
+// whether that happened.
 func drained(ctx context.Context, h *harvest.Harvest, log *history.Log, patience time.Duration) {
 	shown := time.Now()
 	err := world.Await(ctx, patience, func() error {
@@ -66,7 +66,7 @@ func keepsPartials(session string) bool {
 
 // processes records processes that outlive their workers.
 func processes(ctx context.Context, w *world.World, log *history.Log) {
-	// A killed process is there until its parent has waited for it.
+	// A killed process is listed until its parent has waited for it.
 	_ = world.Await(ctx, 5*time.Second, func() error {
 		if left := w.Leftovers(); len(left) > 0 {
 			return errors.New(left[0])

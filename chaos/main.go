@@ -1,5 +1,5 @@
 // Command chaos runs Turnstile's real programs while everything around them breaks, and checks from
-// the history whether the promises of docs/guarantees.md held. README.md says how. Linux only.
+// the history whether the promises of docs/guarantees.md held. See README.md. Linux only.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	if len(os.Args) > 3 && os.Args[1] == "agent" {
 		os.Exit(agent(os.Args[2], os.Args[3:]))
 	}
-	redis.SetLogger(quiet{}) // the harness's own clients tell of every outage that it makes
+	redis.SetLogger(quiet{}) // the harness's clients would log every outage that it makes
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	code, err := command(ctx)

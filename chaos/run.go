@@ -52,8 +52,8 @@ func (o *options) flags() *flag.FlagSet {
 }
 
 // drainWithin is how long the world may take to end everything after the last fault. Deliveries to a
-// receiver that has failed for several sessions wait longest: two minutes at most, and then their
-// line's turn.
+// receiver that failed for several sessions wait longest: two minutes at most, and then for the
+// deliveries before them.
 const drainWithin = 3 * time.Minute
 
 // runs makes a run, or one of each topology with different seeds, and shows their totals.

@@ -32,8 +32,8 @@ func newRecorder(dir, kind string) (*recorder, error) {
 	return &recorder{dir, kind, log}, err
 }
 
-// turn is one run of an agent. Its lock is the kernel's: it ends with the process, however that
-// dies.
+// turn is one run of an agent. Its lock belongs to the kernel: it ends with the process, however
+// the process dies.
 type turn struct {
 	r    *recorder
 	lock *os.File

@@ -1,5 +1,4 @@
-// Package defects are faults that are put into copies of the programs: a checker that finds none of
-// them proves nothing.
+// Package defects puts defects into copies of the programs. The checker must find each of them.
 package defects
 
 import (
@@ -15,7 +14,7 @@ import (
 type Defect struct {
 	Name, Why string
 	Rule      string   // the checker's rule that must find it
-	Args      []string // flags of the run in which it must
+	Args      []string // flags of the run in which the rule must find it
 	file      string
 	change    mutation.Mutation
 }

@@ -73,7 +73,7 @@ func redisKilled(_ context.Context, w *world.World, rng *rand.Rand) (string, err
 	return signal(server(w, rng).Process, syscall.SIGKILL), nil
 }
 
-// server is one that takes writes.
+// server is a server that accepts writes.
 func server(w *world.World, rng *rand.Rand) *world.Server {
 	if w.Topology == world.Cluster {
 		return w.Servers()[rng.IntN(len(w.Servers()))]

@@ -1,5 +1,5 @@
-// Package faults breaks a world, by a schedule that a seed makes. The seed repeats the faults, their
-// targets and their order. Which turn they hit depends on the machine.
+// Package faults breaks a world, by a schedule made from a seed. The same seed repeats the faults,
+// their targets and their order. The turns that they hit depend on the machine.
 package faults
 
 import (
@@ -17,9 +17,9 @@ import (
 // Kind is a kind of fault.
 type Kind struct {
 	Name   string
-	Weight int // how often it comes, relative to the others of its lane
+	Weight int // its frequency, relative to the others of its lane
 
-	// Break does it and returns when it is over. target names the process or server that was hit.
+	// Break makes the fault and returns at its end. target names the affected process or server.
 	Break func(ctx context.Context, w *world.World, rng *rand.Rand) (target string, err error)
 }
 

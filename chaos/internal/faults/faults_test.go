@@ -38,7 +38,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A kind's name is its own, because findings and delays are told by it.
+// Kinds have different names, because findings and delays are reported by them.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, topology := range []world.Topology{world.Single, world.Failover, world.Killed, world.Cluster, world.Everysec} {

@@ -92,7 +92,7 @@ func signal(p *world.Process, sig syscall.Signal) string {
 }
 
 func stopped(p *world.Process, d time.Duration) string {
-	pid := p.PID() // the life that is stopped is continued, whatever else happens to it
+	pid := p.PID() // the stopped life is continued, whatever else happens to it
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	time.Sleep(d)
 	_ = syscall.Kill(pid, syscall.SIGCONT)

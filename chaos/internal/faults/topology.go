@@ -58,7 +58,7 @@ var migrations = []Kind{
 		target := fmt.Sprintf("%d slots from %s to %s", n, all[from].Name, all[to].Name)
 		err := clusterTool(ctx, "reshard", all[0].Addr, "--cluster-from", ids[from], "--cluster-to", ids[to], "--cluster-slots", fmt.Sprint(n), "--cluster-yes")
 		if err != nil {
-			// A slot that is left half-way keeps its sessions waiting until an operator does this.
+			// A half-migrated slot blocks its sessions until an operator does this.
 			err = errors.Join(err, world.Await(ctx, time.Minute, func() error { return clusterTool(ctx, "fix", all[0].Addr, "--cluster-yes") }))
 		}
 		return target, err

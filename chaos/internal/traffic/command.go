@@ -9,8 +9,8 @@ import (
 	"turnstile/test/history"
 )
 
-// command sends a slash command to a session. It is not repeated: whether one without a response was
-// carried out, nobody knows.
+// command sends a slash command to a session. It is not repeated: without a response, nobody knows
+// whether it was carried out.
 func (t *Traffic) command(rng *rand.Rand, key string) func() {
 	all := [...]string{
 		"/stop", "/new", "/undo", "/retry", "/resume", "/status", "/title a title", "/approve", "/deny", "/approve", "/history 3",

@@ -29,8 +29,8 @@ func (t *Traffic) OperateDeliveries(ctx context.Context, seed uint64) {
 	}
 }
 
-// ResumeDeliveries enables the destination and redrives all, as soon as Redis lets it, and again for an
-// answer that was on its way.
+// ResumeDeliveries enables the destination and redrives all, as soon as Redis permits it, and again for
+// responses that were in flight.
 func (t *Traffic) ResumeDeliveries(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, t.longest)
 	defer cancel()

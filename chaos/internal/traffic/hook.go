@@ -13,7 +13,7 @@ import (
 	"turnstile/test/webhook"
 )
 
-// Hook is the server of a webhook.Receiver. It fails at random until it is told to be Kind.
+// Hook is the server of a webhook.Receiver. It fails at random until Kind is called.
 type Hook struct {
 	URL string
 
@@ -41,15 +41,15 @@ func NewHook(ctx context.Context, log *history.Log, dir string) (*Hook, error) {
 	return h, nil
 }
 
-// Kind makes the receiver take everything from now on.
+// Kind makes the receiver accept everything from now on.
 func (h *Hook) Kind() { h.kind.Store(true) }
 
 // Close ends the receiver.
 func (h *Hook) Close() { _ = h.server.Close() }
 
 func (h *Hook) receive(w http.ResponseWriter, r *http.Request) {
-	// The time counts while every worker's clock is right: one that was moved stays so, and its deliveries
-	// would never arrive.
+	// Timestamps are checked while every worker's clock is right. A moved clock stays moved, and the
+	// deliveries of its worker would never arrive.
 	rec, err := h.receiver.Read(r, world.ClockMoved(h.dir))
 	if err != nil {
 		return
@@ -65,7 +65,7 @@ func (h *Hook) receive(w http.ResponseWriter, r *http.Request) {
 	case x < 4: // a proxy does not reach it, or has another secret or address
 		rec.Code = []int{302, 307, 401, 403, 404, 502, 521}[rand.IntN(7)]
 		w.Header().Set("Location", webhook.Moved)
-	case x < 8: // it is busy, or wants nothing until an operator enables it
+	case x < 8: // it is busy, or disables itself until an operator enables it
 		rec.Code = []int{425, 425, 425, 429, 429, 429, 429, 410}[rand.IntN(8)]
 		w.Header().Set("Retry-After", "1")
 	default: // its response is lost

@@ -75,7 +75,7 @@ func (r *response) take(data string) {
 	}
 }
 
-// byOpenAI sends a message as a streamed response, and reads it to its end at whatever gateway
+// byOpenAI sends a message as a streamed response, and reads it to its end at any gateway that
 // serves.
 func (t *Traffic) byOpenAI(m message, text string, try int) (told, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.longest)

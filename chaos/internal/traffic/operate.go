@@ -37,7 +37,7 @@ func (t *Traffic) operate(rng *rand.Rand, key string) func() {
 		case which == 0:
 			call("pause", "", func() error { return i.PauseQueue(queue) })
 			time.Sleep(lasts)
-			for range 50 { // Redis may be away, and a paused session would wait for ever
+			for range 50 { // Redis may be unreachable, and a paused session would wait forever
 				err := i.UnpauseQueue(queue)
 				call("unpause", "", func() error { return err })
 				if err == nil || !t.paused(queue) {

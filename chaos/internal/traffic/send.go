@@ -142,7 +142,7 @@ func (t *Traffic) byClient(ctx context.Context, m message, text string, try int)
 	case errors.Is(err, session.ErrRefused):
 		return told{status: history.Refused, reason: err.Error()}, nil
 	case try == 0 && errors.Is(err, session.ErrUnchanged) && m.id[len(m.id)-1]%2 == 0:
-		return told{status: history.Refused, reason: "unchanged"}, err // its sender believes it, and gives up
+		return told{status: history.Refused, reason: "unchanged"}, err // its sender gives up
 	case err != nil:
 		return told{status: history.Unknown}, err
 	}

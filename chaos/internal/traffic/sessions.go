@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// A hot session gets many messages, so that most find a turn that runs. There are some of each kind
-// at a time. One is replaced after hotFor messages, because agents are given the whole history.
+// A hot session gets many messages, so that most find a running turn. There are a few of each kind
+// at a time. One is replaced after hotFor messages, because agents get the whole history.
 const (
 	hotPlaces = 12
 	hotFor    = 250
 )
 
-// followedPlaces is of how many places of a kind the streams are followed.
+// followedPlaces is how many places of a kind have followed streams.
 const followedPlaces = 2
 
 // hot is a place of a hot session.

@@ -16,7 +16,7 @@ import (
 )
 
 // Follow follows the stream of a session at the gateways, from its beginning, until ctx ends. It
-// breaks its connection now and then, and continues at the other gateway after the last id.
+// breaks its connection from time to time, and continues at the other gateway after the last ID.
 func (t *Traffic) Follow(ctx context.Context, key string, seed uint64) {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(key))
@@ -68,7 +68,7 @@ func (t *Traffic) serverSent(req *http.Request, see func(id, data string)) error
 	return readEvents(res.Body, see)
 }
 
-// readEvents reads server-sent events. An event whose end did not arrive does not count.
+// readEvents reads server-sent events. An event without its end does not count.
 func readEvents(body io.Reader, see func(id, data string)) error {
 	in := bufio.NewReaderSize(body, 1<<16)
 	id, data := "", ""

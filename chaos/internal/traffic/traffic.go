@@ -1,4 +1,4 @@
-// Package traffic is the users of a world: senders at every entrance, receivers at every exit,
+// Package traffic has the users of a world: senders at every entrance, receivers at every exit,
 // operators. They write each response to the history.
 package traffic
 
@@ -32,7 +32,7 @@ type Traffic struct {
 	http      *http.Client
 
 	rate     float64              // users who begin to write, a second
-	work     int                  // how many times longer agents work than usual
+	work     int                  // how many times longer than usual agents work
 	patience time.Duration        // of a sender
 	longest  time.Duration        // that a receiver waits for an outcome
 	begun    func(session string) // a followed session has begun
@@ -45,12 +45,12 @@ type Traffic struct {
 	hot map[string]*hot // by kind and place
 
 	mu       sync.Mutex
-	sessions map[string]int      // messages that each was given
+	sessions map[string]int      // messages of each
 	open     map[string][]string // of operators' sessions: ids that may still wait
 }
 
-// New makes the users of a world. They wait for an outcome until longest is over. begun is called with each
-// session that is to be followed, before its first message is sent.
+// New makes the users of a world. They wait for an outcome at most for longest. begun is called with each
+// session to follow, before its first message is sent.
 func New(w *world.World, log *history.Log, rate float64, work int, longest time.Duration, begun func(session string)) *Traffic {
 	rdb := w.Client()
 	return &Traffic{
@@ -82,8 +82,8 @@ func (t *Traffic) Run(ctx context.Context, seed uint64) {
 	pause := time.Duration(float64(time.Second) / t.rate)
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	// Those who have sent and wait for a response. The bound keeps a stopped Redis from collecting
-	// thousands of them, and the line so short that delays show the faults.
+	// Senders that wait for a response. The bound keeps a stopped Redis from collecting thousands
+	// of them, and keeps the queue so short that delays show the faults.
 	busy := make(chan struct{}, 100)
 	for {
 		select {
@@ -144,13 +144,13 @@ func (t *Traffic) choose(rng *rand.Rand) func() {
 		m.delay = time.Duration(1+rng.IntN(3)) * time.Second
 	}
 	if m.via == viaAsynq {
-		m.mode = session.ModeQueue // a plain client's message waits in line, whatever its mode
+		m.mode = session.ModeQueue // a plain client's message waits in the queue, whatever its mode
 	}
 	return func() { t.send(m) }
 }
 
-// burst is one user's many short messages. The next is sent when the one before was accepted, and
-// then the user waits for all of them.
+// burst is one user's many short messages. Each is sent after the one before was accepted, and then
+// the user waits for all.
 func (t *Traffic) burst(rng *rand.Rand) func() {
 	key := t.session(rng, history.Bursts)
 	via := [...]string{viaClient, viaClient, viaHTTP}[rng.IntN(3)]
@@ -160,7 +160,7 @@ func (t *Traffic) burst(rng *rand.Rand) func() {
 		m.mode, m.via = session.ModeCollect, via
 		m.plan.Work, m.plan.Tools = time.Duration(rng.IntN(12))*time.Millisecond, rng.IntN(20)/19
 		if rng.IntN(8) > 0 {
-			m.plan.End = history.EndOK // one bad message spoils the turn of all
+			m.plan.End = history.EndOK // one bad message fails the turn of all
 		}
 		if rng.IntN(12) == 0 {
 			m.route = world.Destination

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Programs are the built binaries of a run, all in one directory: whatever process is left at the
-// end is known by its executable.
+// Programs are the built binaries of a run, all in one directory: a process that is left at the end
+// is recognized by its executable.
 type Programs struct {
 	Dir                             string
 	Worker, Gateway, Enqueue, Agent string
@@ -20,7 +20,8 @@ type Programs struct {
 }
 
 // Build builds the programs from the tree at root. overlay replaces files of it, as for go build.
-// The workers get a clock that can be moved. self is this program, which is also the agents'.
+// The workers get a clock that can be moved. self is this program, which is also the agents'
+// program.
 func Build(ctx context.Context, root, dir, self string, overlay map[string]string) (p Programs, err error) {
 	p = Programs{
 		Dir: dir, Worker: filepath.Join(dir, "worker"), Gateway: filepath.Join(dir, "gateway"),
@@ -33,7 +34,8 @@ func Build(ctx context.Context, root, dir, self string, overlay map[string]strin
 	if p.Shim, err = buildShim(ctx, build); err != nil {
 		return p, err
 	}
-	// The overlay names its files by stable paths, or go build would compile all packages anew.
+	// The overlay names its files by stable paths. Otherwise go build would compile all packages
+	// again.
 	kept, err := os.UserCacheDir()
 	if err != nil {
 		return p, err

@@ -34,7 +34,7 @@ func buildShim(ctx context.Context, dir string) (library string, err error) {
 	return library, nil
 }
 
-// Clock is how far a process's wall clock is moved: a file that the process has mapped.
+// Clock is the offset of a process's wall clock, in a file that the process has mapped.
 type Clock struct{ file string }
 
 func newClock(dir, name string) (Clock, error) {

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/history"
 )
 
-// Process is a program that is started again whenever it ends, as by a supervisor. It dies with the
+// Process is a program that is restarted whenever it ends, as by a supervisor. It dies with the
 // harness. All its lives write to one log file.
 type Process struct {
 	Name string
@@ -23,12 +23,12 @@ type Process struct {
 	world *World
 	argv  []string
 	env   []string
-	pause func() time.Duration // before it is started again
+	pause func() time.Duration // before a restart
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd // of the present life
 	ended chan struct{}
-	down  bool // it is not started again
+	down  bool // it is not restarted
 	lives int
 }
 
@@ -67,7 +67,7 @@ func (p *Process) supervise(cmd *exec.Cmd, ended chan struct{}) {
 	err := cmd.Wait()
 	close(ended)
 	if code := cmd.ProcessState.ExitCode(); code == 2 {
-		// A panic, or settings that are wrong: neither is a fault of ours.
+		// A panic, or invalid settings: neither is a fault of the schedule.
 		p.world.log.Add(history.Record{Kind: history.Left, Name: "exit", Target: p.Name, Error: fmt.Sprint(err), Code: code})
 	}
 	time.Sleep(p.pause())

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Proxy is between one process and Redis.
+// Proxy is a proxy between one process and Redis.
 type Proxy struct {
 	proxy *toxiproxy.Proxy
 	n     int
@@ -26,12 +26,12 @@ func newProxy(name, upstream string) (*Proxy, error) {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.proxy.Listen }
 
-// Point makes the proxy lead elsewhere. Its connections end.
+// Point changes the proxy's target. Its connections end.
 func (p *Proxy) Point(upstream string) error {
 	return p.proxy.Update(&toxiproxy.Proxy{Listen: p.proxy.Listen, Upstream: upstream, Enabled: true})
 }
 
-// Toxic is a fault of a proxy's connections, in toxiproxy's words.
+// Toxic is a fault of a proxy's connections, in toxiproxy's terms.
 type Toxic struct {
 	Type     string         `json:"type"`
 	Upstream bool           `json:"-"` // it acts on requests, not on responses

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Topology is how a world's Redis is built.
+// Topology is the structure of a world's Redis.
 type Topology string
 
 // The topologies.
@@ -288,7 +288,7 @@ func (w *World) addrs() (list []string) {
 	return list
 }
 
-// proxied makes a process's proxy, if it is to have one. Without a single address there can be none.
+// proxied makes a process's proxy, if it needs one. Without a single address there can be none.
 func (w *World) proxied(name string, wanted bool) (*Proxy, error) {
 	if w.Topology == Cluster || !wanted && (w.Topology == Single || w.Topology == Everysec) {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 
 // The worlds' timing. It is shorter than in production, so that a run has many leases and sweeps.
 const (
-	TTL         = 3 * time.Second // if a run asks for no other
+	TTL         = 3 * time.Second // unless a run sets another
 	Sweep       = 2 * time.Second
 	Grace       = 500 * time.Millisecond
 	Drain       = time.Second
@@ -47,7 +47,7 @@ type World struct {
 	RedisClock Clock // of all redis-servers
 
 	servers
-	vip       *Proxy   // the harness's way to the primary; nil: there is but one server
+	vip       *Proxy   // the harness's way to the primary; nil: there is only one server
 	proxies   []*Proxy // of processes
 	log       *history.Log
 	processes []*Process
@@ -184,7 +184,7 @@ func (w *World) ready(ctx context.Context) error {
 }
 
 // End ends workers and gateways as a supervisor does, and names those that had to be killed. Redis
-// serves on.
+// continues.
 func (w *World) End() (killed []string) {
 	for _, p := range w.processes {
 		isRedis := slices.ContainsFunc(w.all, func(s *Server) bool { return s.Process == p })
