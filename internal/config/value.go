@@ -66,7 +66,7 @@ type Group struct{ Number *int }
 func (g *Group) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 31)
 	if err != nil {
-		return errors.New("is no group's number: write it as 2000")
+		return errors.New("is not the number of a group: write it as 2000")
 	}
 	g.Number = new(int(n))
 	return nil

@@ -18,23 +18,23 @@ import (
 // token or key. The agent's command is only secret, not file: its words are on the agent's own
 // command line anyway.
 type Worker struct {
-	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
+	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a separate database."`
 
 	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"The number of turns that the worker runs at the same time, each of another session."`
 	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
 	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The agent's command. It is split into words as a shell would, but no shell runs it. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini run it instead of the command of that name, with further options."`
 	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables for the agent's command, separated by commas; a name may end in *. The command always gets PATH, HOME and the like, and never REDIS_URL."`
-	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"What exec's command reads and writes. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
+	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"The format of exec's command. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
 	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
 	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
 
-	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default of their own."`
+	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default."`
 	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
 	OpenAIKey      string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
 	OpenAIFile     string         `env:"TURNSTILE_OPENAI_FILE" unit:"path" help:"A JSON file with openai's system prompt and limits, read at the start. docs/agents/openai.md has its form."`
 	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
-	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp does when an agent asks for a permission. ask: the user decides, with /approve or /deny."`
-	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a directory of its own in it, made when it is needed. Empty: all work in the worker's directory."`
+	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"The decision when an agent of acp asks for a permission. ask: the user decides, with /approve or /deny."`
+	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a separate directory in it, made when needed. Empty: all work in the worker's directory."`
 	WorkspaceGroup Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
 	ACPFiles       bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
 	ACPTerminal    bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
@@ -47,26 +47,26 @@ type Worker struct {
 	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"The number of warm agents: those kept between turns. Agents with a running turn are not counted. The longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
 	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an idle agent is kept warm. At least 1s."`
 
-	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. Then it becomes a dead letter."`
+	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. After that it becomes a dead letter."`
 	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. Each further one waits twice as long, with jitter."`
 	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. 0: not at all, and enqueue --wait on a duplicate finds nothing."`
-	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does when its session is busy, if neither the message nor its session has a mode."`
+	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"The mode of a message for a busy session, if neither the message nor the session has one."`
 	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"The number of messages that may wait in one session while a turn runs."`
-	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
+	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"The policy beyond that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
 	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
-	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
-	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
-	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
-	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
-	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Set this limit, and those up to TURNSTILE_DESTINATION_CAP, to the same value for workers and senders."`
+	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Beyond it senders are refused, and messages of other producers become dead letters."`
+	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Beyond it senders are refused, except to sessions with a running turn. 0: no limit."`
+	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of a session's outcomes for destinations that may be undelivered, including those of unfinished messages. Beyond it messages with a destination are refused."`
+	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes for one destination that may be undelivered in all sessions, including those of unfinished messages, as last counted by the workers. Beyond it messages with that destination are refused. 0: no limit."`
 
-	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
+	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long message ids are remembered after the message was stored. The same message does not run again, and another one with the id is refused."`
 
-	CrashPolicy CrashPolicy `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
-	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message becomes a dead letter."`
+	CrashPolicy CrashPolicy `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"How a turn is recovered after its worker's death. resume: it runs again with the same transcript, and a note. suspend: it runs again with a new one."`
+	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new transcript. If the last one was a worker's death, the message becomes a dead letter."`
 
-	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
+	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions with a lost wake-up."`
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`
 	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer become dead letters, as expired, and do not run. 0: no limit."`
 
@@ -77,11 +77,11 @@ type Worker struct {
 	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long dead letters are kept."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. Any address but loopback needs TURNSTILE_HTTP_TOKEN."`
-	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: they ask for none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`
+	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics require, as a bearer token or as the password of any user. Empty: they require none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
-	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways read it again within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
+	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways reload it within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
@@ -97,13 +97,13 @@ type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept."`
 
-	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Give workers and senders the same of this limit and those up to TURNSTILE_DESTINATION_CAP."`
-	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers become dead letters."`
-	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
-	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of outcomes of a session that may be owed to destinations or wait for delivery. A sender is refused over it if its message has a destination."`
-	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes of all sessions that may be owed to one destination or wait for delivery to it, as last counted by the workers. A sender is refused over it if its message goes there. 0: no limit."`
+	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Set this limit, and those up to TURNSTILE_DESTINATION_CAP, to the same value for workers and senders."`
+	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Beyond it senders are refused, and messages of other producers become dead letters."`
+	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Beyond it senders are refused, except to sessions with a running turn. 0: no limit."`
+	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of a session's outcomes for destinations that may be undelivered, including those of unfinished messages. Beyond it messages with a destination are refused."`
+	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes for one destination that may be undelivered in all sessions, including those of unfinished messages, as last counted by the workers. Beyond it messages with that destination are refused. 0: no limit."`
 
-	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long a message id that a sender gave stands for that message, from when the message was stored. The same message is not carried out again, and another one with the id is refused."`
+	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long message ids are remembered after the message was stored. The same message does not run again, and another one with the id is refused."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
