@@ -159,7 +159,7 @@ func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admi
 	return nil
 }
 
-// saidIn are the ids of the messages in a session's transcript.
+// saidIn are the IDs of the messages in a session's transcript.
 func saidIn(ctx context.Context, client *turnstile.Client, key string) (ids []string, err error) {
 	transcript, err := client.Session(key).Transcript(ctx, turnstile.TranscriptQuery{Limit: session.NoLimit})
 	for _, e := range transcript.Entries {

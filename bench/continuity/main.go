@@ -16,7 +16,7 @@ import (
 
 var (
 	rounds   = flag.Int("rounds", 3, "workers that are ended with each signal")
-	sessions = flag.Int("sessions", 10, "sessions of such a worker, each with follow-ups in line")
+	sessions = flag.Int("sessions", 10, "sessions of such a worker, each with follow-ups in the queue")
 	ttl      = flag.Duration("ttl", 5*time.Second, "SENTINEL_TTL of the workers that are ended")
 	drains   = flag.Int("drains", 10, "drains to be timed")
 	turns    = flag.Int("turns", 100, "turns that run when a drain's time is over")

@@ -90,7 +90,7 @@ func (b *Bench) Done(h *protocol.Claim) protocol.End {
 	return end
 }
 
-// Drain runs all messages and returns their ids.
+// Drain runs all messages and returns their IDs.
 func (b *Bench) Drain() (ids []string) {
 	b.Helper()
 	for {
@@ -142,7 +142,7 @@ func (b *Bench) DoubtEnds() bool {
 // ErrFlaky is the error of a turn to be retried.
 var ErrFlaky = errors.New("flaky")
 
-// MessageIDs returns the ids of a turn's messages.
+// MessageIDs returns the IDs of a turn's messages.
 func MessageIDs(h *protocol.Claim) (ids []string) {
 	for _, m := range h.Turn().Messages() {
 		ids = append(ids, m.Message.ID)

@@ -190,7 +190,7 @@ func (r *run) index(rec *history.Record) {
 	switch rec.Kind {
 	case history.Send, history.Told:
 		if rec.Name != "" {
-			return // of another message with the id
+			return // of another message with the ID
 		}
 		m := r.message(rec.Session, rec.ID)
 		if rec.Kind == history.Send && m.first.At == 0 {

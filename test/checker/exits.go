@@ -83,7 +83,7 @@ func (r *run) streams() {
 	}
 }
 
-// later compares event ids: MS-N.INDEX.
+// later compares event IDs: MS-N.INDEX.
 func later(a, b string) bool {
 	var x, y [3]int64
 	_, _ = fmt.Sscanf(a, "%d-%d.%d", &x[0], &x[1], &x[2])

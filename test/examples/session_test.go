@@ -39,7 +39,7 @@ func newAgent(t *testing.T, config exec.Config) *exec.Agent {
 	return a
 }
 
-// conversation is a session with a worker that runs an agent.
+// conversation is a session, with a worker that runs an agent.
 type conversation struct {
 	*testing.T
 	ctx    context.Context

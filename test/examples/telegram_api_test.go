@@ -55,15 +55,15 @@ type telegramAPI struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at each change
 	updates  []map[string]any
-	last     int // the id of the last update or message
+	last     int // the ID of the last update or message
 	messages []*telegramMessage
-	pressed  map[string]string // the responses to presses of buttons, by the query's id
+	pressed  map[string]string // the responses to presses of buttons, by the query's ID
 	polls    int               // calls of getUpdates that wait
 	sends    int               // calls of sendMessage
 	limited  []int             // those that get 429, from 1
 	swallow  bool              // the next send is carried out and gets no response
 	refused  map[int64]bool    // the chats that have blocked the bot
-	files    map[string]string // the bytes of files, by their ids
+	files    map[string]string // the bytes of files, by their IDs
 }
 
 func newTelegramAPI(t *testing.T) *telegramAPI {
@@ -84,7 +84,7 @@ func (a *telegramAPI) change(do func()) {
 	a.changed = make(chan struct{})
 }
 
-// says puts in an update with a message of a user in his chat and returns the message's id.
+// says puts in an update with a message of a user in his chat and returns the message's ID.
 func (a *telegramAPI) says(chat int64, text string) (id int) {
 	return a.posts(chat, map[string]any{"text": text})
 }
@@ -101,7 +101,7 @@ func (a *telegramAPI) posts(chat int64, message map[string]any) (id int) {
 	return id
 }
 
-// sizeOf is a size of a picture in an update. Its file is kept under that id.
+// sizeOf is a size of a picture in an update. Its file is kept under that ID.
 func (a *telegramAPI) sizeOf(id string, width, bytes int, data string) map[string]any {
 	a.change(func() { a.files[id] = data })
 	return map[string]any{"file_id": id, "width": width, "height": width, "file_size": bytes}

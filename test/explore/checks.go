@@ -304,7 +304,7 @@ func (s *Search) final(n node) string {
 }
 
 // passes reports whether a key may be left when nothing else is: timers, the place of the search
-// for forgotten sessions, the ids of messages, and a day's counters of asynq's, if they expire.
+// for forgotten sessions, the IDs of messages, and a day's counters of asynq's, if they expire.
 func (s *Search) passes(v *value) bool {
 	if v.expires == 0 {
 		return false

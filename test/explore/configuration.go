@@ -235,7 +235,7 @@ func (c *Configuration) next(v View) int64 {
 	return next + 1
 }
 
-// taskIDs are the ids of a configuration's messages in a session.
+// taskIDs are the IDs of a configuration's messages in a session.
 func taskIDs(key string, ids []string) []string {
 	all := make([]string, len(ids))
 	for i, id := range ids {

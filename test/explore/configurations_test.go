@@ -143,7 +143,7 @@ func lineOnes() []configuration {
 	}
 }
 
-// claimant submits a message with the id that others use too, once.
+// claimant submits a message with the ID that others use too, once.
 func claimant(name, text string) explore.Process {
 	return explore.Process{Name: name, Run: func(l *explore.Life) {
 		r, err := receipt.Input(l.Context, actors.NewClient(l.Redis).Session(main), turnstile.Message{ID: "m1", Text: text})
@@ -157,7 +157,7 @@ func claimant(name, text string) explore.Process {
 	}}
 }
 
-// takenForAnother finds two messages with one id that were both stored, or mistaken for one another.
+// takenForAnother finds two messages with one ID that were both stored, or mistaken for one another.
 func takenForAnother(v explore.View) string {
 	stored := 0
 	for _, f := range v.Facts() {

@@ -11,7 +11,7 @@
 //
 // States are compared in a canonical form, see canon.go:
 //
-//   - Tokens, nonces and session ids are named in the order in which they appear.
+//   - Tokens, nonces and transcript IDs are named in the order in which they appear.
 //   - A time or fence ahead of Redis's clock counts by its distance. One in the past counts by its
 //     rank among all of the state, unless it is younger than Configuration.Horizon. So an older age
 //     does not count.

@@ -8,7 +8,7 @@ import (
 // told has the reports of the processes, and the order in which messages joined the queues.
 type told struct {
 	facts []string // sorted
-	order []string // task ids
+	order []string // task IDs
 	form  *form
 }
 

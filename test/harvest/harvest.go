@@ -148,7 +148,7 @@ func (h *Harvest) transcripts(ctx context.Context) error {
 	return nil
 }
 
-// events records all events of a session's stream, with their ids as docs/events.md numbers them.
+// events records all events of a session's stream, with their IDs as docs/events.md numbers them.
 func (h *Harvest) events(ctx context.Context, session string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -67,7 +67,7 @@ func stored(ctx context.Context, rdb redis.UniversalClient, session, id string) 
 	return places, nil
 }
 
-// TaskID is a message's id as a task, as docs/wire.md says.
+// TaskID is a message's ID as a task, as docs/wire.md says.
 func TaskID(session, id string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:4]) + "-" + id

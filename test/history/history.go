@@ -48,7 +48,7 @@ const (
 const (
 	Accepted = "accepted" // stored, now or before
 	Refused  = "refused"  // not stored
-	Conflict = "conflict" // another message has the id
+	Conflict = "conflict" // another message has the ID
 	Unknown  = "unknown"  // no response
 )
 
@@ -73,7 +73,7 @@ type Record struct {
 
 	Turn    string   `json:"turn,omitempty"`
 	Fence   int64    `json:"fence,omitempty"`
-	SID     string   `json:"sid,omitempty"`     // the transcript's id
+	SID     string   `json:"sid,omitempty"`     // the transcript's ID
 	IDs     []string `json:"ids,omitempty"`     // messages, or events
 	Seen    []string `json:"seen,omitempty"`    // the messages of the history that the agent was given
 	Attempt int      `json:"attempt,omitempty"` // of a turn or a delivery

@@ -93,7 +93,7 @@ func (s *Server) Otherwise(respond func(Request) Response) {
 	s.otherwise = respond
 }
 
-// Models sets the ids that GET /v1/models lists. The default is one, test-model.
+// Models sets the IDs that GET /v1/models lists. The default is one, test-model.
 func (s *Server) Models(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -353,7 +353,7 @@ func (n *names) message(id string) string {
 	return n.messages[id]
 }
 
-// id is a name's id.
+// id is a name's ID.
 func (n *names) id(name string) string { return n.ids([]string{name})[0] }
 
 // ids are the names' ids.

@@ -179,7 +179,7 @@ func (s *Session) Rerun() (n int) {
 	return len(again)
 }
 
-// DropDead deletes dead letters: the one with that id, or all.
+// DropDead deletes dead letters: the one with that ID, or all.
 func (s *Session) DropDead(id string) (n int) {
 	for _, m := range s.Messages {
 		if m.State == Archived && (id == "" || id == m.ID) {

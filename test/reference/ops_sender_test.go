@@ -82,7 +82,7 @@ func (l *life) before(a, b int) string {
 	return id(a + b)
 }
 
-// idFor is mostly an id without a message.
+// idFor is mostly an ID without a message.
 func (l *life) idFor(a int) string {
 	for n := range messages {
 		if m := id(a + n); a < 180 && l.model.Messages[m] == nil {
@@ -127,7 +127,7 @@ func decide(l *life, a, b, c int) step {
 	call := func() (session.Question, error) {
 		return l.actual.client.Session(key).Decide(l.actual.ctx, numbered(n), d)
 	}
-	if b%2 == 1 && n > 0 { // by its id, or by that of a question of another turn
+	if b%2 == 1 && n > 0 { // by its ID, or by that of a question of another turn
 		turn := l.model.Run.Fence - a/4%2
 		name += fmt.Sprint(" of T", turn)
 		model = func() string { return l.model.DecideOf(turn, n, string(d)) }

@@ -173,7 +173,7 @@ func ids(group []*Message) (ids []string) {
 	return ids
 }
 
-// all are the messages with these ids.
+// all are the messages with these IDs.
 func (s *Session) all(ids []string) (group []*Message) {
 	for _, id := range ids {
 		group = append(group, s.Messages[id])

@@ -9,7 +9,7 @@ type Session struct {
 	// Now is Redis's clock, ms. Wall is that of asynq's own programs.
 	Now, Wall int64
 
-	Messages map[string]*Message // every existing task, by its message's id
+	Messages map[string]*Message // every existing task, by its message's ID
 	Line     []string            // ids of waiting messages, the next one first
 
 	Owner int // the token in the sentinel; 0: there is none; inDoubt
@@ -20,7 +20,7 @@ type Session struct {
 	Partial     *Partial
 	State       string             // of the agent
 	FollowUps   []FollowUp         // in the order of their arrival
-	Transcripts map[string][]Entry // by session id
+	Transcripts map[string][]Entry // by transcript ID
 	Events      []string           // of the last operation
 	Renewed     map[string]bool    // transcripts with a renewed TTL
 	Paused      bool               // by an operator
@@ -175,7 +175,7 @@ func New(c Config, now int64) *Session {
 	return s
 }
 
-// clear deletes the conversation.
+// clear deletes everything of the session.
 func (s *Session) clear() {
 	s.Messages, s.Line, s.Transcripts = map[string]*Message{}, nil, map[string][]Entry{}
 	s.Paused, s.given = false, map[string]string{}

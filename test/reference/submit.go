@@ -30,7 +30,7 @@ type Receipt struct {
 	At                    int64
 }
 
-// enqueue stores a message, unless there is one with its id.
+// enqueue stores a message, unless there is one with its ID.
 func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	if s.Messages[id] != nil {
 		return false
@@ -46,7 +46,7 @@ func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 }
 
 // Plain is a sender that knows only asynq: it does not use accept, knows no limits, and its
-// asynq.Client adds the queue's name once. It returns false if there is a message with that id.
+// asynq.Client adds the queue's name once. It returns false if there is a message with that ID.
 func (s *Session) Plain(id string, due int64, long bool) bool {
 	if !s.published {
 		s.published, s.Index.Listed = true, true
@@ -91,7 +91,7 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after s
 		if fresh && r.Status != "refused" {
 			s.given[id] = wanted
 			if was, owed := s.Owed[id]; owed && route != nil {
-				s.removed(id, was) // an operator has deleted an earlier message with this id
+				s.removed(id, was) // an operator has deleted an earlier message with this ID
 			}
 			s.Messages[id].Route = route
 			s.promise(s.Messages[id])

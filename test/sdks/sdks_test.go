@@ -245,7 +245,7 @@ func TestKilledWorkerBetweenStreams(t *testing.T) {
 	}
 }
 
-// half streams a response up to its first text, and returns its id and the number of that.
+// half streams a response up to its first text, and returns its ID and the number of that.
 func (p *programs) half(text string) (id, number string) {
 	p.Helper()
 	request, err := http.NewRequestWithContext(p.Context(), http.MethodPost, "http://"+p.addr+"/v1/responses", strings.NewReader(`{"stream": true, "input": "`+text+`"}`))

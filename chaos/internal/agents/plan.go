@@ -10,7 +10,7 @@ import (
 )
 
 // Plan is the agent's task in a message's text. The text names the message, because not every protocol
-// passes the id on.
+// passes the ID on.
 type Plan struct {
 	Session, ID string
 	Work        time.Duration // how long it works

@@ -16,7 +16,7 @@ import (
 type response struct {
 	id     string
 	last   int64             // the last sequence number
-	texts  map[string]string // of items, by their ids
+	texts  map[string]string // of items, by their IDs
 	ids    []string          // of the items, in their order
 	status string
 	output string // the text of the response's end

@@ -39,7 +39,7 @@ type message struct {
 	delay       time.Duration
 	route       string
 	again       bool // it is sent again after it was accepted
-	other       bool // another message is sent with its id
+	other       bool // another message is sent with its ID
 	wait        int  // which exit waits for its outcome
 }
 
@@ -60,7 +60,7 @@ func (t *Traffic) send(m message) {
 	}
 }
 
-// submit sends a message until it has a response, with the same id each time. It reports whether the
+// submit sends a message until it has a response, with the same ID each time. It reports whether the
 // message was accepted.
 func (t *Traffic) submit(m message) bool {
 	t.sent.Add(1)
@@ -98,7 +98,7 @@ func (t *Traffic) attempt(ctx context.Context, m message, text string, try int) 
 		Work: int64(m.plan.Work), Delay: int64(m.delay), Route: m.route, Attempt: try, At: time.Now().UnixNano(),
 	}
 	if text != m.plan.Text() {
-		before.Name = "other" // another message with this id
+		before.Name = "other" // another message with this ID
 	}
 	t.log.Add(before)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
