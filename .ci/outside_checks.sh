@@ -367,7 +367,7 @@ check_dead_letters() {
 	same "their sessions" dead:one,dead:two "$("$bin/worker" dead --json | jq -rs '[.[].session] | sort | join(",")')"
 	same "the first" 'm1 failed broken agent' "$("$bin/worker" dead list dead:one --json | jq -r '"\(.id) \(.status) \(.text)"')"
 	holds "its reason" "the agent broke" "$("$bin/worker" dead list dead:one)"
-	holds "rerun" "1 dead letter put back in line" "$("$bin/worker" dead rerun dead:one)"
+	holds "rerun" "1 dead letter requeued" "$("$bin/worker" dead rerun dead:one)"
 	eventually "its second turn" turn_started m1 3
 	enqueue -s dead:one --id m1 --wait broken agent
 	same "exit code of the second failure" 5 "$code"

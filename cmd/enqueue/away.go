@@ -61,7 +61,7 @@ func (a *away) record(ctx context.Context, err error) {
 	}
 	if a.waiting && time.Since(a.warned) > awayEvery {
 		a.warned = time.Now()
-		a.note("enqueue: Redis is away, waiting for it")
+		a.note("enqueue: Redis is unreachable, waiting for it")
 	}
 }
 

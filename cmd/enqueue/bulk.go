@@ -32,7 +32,7 @@ const (
 )
 
 // errBroken ends the reading of a file when Redis takes no more messages.
-var errBroken = errors.New("no more messages are taken")
+var errBroken = errors.New("no more messages are accepted")
 
 // bulk submits the messages of a file.
 type bulk struct {

@@ -93,7 +93,7 @@ func TestAResultThatIsNotKept(t *testing.T) {
 	}
 	r := <-finish
 	r.err = strings.TrimPrefix(r.err, "enqueue: no worker is running: the message waits until one is started\n") // on a busy machine
-	r.want(t, exitOther).oneLine(t, "not kept", "deleted")
+	r.want(t, exitOther).oneLine(t, "result expired", "deleted")
 }
 
 func TestCtrlCWhileWaiting(t *testing.T) {
@@ -139,7 +139,7 @@ func TestCtrlCBeforeTheAnswer(t *testing.T) {
 	started := time.Now()
 	cancel()
 	r := <-finish
-	r.want(t, exitInterrupted).oneLine(t, "not known", "--id m", "safe")
+	r.want(t, exitInterrupted).oneLine(t, "may be stored", "--id m", "safe")
 	if d := time.Since(started); d > expect.Lease(2*time.Second) {
 		t.Errorf("it took %s to end", d)
 	}
@@ -262,14 +262,14 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 			if got := <-code; got != exitTimeout {
 				t.Errorf("exit code %d", got)
 			}
-			if said := stderr.String(); strings.Count(said, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(said, "Redis is away, so its state is not known") || strings.Contains(said, "the message stays") {
+			if said := stderr.String(); strings.Count(said, "enqueue: Redis is unreachable, waiting for it\n") != 1 || !strings.Contains(said, "Redis is unreachable, so its state is unknown") || strings.Contains(said, "the message stays") {
 				t.Errorf("stderr %q", said)
 			}
 		})
 	}
 }
 
-// A command has no id to repeat it with.
+// A command has no ID to repeat it with.
 func TestCommandsThatFail(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -296,7 +296,7 @@ func TestCommandsThatFail(t *testing.T) {
 		return err == nil && strings.Contains(list, "cmd=zadd")
 	})
 	cancel()
-	(<-finish).want(t, exitInterrupted).oneLine(t, "interrupted", "; whether the command was carried out is not known\n")
+	(<-finish).want(t, exitInterrupted).oneLine(t, "interrupted", "; the command may have been carried out\n")
 }
 
 func TestTheWorstExitCodeCounts(t *testing.T) {

@@ -49,7 +49,7 @@ type following struct {
 	ended chan int
 }
 
-// follow starts the program with --follow, and shows its output as it comes.
+// follow starts the program with --follow, and shows its output as it arrives.
 func follow(t *testing.T, url string, args ...string) *following {
 	t.Helper()
 	f := &following{t: t, out: watched.NewOutput(), ended: make(chan int, 1)}
@@ -95,7 +95,7 @@ func TestFollowASteer(t *testing.T) {
 	third := follow(t, url, "-s", "a", "--id", "m3", "--json", "/steer third")
 	const reply = "the turn took in message m3\ntool grep\necho: first\n\nsteered: second\n\nsteered: third\n"
 	first.wants(exitOK, "title: The build\nthe turn took in message m2\n"+strings.Replace(reply, "tool grep", "tool grep (2.0s)", 1))
-	second.wants(exitOK, "waits in line, position 2 (steer)\nhanded to the running turn\n"+reply)
+	second.wants(exitOK, "waits in the queue, position 2 (steer)\nhanded to the running turn\n"+reply)
 	var types []string
 	for _, o := range (result{out: third.all(exitOK)}).objects(t) {
 		types = append(types, text(o, "type")+text(o, "status"))
@@ -116,14 +116,14 @@ func TestFollowEnds(t *testing.T) {
 		m1 := follow(t, url, "-s", mode, "--id", "m1", "stream=2 tick=1h long").until("echo")
 		m2 := follow(t, url, "-s", mode, "--id", "m2", "--mode", mode, "instead")
 		m1.wants(exitEnded, "echo:\n"+want)
-		m2.wants(exitOK, "waits in line, position 2 ("+mode+")\necho: instead\n")
+		m2.wants(exitOK, "waits in the queue, position 2 ("+mode+")\necho: instead\n")
 	}
 
 	enqueue(t, bg(t), url, "", "-s", "full", "/queue cap:1 drop:old").want(t, exitOK)
 	m1 := follow(t, url, "-s", "full", "--id", "m1", "stream=2 tick=1h long").until("echo")
-	m2 := follow(t, url, "-s", "full", "--id", "m2", "waits").until("waits in line, position 2\n")
+	m2 := follow(t, url, "-s", "full", "--id", "m2", "waits").until("waits in the queue, position 2\n")
 	r := enqueue(t, bg(t), url, "", "-s", "full", "--id", "m3", "--json", "comes").want(t, exitOK)
-	m2.wants(exitEnded, "waits in line, position 2\nenqueue: message m2 dropped: more than 1 messages were waiting\n")
+	m2.wants(exitEnded, "waits in the queue, position 2\nenqueue: message m2 dropped: more than 1 messages were waiting\n")
 	if o := r.objects(t)[0]; text(o, "status") != "queued" || o["position"] != 2. {
 		t.Errorf("%v", o)
 	}

@@ -10,13 +10,13 @@ typing error, such as /stpo, or the beginning of one, such as /stat, is refused 
 suggestion (exit code 2), unless it has arguments that the command does not take. To send
 a text that begins with a slash, write two.
 
---mode says what happens to the message if a turn runs in its session. The default is
+--mode says how the message is handled if a turn runs in its session. The default is
 the session's /queue setting, or else the worker's:
-  queue      it waits in line
-  collect    it waits in line, and shares one turn with others of this mode
-  steer      it joins the running turn; it waits in line if the agent cannot take it
-  interrupt  it ends the running turn, whose work is kept, and goes next
-  rollback   it ends the running turn, of which nothing is kept, and goes next
+  queue      it waits in the queue
+  collect    it waits in the queue, and shares one turn with others of this mode
+  steer      it joins the running turn; it waits in the queue if the agent cannot take it
+  interrupt  it ends the running turn, keeps its work, and goes next
+  rollback   it ends the running turn, drops its work, and goes next
   reject     it is refused
 
 --file reads a message from each line, as
@@ -27,28 +27,28 @@ where only text is required if -s names the session. Other fields are errors; th
 values of meta are strings, context is any JSON. Flags are the defaults of the lines. The messages of one
 session are submitted in the order of the file, those of several sessions at the same
 time. A bad line is reported with its number, and the others are still submitted. With
---wait replies are printed as they come, each line after its session and id. --timeout
+--wait replies are printed as they arrive, each line after its session and id. --timeout
 counts for each message from its submission. While 20,000 messages wait for a reply, the
 file is read no further.
 
 A message without an id gets one. If the outcome of a message is unknown, repeat it with
-its id: it is run once.
+its id: it runs once.
 
---reply-to names the destination to which deliverers post the outcome, besides whoever
-waits for it. docs/webhooks.md says how. Every delivery repeats --context, at most 2048
-bytes. Without --reply-to the session's own destination counts; with - there is none.
-Without a TEXT, --reply-to sets the session's own, or removes it with -. Redis does not
-know which destinations exist: a wrong name is stored, and its deliveries wait. After
---deliver-by the outcome is not delivered any more, whatever its destination says.
+--reply-to names the destination to which deliverers post the outcome, as described in
+docs/webhooks.md. Every delivery repeats --context, at most 2048 bytes. Without
+--reply-to the session's destination is used; with - there is none. Without a TEXT,
+--reply-to sets the session's destination, or removes it with -. Redis does not know
+which destinations exist: a wrong name is stored, and its deliveries wait. After
+--deliver-by the outcome is no longer delivered, whatever its destination allows.
 
 If no worker is running, --wait and --follow say so on stderr after 3 seconds.
 
---follow prints the reply as it comes. stderr has a line for each tool once it has ended,
-notices, the agent's questions with how to decide them, and the turn's usage; on a
-terminal thoughts, too. If it ended before the message did, continue with
+--follow prints the reply as it arrives. stderr has a line for each tool at its end,
+notices, the agent's questions with the commands to decide them, and the turn's usage;
+on a terminal also thoughts. If it ended before the message, continue with
   enqueue -s SESSION --id ID --follow --after EVENT_ID
-after an event; EVENT_ID is its event_id with --json, 0-0 is the beginning. This submits
-nothing, needs no TEXT, and prints no object of the message's acceptance.
+after an event. EVENT_ID is its event_id with --json; 0-0 is the beginning. This submits
+nothing, needs no TEXT, and prints no object about the message's acceptance.
 
 A DUR is written as 500ms, 90s, 10m, 1h30m or 30d. --in counts from now, by this
 machine's clock. --expires-in counts from the submission, with --in from when the message
@@ -58,8 +58,8 @@ Results go to stdout, errors to stderr, one line each. Text of agents and users 
 control a terminal, in a pipe either: control characters are printed as U+FFFD, and
 controls of text direction and carriage returns are removed. With --json stdout has one
 object a line instead, for programs, with the text unchanged:
-  {"session","id","status","position"}  the message was accepted, queued (behind a
-         turn, position counted from 1 with that turn; 0 where none is known),
+  {"session","id","status","position"}  the message was accepted, queued (after a
+         turn, position counted from 1 with that turn; 0 if unknown),
          scheduled ("at"), a duplicate ("state") or refused ("reason")
   {"session","reply_to"}                the session's destination was set, or removed ("")
   {"session","status":"answered","reply"}  it was a command; one with wrong arguments is

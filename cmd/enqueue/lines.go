@@ -20,7 +20,7 @@ const maxLine = 8 << 20
 type lines struct {
 	r      *bufio.Reader
 	close  func()
-	size   int64 // of the file, -1: not known
+	size   int64 // of the file, -1: unknown
 	number int   // of the line that was read last
 }
 

@@ -166,7 +166,7 @@ func refusal(r receipt.Receipt) string {
 	case errors.Is(err, session.ErrBusy):
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
 	case errors.Is(err, session.ErrFollowupsFull):
-		return "refused: the line of session " + r.Session + " is full; nothing was stored"
+		return "refused: the queue of session " + r.Session + " is full; nothing was stored"
 	case errors.Is(err, session.ErrQueueFull):
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
 	case errors.Is(err, session.ErrOutboxFull):

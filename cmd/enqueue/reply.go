@@ -7,7 +7,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// reply shows a reply as it comes. It writes whole lines, because the replies of several messages
+// reply shows a reply as it arrives. It writes whole lines, because the replies of several messages
 // come at the same time.
 type reply struct {
 	o     options

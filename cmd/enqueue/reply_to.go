@@ -47,7 +47,7 @@ func setFailure(ctx context.Context, key string, err error) failure {
 	if errors.Is(err, session.ErrUnchanged) {
 		f.text += "; nothing was changed"
 	} else {
-		f.text += "; whether the destination was set is not known: set it again, which is safe"
+		f.text += "; the destination may be set: it is safe to set it again"
 	}
 	return f
 }

@@ -30,7 +30,7 @@ type single struct {
 
 	link   *away
 	teller terminal.Teller // of --follow
-	seen   string          // the id of the last event
+	seen   string          // the ID of the last event
 }
 
 func newSingle(ctx context.Context, o options, m wire.Message, out *output, link *away) *single {
@@ -123,11 +123,11 @@ func submitFailure(ctx context.Context, key string, m wire.Message, r receipt.Re
 	case command && errors.Is(err, session.ErrUnchanged):
 		f.text += "; nothing was changed"
 	case command:
-		f.text += "; whether the command was carried out is not known"
+		f.text += "; the command may have been carried out"
 	case errors.Is(err, session.ErrUnchanged):
 		f.text += "; nothing was stored"
 	default:
-		f.text += fmt.Sprintf("; whether the message was stored is not known: repeat it with %s %s, which is safe", again, m.ID)
+		f.text += fmt.Sprintf("; the message may be stored: it is safe to repeat it with %s %s", again, m.ID)
 	}
 	return f
 }
@@ -204,7 +204,7 @@ func (s *single) waitFailed(err error) failure {
 func (o options) noReply(message string, link *away) string {
 	text := fmt.Sprintf("no reply to %s within %s; ", message, o.timeout)
 	if link.maybe() {
-		return text + "Redis is away, so its state is not known"
+		return text + "Redis is unreachable, so its state is unknown"
 	}
 	return text + "the message stays"
 }
@@ -224,10 +224,10 @@ func (o options) call(key string) string {
 }
 
 func unknownText(id string) string {
-	return fmt.Sprintf("how message %s ended is not known: its result is not kept any more, or it was deleted", id)
+	return fmt.Sprintf("the outcome of message %s is unknown: its result expired, or it was deleted", id)
 }
 
-// see shows an event as it comes.
+// see shows an event.
 func (s *single) see(e session.Event) {
 	if e.ID != "" {
 		s.seen = e.ID

@@ -66,7 +66,7 @@ func TestUsedID(t *testing.T) {
 	if o := r.objects(t); len(o) != 1 || text(o[0], "status") != "refused" || text(o[0], "reason") != "conflict" {
 		t.Errorf("%+v", r)
 	}
-	enqueue(t, ctx, url, "", "-s", "b", "--id", "m1", "goodbye").want(t, exitOK) // an id belongs to its session
+	enqueue(t, ctx, url, "", "-s", "b", "--id", "m1", "goodbye").want(t, exitOK) // an ID belongs to its session
 
 	occupy(t, url, "a", protocol.Config{})() // a turn without a stored result
 	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "--wait", "hello").want(t, exitRefused)

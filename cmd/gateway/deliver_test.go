@@ -64,11 +64,11 @@ func TestDelivers(t *testing.T) {
 	expect.Equal(t, "unknown", send("two"), 400)
 	write("one", "two")
 	p.Signal(syscall.SIGHUP)
-	p.Output.Await(t, `"the file was read again" file=destinations`)
+	p.Output.Await(t, `"the file was reloaded" file=destinations`)
 	cancelled("two")
 	write("")
 	p.Signal(syscall.SIGHUP)
-	p.Output.Await(t, "contents stay as they were")
+	p.Output.Await(t, "earlier contents stay in force")
 	p.Signal(syscall.SIGTERM)
 	expect.Equal(t, "exit code", p.ExitCode(), exitOK)
 }

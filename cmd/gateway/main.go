@@ -116,24 +116,24 @@ func command(serve, health func(*cobra.Command) error) *cobra.Command {
 
 const helpText = `gateway serves the sessions of one Redis over HTTP: messages in, replies and events
 out, and the commands of users and operators. It runs no turns: workers do. Any number
-of gateways may serve the same Redis, and none keeps anything. With TURNSTILE_DELIVER it
+of gateways may serve the same Redis: they store nothing themselves. With TURNSTILE_DELIVER it
 also posts replies to webhooks.
 
   GET /openapi.yaml    the API
   GET /healthz         200 while the process works
-  GET /readyz          200 while Redis is there and the gateway does not drain
+  GET /readyz          200 while Redis responds and the gateway does not drain
   GET /metrics         for tokens that may operate
 
 Signals
   SIGTERM or SIGINT: the gateway drains. It takes no new connections, ends event
-  streams and waits, whose clients go on at another gateway, and lets other requests
-  finish for TURNSTILE_GATEWAY_DRAIN_TIMEOUT. A second signal ends it at once.
-  SIGHUP: the gateway reads the files of tokens and destinations again.
+  streams and waits, so that their clients continue at another gateway, and lets other
+  requests finish for TURNSTILE_GATEWAY_DRAIN_TIMEOUT. A second signal ends it at once.
+  SIGHUP: the gateway reloads the files of tokens and destinations.
 
 Exit codes
   0    a signal ended it
   1    Redis cannot be reached or is unfit, or an address is taken
-  2    wrong settings, tokens, flags or arguments; each problem is a line on stderr`
+  2    invalid settings, tokens, flags or arguments; each problem is a line on stderr`
 
 const healthHelp = `health requests /healthz of the gateway on TURNSTILE_GATEWAY_ADDR. Exit code 0: it
 is healthy; 1: it is not, or does not respond. A gateway that drains, or waits for

@@ -110,11 +110,11 @@ func TestSignals(t *testing.T) {
 	expect.Equal(t, "unknown", get("/v1/sessions/s/messages/m", "two").StatusCode, 401)
 	write("two")
 	p.Signal(syscall.SIGHUP)
-	p.Output.Await(t, `"the file was read again" file=tokens`)
+	p.Output.Await(t, `"the file was reloaded" file=tokens`)
 	expect.Equal(t, "unknown now", get("/v1/sessions/s/messages/m", "one").StatusCode, 401)
 	expect.OK(t, os.WriteFile(tokens, []byte("["), 0o600))
 	p.Signal(syscall.SIGHUP)
-	p.Output.Await(t, "the file's contents stay as they were")
+	p.Output.Await(t, "the file cannot be used; its earlier contents stay in force")
 	code, _, said := call(t, []string{"TURNSTILE_GATEWAY_ADDR=" + addr}, "health")
 	expect.Equal(t, "health "+said, code, exitOK)
 

@@ -162,9 +162,9 @@ type files struct {
 func (f files) reload(log *slog.Logger) {
 	read := func(what string, err error) {
 		if err != nil {
-			log.Error("the file's contents stay as they were", "file", what, "error", err)
+			log.Error("the file cannot be used; its earlier contents stay in force", "file", what, "error", err)
 		} else {
-			log.Info("the file was read again", "file", what)
+			log.Info("the file was reloaded", "file", what)
 		}
 	}
 	if f.tokens != nil {
@@ -174,7 +174,7 @@ func (f files) reload(log *slog.Logger) {
 		read("destinations", f.destinations.Reload())
 	}
 	if f.tokens == nil && f.destinations == nil {
-		log.Warn("there is no file to read again")
+		log.Warn("there is no file to reload")
 	}
 }
 

@@ -38,7 +38,7 @@ func chosen(ctx context.Context, client *admin.Client, of noun, sessions []strin
 type change struct {
 	noun
 	short, long     string                                                                                  // its help
-	ids             bool                                                                                    // whether message ids may choose some
+	ids             bool                                                                                    // whether message IDs may choose some
 	field, done, of string                                                                                  // in JSON, in a sentence, and the kind of things
 	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error) // ids: some, or admin.All
 }
@@ -55,7 +55,7 @@ func (p *program) changeCommand(name, usage string, ch change) *cobra.Command {
 			case !all && len(args) == 0:
 				return fmt.Errorf("%s %s wants a SESSION, or --all for those of all sessions", ch.command, name)
 			case !ch.ids && len(args) > 1:
-				return fmt.Errorf("%s %s wants one SESSION, and was given %d", ch.command, name, len(args))
+				return fmt.Errorf("%s %s takes one SESSION, but got %d", ch.command, name, len(args))
 			}
 			return nil
 		},

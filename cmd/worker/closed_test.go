@@ -100,7 +100,7 @@ func TestDashboardMakesAToken(t *testing.T) {
 			d.stop(t)
 			continue
 		}
-		d.out.Await(t, "made for this run")
+		d.out.Await(t, "a password for this run")
 		token := shownToken(t, d.out.String(), addr)
 		if got := status(t, addr, "/asynqmon"); got != 401 {
 			t.Errorf("%v: without the token %d", c.environ, got)

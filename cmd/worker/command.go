@@ -123,7 +123,7 @@ func (p *program) showCommand() *cobra.Command {
 			return p.show(c.Context(), flagged(c), args[0], asJSON, follow)
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "then print the running turn as it comes, until its end or Ctrl-C")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "then print the running turn as it runs, until its end or Ctrl-C")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	addSettings(c, "REDIS_URL")
 	return c
@@ -131,7 +131,7 @@ func (p *program) showCommand() *cobra.Command {
 
 func oneSession(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s wants one SESSION, and was given %d", c.Name(), len(args))
+		return fmt.Errorf("%s takes one SESSION, but got %d", c.Name(), len(args))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	defer service.StopHTTP(end.Cut, server, nil, log)
 	if token != "" {
 		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
-			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run."))
+			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password for this run."))
 		if err != nil {
 			return fmt.Errorf("print the address of asynqmon: %w", err)
 		}

@@ -15,14 +15,14 @@ import (
 )
 
 const deadHelp = `dead lists, reruns and deletes dead letters: messages that failed, were stopped,
-expired, were dropped from a full line, or whose turn a newer message rolled back.
+expired, were dropped from a full queue, or were rolled back by a newer message.
 asynqmon shows them under Archived.
 
   dead [list|ls] [SESSION]        lists those of a session, oldest first, or of
                                   all, session by session
-  dead rerun SESSION [ID...]      puts those that failed or were stopped back in line,
+  dead rerun SESSION [ID...]      requeues those that failed or were stopped,
                                   as /resume does, or only these; the others stay
-  dead rerun --all                puts back those of all sessions
+  dead rerun --all                requeues those of all sessions
   dead drop SESSION [ID...]       deletes those of a session, or only these
   dead drop --all                 deletes all
 
@@ -46,7 +46,7 @@ func (p *program) deadListCommand(name string) *cobra.Command {
 		Use: name + " [SESSION]", Short: "List the dead letters of a session, or of all", Long: deadHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("dead list wants one SESSION at most, and was given %d", len(args))
+				return fmt.Errorf("dead list takes at most one SESSION, but got %d", len(args))
 			}
 			return nil
 		},
@@ -64,8 +64,8 @@ var deadLetters = noun{
 
 func (p *program) deadRerunCommand() *cobra.Command {
 	return p.changeCommand("rerun", "SESSION [ID...] | --all", change{
-		noun: deadLetters, short: "Put dead letters that failed or were stopped back in line", long: deadHelp, ids: true,
-		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
+		noun: deadLetters, short: "Requeue dead letters that failed or were stopped", long: deadHelp, ids: true,
+		field: "rerun", done: "requeued", of: "dead letters that failed or were stopped",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
 			return c.Session(key).Rerun(ctx, ids...)
 		},

@@ -133,14 +133,14 @@ func TestDeadRerun(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		deadIn(t, url, c, key)
 	}
-	if r := call(t, environ, "dead", "rerun", "a").want(t, exitOK); r.out != "a: 2 dead letters put back in line.\n" {
+	if r := call(t, environ, "dead", "rerun", "a").want(t, exitOK); r.out != "a: 2 dead letters requeued.\n" {
 		t.Errorf("%q", r.out)
 	}
 	if r := call(t, environ, "dead", "rerun", "a").want(t, exitOK); r.out != "Session a has no dead letters that failed or were stopped.\n" {
 		t.Errorf("%q", r.out)
 	}
 	r := call(t, environ, "dead", "rerun", "--all").want(t, exitOK)
-	for _, want := range []string{"b: 2 dead letters put back in line.\n", "c: 2 dead letters put back in line.\n", "4 dead letters of 2 sessions put back in line.\n"} {
+	for _, want := range []string{"b: 2 dead letters requeued.\n", "c: 2 dead letters requeued.\n", "4 dead letters of 2 sessions requeued.\n"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q lacks %q", r.out, want)
 		}
@@ -174,7 +174,7 @@ func TestDeadRerunOfSome(t *testing.T) {
 	url, c := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
 	deadIn(t, url, c, "a")
-	if r := call(t, environ, "dead", "rerun", "a", "m2").want(t, exitOK); r.out != "a: 1 dead letter put back in line.\n" {
+	if r := call(t, environ, "dead", "rerun", "a", "m2").want(t, exitOK); r.out != "a: 1 dead letter requeued.\n" {
 		t.Errorf("%q", r.out)
 	}
 	for id, want := range map[string]string{"m1": "archived", "m2": "pending", "m3": "archived"} {
@@ -241,8 +241,8 @@ func TestDeadDrop(t *testing.T) {
 func TestDeadUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"dead a b":            "dead list wants one SESSION at most, and was given 2; see worker dead --help",
-		"dead list a b":       "dead list wants one SESSION at most, and was given 2; see worker dead list --help",
+		"dead a b":            "dead list takes at most one SESSION, but got 2; see worker dead --help",
+		"dead list a b":       "dead list takes at most one SESSION, but got 2; see worker dead list --help",
 		"dead rerun":          "dead rerun wants a SESSION, or --all for those of all sessions; see worker dead rerun --help",
 		"dead drop":           "dead drop wants a SESSION, or --all for those of all sessions; see worker dead drop --help",
 		"dead drop --all a":   "dead drop: both --all and a SESSION: use one of them; see worker dead drop --help",
@@ -250,8 +250,8 @@ func TestDeadUsage(t *testing.T) {
 		"dead list a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a m/1":     `invalid message id "m/1": use letters, digits and ._:@+=~- only, the first a letter or digit`,
-		"forget":              "forget wants one SESSION, and was given 0; see worker forget --help",
-		"forget a b":          "forget wants one SESSION, and was given 2; see worker forget --help",
+		"forget":              "forget takes one SESSION, but got 0; see worker forget --help",
+		"forget a b":          "forget takes one SESSION, but got 2; see worker forget --help",
 		"forget a/b":          `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a --json=": `invalid argument "" for "--json" flag: strconv.ParseBool: parsing "": invalid syntax; see worker dead drop --help`,
 	} {

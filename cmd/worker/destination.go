@@ -80,7 +80,7 @@ func (p *program) destinationCommand(name, short string, pauses bool) *cobra.Com
 		Use: name + " DESTINATION", Short: short, Long: outboxHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("outbox %s wants one DESTINATION, and was given %d", name, len(args))
+				return fmt.Errorf("outbox %s takes one DESTINATION, but got %d", name, len(args))
 			}
 			return nil
 		},
@@ -122,5 +122,5 @@ func (p *program) setDestination(ctx context.Context, flags map[string]string, n
 	case !wasOff:
 		return p.say("Destination %s was neither paused nor disabled.", name)
 	}
-	return p.say("Destination %s is enabled. Its deliveries go on within about two seconds.", name)
+	return p.say("Destination %s is enabled. Its deliveries continue within about two seconds.", name)
 }

@@ -146,7 +146,7 @@ func (d *devMode) redisEnded() <-chan struct{} {
 // lost cleans up after a Redis that ended.
 func (d *devMode) lost() error {
 	d.redis.Stop()
-	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", service.ErrAbandoned)
+	return fmt.Errorf("%w: the Redis of --dev ended, and all messages are lost", service.ErrAbandoned)
 }
 
 // ownsRedis reports whether Redis, with everything in it, ends with this program.

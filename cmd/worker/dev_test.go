@@ -155,7 +155,7 @@ func TestDevRedisDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	exits(t, cmd, s, exitOther)
-	s.Await(t, "the Redis that --dev had started is gone")
+	s.Await(t, "the Redis of --dev ended")
 }
 
 // --dev serves the gateway and the board next to asynqmon. They require a token when asynqmon does.

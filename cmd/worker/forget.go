@@ -17,16 +17,16 @@ import (
 
 const forgetHelp = `forget deletes everything of a session: waiting messages, results, dead letters, every
 transcript, events, title and settings. It does not ask for confirmation, and deletion is
-final. The next message begins the session anew.
+final. The next message begins a new session.
 
 It is refused with exit code 3 while a turn runs in the session: send /stop first, or
 wait. An unknown session is an error with exit code 1. A message that is submitted
-meanwhile is deleted with the rest, or begins the session anew.
+meanwhile is deleted with the rest, or begins a new session.
 
-It is refused with exit code 3 as well while outcomes of the session are owed to
-destinations or are not delivered, unless --undelivered is given.
+It is also refused with exit code 3 while messages with a destination have not ended or
+outcomes are undelivered, unless --undelivered is given.
 
-It reads every key of the database, to find transcripts of earlier session ids.
+It reads every key of the database, to find earlier transcripts.
 
 If TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
 machine is deleted, too. Those on other machines are not.
@@ -80,7 +80,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		}
 	}
 	if !f.known && f.Workspace == "" {
-		return fmt.Errorf("session %s is unknown; if anything was left of it, it is deleted", key)
+		return fmt.Errorf("session %s is unknown; any remaining data was deleted", key)
 	}
 	if asJSON {
 		return p.printJSON(f)

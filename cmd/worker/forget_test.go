@@ -122,7 +122,7 @@ func forgetOn(t *testing.T, url string) {
 	if kept := traces(t, rdb, "b"); len(kept) < 3 {
 		t.Errorf("of another session only this is left: %q", kept)
 	}
-	if r := call(t, environ[:1], "forget", "a").want(t, exitOther); r.err != "worker: session a is unknown; if anything was left of it, it is deleted\n" || r.out != "" {
+	if r := call(t, environ[:1], "forget", "a").want(t, exitOther); r.err != "worker: session a is unknown; any remaining data was deleted\n" || r.out != "" {
 		t.Errorf("%+v", r)
 	}
 	reply(t, c, "a", "begins anew")

@@ -4,7 +4,7 @@ const helpText = `worker runs an AI agent for the messages of chat sessions: one
 session, in the order of their arrival, across any number of workers. enqueue sends
 the messages. All of them use one Redis (7.0 or newer).
 
-  worker --dev    needs nothing else: it has a Redis of its own, the agent echo, and
+  worker --dev    needs nothing else: it starts a Redis, the agent echo, and
                   asynqmon at http://127.0.0.1:8080/asynqmon; settings still count
   worker          needs TURNSTILE_AGENT and a Redis at REDIS_URL
 
@@ -23,10 +23,10 @@ Errors are lines on stderr, in plain text with --json, too.
 Exit codes
   0    a signal ended it, and all turns are finished or requeued
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
-  2    wrong settings, flags or arguments; each problem is a line on stderr
-  3    forget: a turn is running in the session, or outcomes are not delivered
+  2    invalid settings, flags or arguments; each problem is a line on stderr
+  3    forget: a turn is running in the session, or outcomes are undelivered
   130  show --follow: Ctrl-C
-  75   as 0, after SIGHUP: the supervisor should start it again`
+  75   as 0, after SIGHUP: the supervisor should restart it`
 
 const settingsHeading = `Settings
   Each is an environment variable. An empty one counts as not set. A flag overrides it:
@@ -50,8 +50,8 @@ Sessions with a turn come first, the oldest turn at the top. STATE is one of
 A turn that still runs in a paused session has ", paused" after it. ", suspended" means
 that the last turns were interrupted too often: the next message begins a new transcript.
 FENCE is the running turn's, or the last one's. SINCE is how long the turn has been
-running. FOLLOW-UPS are the messages that came while it ran; PENDING are all messages in
-line, with these; DELAYED wait for a later time.
+running. FOLLOW-UPS are the messages that arrived since; PENDING are all messages in the
+queue, with these; DELAYED wait for a later time.
 
 With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running",
@@ -68,10 +68,10 @@ maintenance is listed only by its name, and not always. With --json it prints on
   {"worker","host","pid","slots","turns","draining","since"}`
 
 const showHelp = `show prints one session: its state, the waiting messages, the last ten dead letters with the
-reasons, its transcript, and a running turn's messages and what it has done so far.
+reasons, its transcript, and a running turn's messages and output so far.
 
---follow then prints the running turn as it comes, or the next one if one waits, as
-enqueue --follow does. It ends when the turn's message has ended, and says how, or with
+--follow then prints the running turn as it runs, or the next one if one waits, as
+enqueue --follow does. It ends with the turn's message, and says how that ended, or with
 Ctrl-C (exit code 130), after which the turn continues. If nothing runs or waits it ends
 at once.
 
@@ -89,10 +89,10 @@ With --json it prints one object, and errors as plain text on stderr:
 state is as in ps, or suspended or idle. turn_messages and reply are the running turn's:
 reply is the text so far, since its last tool. With --follow an object for each event
 follows, and one for the end, as with enqueue --follow --json. queue has the settings of
-/queue, dropped the number of messages that a full line has dropped and the next turn's
+/queue, dropped the number of messages that a full queue dropped and the next turn's
 note will have, question the agent's open question, or null. reply_to is the destination of
-the outcomes of later messages. outbox counts the outcomes that destinations do not have: of
-messages that have not ended (owed), stored, and given up (undelivered). since and marked_at
+the outcomes of later messages. outbox counts undelivered outcomes: of messages that have
+not ended (owed), stored, and given up (undelivered). since and marked_at
 are times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and
 attachments belong to a message, usage to the turn, in its last entry; at is in ms since
 1970.
@@ -104,8 +104,8 @@ const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz, /re
 TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM, SIGINT
 and SIGHUP end it with exit code 0.
 
-Agents that run on this machine can reach it, so it asks for a token: without
-TURNSTILE_HTTP_TOKEN it makes one, and prints the address with it. It asks for none on
+Agents that run on this machine can reach it, so it requires a token: without
+TURNSTILE_HTTP_TOKEN it makes one, and prints the address with it. It requires none on
 loopback if TURNSTILE_AGENT is set as for the worker and that agent runs no programs
 (echo, or openai without TURNSTILE_TOOLS_FILE).`
 

@@ -13,15 +13,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-const lsHelp = `ls lists the known sessions, idle ones too, the one that was active longest ago first.
-With PATTERN it lists only those whose whole key matches: * stands for any characters,
+const lsHelp = `ls lists the known sessions, also idle ones, the least recently active first.
+With PATTERN it lists only those whose whole key matches: * matches any characters,
 ? for one, [a-z] for one of them. Quote it for the shell.
 
 It reads the sessions page by page and prints each page at once, so a list of any length
 takes little memory. A session that is used meanwhile may appear twice.
 
 STATE is as in ps, or idle. ACTIVE is the time since the session was last used. PENDING
-messages wait in line, DELAYED ones for a later time.
+messages wait in the queue, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
   {"session","session_id","phase","state","paused","suspended","worker","turn","since",

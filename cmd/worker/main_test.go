@@ -133,7 +133,7 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// submit submits a message and returns its id.
+// submit submits a message and returns its ID.
 func submit(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	r, err := c.Session(key).Send(limited(t), turnstile.Message{Text: text})

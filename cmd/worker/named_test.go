@@ -40,7 +40,7 @@ func TestCheckNamed(t *testing.T) {
 		"acp":              {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b"}, nil},
 		"acp without both": {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": file}, []string{program, workspaces}},
 		"acp in the open": {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": open + "/a"}, []string{
-			fmt.Sprintf("%s%q cannot be used: somebody else could have prepared it: everybody may write to %s (mode 777): chmod o-w it, or use another directory", workspaces, open+"/a", open),
+			fmt.Sprintf("%s%q cannot be used: another user could have prepared it: everybody may write to %s (mode 777): chmod o-w it, or use another directory", workspaces, open+"/a", open),
 		}},
 		"claude, a command": {vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": file + "/below"}, []string{workspaces}},
 		"codex elsewhere":   {vars{"TURNSTILE_AGENT": "codex", "TURNSTILE_AGENT_COMMAND": dir + "/codex"}, []string{program + "agent codex: "}},

@@ -23,18 +23,18 @@ delivered.
   outbox [list|ls] [SESSION]      lists those of a session, or of all, session by
                                   session: for each destination in order, then those
                                   that were given up
-  outbox redrive SESSION | --all  puts those that were given up back at the end of
-                                  their lines; --to chooses a destination's
+  outbox redrive SESSION | --all  requeues those that were given up; --to chooses
+                                  a destination's
   outbox drop SESSION | --all     deletes those that were given up; --to as above
   outbox pause DESTINATION        deliverers send nothing to it until it is enabled
-  outbox enable DESTINATION       ends that, and what a response 410 began: deliveries
-                                  go on within about two seconds
+  outbox enable DESTINATION       ends that, or the state after a response 410:
+                                  deliveries continue within about two seconds
 
 STATE is one of
-  waits        it is the next of its line, or behind one
+  waits        it is the next for its destination, or after one
   again in 5s  its last attempt failed, for the reason in ERROR
   paused       its destination is paused
-  disabled     its destination has responded with 410
+  disabled     its destination responded with 410
   given up     it was refused too often or is too old: redrive or drop it
 
 Destinations that are paused or disabled come first, with the reason. Redis does not know
@@ -68,7 +68,7 @@ func (p *program) outboxListCommand(name string) *cobra.Command {
 		Use: name + " [SESSION]", Short: "List the deliveries of a session, or of all", Long: outboxHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("outbox list wants one SESSION at most, and was given %d", len(args))
+				return fmt.Errorf("outbox list takes at most one SESSION, but got %d", len(args))
 			}
 			return nil
 		},
@@ -84,8 +84,8 @@ func (p *program) outboxListCommand(name string) *cobra.Command {
 func (p *program) outboxRedriveCommand() *cobra.Command {
 	var to string
 	return ofDestination(&to, p.changeCommand("redrive", "SESSION | --all", change{
-		noun: outgoing, short: "Put deliveries that were given up back in line", long: outboxHelp,
-		field: "redriven", done: "put back in line", of: "deliveries that were given up",
+		noun: outgoing, short: "Requeue deliveries that were given up", long: outboxHelp,
+		field: "redriven", done: "requeued", of: "deliveries that were given up",
 		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
 			return c.Session(key).Redrive(ctx, cmp.Or(to, admin.All))
 		},

@@ -114,12 +114,12 @@ func TestOutboxRedriveAndDrop(t *testing.T) {
 	}
 	steps := []struct{ args, out string }{
 		{"redrive a --to web", "Session a has no deliveries that were given up.\n"},
-		{"redrive a --to bot", "a: 1 delivery put back in line.\n"},
+		{"redrive a --to bot", "a: 1 delivery requeued.\n"},
 		{"redrive a", "Session a has no deliveries that were given up.\n"},
 		{"redrive a --json", `{"redriven":0,"session":"a"}` + "\n"},
 		{"drop b --json", `{"dropped":1,"session":"b"}` + "\n"},
 		{"drop --all --to web", "No session has deliveries that were given up.\n"},
-		{"redrive --all --to bot", "c: 1 delivery put back in line.\n"},
+		{"redrive --all --to bot", "c: 1 delivery requeued.\n"},
 		{"drop --all", "No session has deliveries that were given up.\n"},
 	}
 	for _, s := range steps {
@@ -155,7 +155,7 @@ func TestDestinations(t *testing.T) {
 		{"enable bot", "Destination bot was neither paused nor disabled.\n"},
 		{"pause bot", "Destination bot is paused. Its deliveries wait until: worker outbox enable bot\n"},
 		{"pause bot --json", `{"destination":"bot","state":"paused","why":"paused by an operator"}` + "\n"},
-		{"enable bot", "Destination bot is enabled. Its deliveries go on within about two seconds.\n"},
+		{"enable bot", "Destination bot is enabled. Its deliveries continue within about two seconds.\n"},
 		{"enable bot --json", `{"destination":"bot","state":"enabled"}` + "\n"},
 	} {
 		if r := call(t, environ, append([]string{"outbox"}, strings.Fields(s.args)...)...).want(t, exitOK); r.out != s.out {
@@ -200,16 +200,16 @@ func TestOutboxOfAnUnknownSession(t *testing.T) {
 func TestOutboxUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"outbox a b":                "outbox list wants one SESSION at most, and was given 2; see worker outbox --help",
+		"outbox a b":                "outbox list takes at most one SESSION, but got 2; see worker outbox --help",
 		"outbox redrive":            "outbox redrive wants a SESSION, or --all for those of all sessions; see worker outbox redrive --help",
 		"outbox drop --to bot":      "outbox drop wants a SESSION, or --all for those of all sessions; see worker outbox drop --help",
 		"outbox drop --all a":       "outbox drop: both --all and a SESSION: use one of them; see worker outbox drop --help",
-		"outbox redrive a m1":       "outbox redrive wants one SESSION, and was given 2; see worker outbox redrive --help",
+		"outbox redrive a m1":       "outbox redrive takes one SESSION, but got 2; see worker outbox redrive --help",
 		"outbox list a/b":           `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"outbox drop a --to Bot":    `invalid destination "Bot": use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit`,
 		"outbox drop --all --to=":   `invalid destination "": use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit`,
-		"outbox pause":              "outbox pause wants one DESTINATION, and was given 0; see worker outbox pause --help",
-		"outbox enable a b":         "outbox enable wants one DESTINATION, and was given 2; see worker outbox enable --help",
+		"outbox pause":              "outbox pause takes one DESTINATION, but got 0; see worker outbox pause --help",
+		"outbox enable a b":         "outbox enable takes one DESTINATION, but got 2; see worker outbox enable --help",
 		"outbox pause Bot":          `invalid destination "Bot": use up to 64 of a-z, 0-9, - and _, beginning with a letter or digit`,
 		"outbox pause bot --nosuch": "unknown flag: --nosuch; see worker outbox pause --help",
 	} {

@@ -41,12 +41,12 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 	case err != nil && ctx.Err() != nil:
 		return errInterrupted
 	case errors.Is(err, session.ErrNotFound):
-		return fmt.Errorf("follow message %s: its outcome is unknown: its result has expired, or it was deleted", id)
+		return fmt.Errorf("follow message %s: its outcome is unknown: its result expired, or it was deleted", id)
 	case err != nil:
 		return fmt.Errorf("follow message %s: %w", id, err)
 	}
 	how := terminal.Ending(end)
-	p.complain(fmt.Sprintf("the turn has ended: message %s %s", id, how))
+	p.complain(fmt.Sprintf("the turn ended: message %s %s", id, how))
 	return nil
 }
 

@@ -101,7 +101,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for signal, code := range map[os.Signal]int{syscall.SIGTERM: exitOK, syscall.SIGHUP: exitRestart} {
 		cmd, s := process(t, []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo"})
-		s.Await(t, "Redis is not there yet")
+		s.Await(t, "Redis is not ready yet")
 		send(t, cmd.Process, signal)
 		exits(t, cmd, s, code)
 	}

@@ -206,7 +206,7 @@ func TestShowFollow(t *testing.T) {
 	if _, behind, _ := strings.Cut(follower.out.String(), "\nfollowing message m1\n"); behind != "echo: on it\n" {
 		t.Errorf("%q", follower.out)
 	}
-	if said := follower.err.String(); !strings.Contains(said, "tool grep") || !strings.HasSuffix(said, "\nworker: the turn has ended: message m1 done\n") {
+	if said := follower.err.String(); !strings.Contains(said, "tool grep") || !strings.HasSuffix(said, "\nworker: the turn ended: message m1 done\n") {
 		t.Errorf("%q", said)
 	}
 	if r := call(t, environ, "show", "a", "--follow").want(t, exitOK); r.err != "worker: session a is not followed: nothing runs, nothing waits for a slot\n" {

@@ -82,7 +82,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	s.Type(t, "stream=2 tick=1h long\n")
 	s.Await(t, "\necho") // the beginning of the reply
 	s.Type(t, "behind\n")
-	s.Await(t, "waits in line, position 2")
+	s.Await(t, "waits in the queue, position 2")
 	s.Type(t, ctrlC)
 	s.Await(t, "Ending.")
 	s.Await(t, "draining: 1 turn running, ")

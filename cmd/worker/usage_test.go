@@ -25,7 +25,7 @@ func TestUsage(t *testing.T) {
 		"help of too much":  {nil, []string{"help", "ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
 		"empty --redis":     {[]string{echo}, []string{"--redis", ""}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker --help\n"},
 		"ps, empty --redis": {nil, []string{"ps", "--redis="}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker ps --help\n"},
-		"no session":        {nil, []string{"show"}, exitUsage, "worker: show wants one SESSION, and was given 0; see worker show --help\n"},
+		"no session":        {nil, []string{"show"}, exitUsage, "worker: show takes one SESSION, but got 0; see worker show --help\n"},
 		"bad session":       {nil, []string{"show", "a/b"}, exitUsage, "worker: invalid session key \"a/b\": use letters, digits and ._:@+=~- only, the first a letter or digit\n"},
 		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out\n"},
 		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--recovery-rate", "0"}, exitUsage, "worker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\nworker: setting TURNSTILE_RECOVERY_RATE=\"0\" is too small: use a rate above 0, such as 50/s\n"},

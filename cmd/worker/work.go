@@ -79,7 +79,7 @@ func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen
 		if d.ownsRedis() {
 			return fmt.Errorf("%w: its Redis ends with it, and nothing is kept", service.ErrAbandoned)
 		}
-		return fmt.Errorf("%w: other workers take its sessions once their leases have run out", service.ErrAbandoned)
+		return fmt.Errorf("%w: other workers take its sessions after their leases expire", service.ErrAbandoned)
 	case <-d.redisEnded():
 		return d.lost()
 	}

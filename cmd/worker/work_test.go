@@ -164,7 +164,7 @@ func TestRedisComesUp(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	w := start(t, []string{"REDIS_URL=redis://" + addr, "TURNSTILE_AGENT=echo"})
-	w.err.Await(t, "Redis is not there yet")
+	w.err.Await(t, "Redis is not ready yet")
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr(addr); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
 	away := []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}
 	asked := start(t, append(away[:2:2], "TURNSTILE_LOG_LEVEL=info"))
-	asked.err.Await(t, "Redis is not there yet")
+	asked.err.Await(t, "Redis is not ready yet")
 	asked.stop(t)
 
 	r := call(t, away).want(t, exitOther)

@@ -35,7 +35,7 @@ var actions = map[string]action{
 	"deny":    {"", (*Board).deny, "Denied."},
 	"retry":   {gateway.Control, (*Board).retry, "The last turn was removed, and its message runs again."},
 	"undo":    {gateway.Control, (*Board).undo, "The last turn was removed: %d entries."},
-	"rerun":   {gateway.Control, (*Board).rerun, "Dead letters that are back in line: %d."},
+	"rerun":   {gateway.Control, (*Board).rerun, "Dead letters requeued: %d."},
 }
 
 // act carries out an action, and leads back to the session. A failure shows the session with the

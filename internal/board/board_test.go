@@ -192,7 +192,7 @@ func TestButtons(t *testing.T) {
 	r.has(r.post("/board/s/web:1/stop", none), 200, "The turn ends")
 	expect.Soon(t, "idle", idle)
 	r.has(r.get("/board/s/web:1"), 200, "Dead letters", "stopped")
-	r.has(r.post("/board/s/web:1/rerun", none), 200, "Dead letters that are back in line: 2.")
+	r.has(r.post("/board/s/web:1/rerun", none), 200, "Dead letters requeued: 2.")
 	r.has(r.post("/board/s/web:1/stop", none), 200)
 	expect.Soon(t, "idle", idle)
 	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {"x.1"}}), 409, "No question is open")

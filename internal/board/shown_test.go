@@ -67,7 +67,7 @@ func TestIDsAndOneRerun(t *testing.T) {
 	r.lacks(p, "Rerun this")
 	r.login("boss")
 	r.has(r.get("/board/s/web:1"), 200, "Rerun this", `href="/asynqmon/queues/session:web:1"`)
-	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {failed.ID}}), 200, "Dead letters that are back in line: 1.")
+	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {failed.ID}}), 200, "Dead letters requeued: 1.")
 	again, err := r.client.Session("web:1").Wait(t.Context(), failed.ID)
 	expect.OK(t, err)
 	if again.Turn == failed.Turn {
@@ -76,7 +76,7 @@ func TestIDsAndOneRerun(t *testing.T) {
 	kept, _, err := actors.Result(t.Context(), r.client.Session("web:1"), other.ID)
 	expect.OK(t, err)
 	expect.Equal(t, "the other letter's turn", kept.Turn, other.Turn)
-	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {"unknown"}}), 200, "Dead letters that are back in line: 0.")
+	r.has(r.post("/board/s/web:1/rerun", url.Values{"letter": {"unknown"}}), 200, "Dead letters requeued: 0.")
 }
 
 // A visitor who sees every session has an overview of the workers and of waiting work. Others get

@@ -65,7 +65,7 @@ func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (wa
 		case ctx.Err() != nil || !mayPass(err):
 			return nil, err
 		case failed == nil:
-			log.Info("Redis is not there yet, trying again", "error", redisconn.Explain(err), "for", patience)
+			log.Info("Redis is not ready yet, trying again", "error", redisconn.Explain(err), "for", patience)
 		}
 		failed = err
 		select {

@@ -152,7 +152,7 @@ func (s *Process) log() string {
 	return strings.Join(lines[max(0, len(lines)-logLines):], "; ")
 }
 
-// PID returns the server's process id.
+// PID returns the server's process ID.
 func (s *Process) PID() int { return s.pid }
 
 // Signal sends the server a signal; it fails after the server's end.

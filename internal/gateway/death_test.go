@@ -169,8 +169,8 @@ type follower struct {
 	*rig          // the gateway that lives
 	child  string // the address of the gateway that must not die
 	drain  func()
-	last   string            // the id of the last event
-	begins session.EventType // the type of the first event, if it has no id
+	last   string            // the ID of the last event
+	begins session.EventType // the type of the first event, if it has no ID
 	first  session.EventType // the first event's type
 	ids    []string
 	ended  int // turns

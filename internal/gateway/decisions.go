@@ -37,7 +37,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 		d = session.Always
 	}
 	if _, number, ok := strings.Cut(body.Question, "."); !ok || number == "" {
-		return Fail(InvalidRequest, "question is %.100q; it is the id of one, TURN.NUMBER.", body.Question)
+		return Fail(InvalidRequest, "question is %.100q; it must be an id, TURN.NUMBER.", body.Question)
 	}
 	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As); err != nil {
 		return err

@@ -54,7 +54,7 @@ func newEventWriter(to sink, s *stream) *eventWriter {
 	return &eventWriter{to: to, stream: s, comment: ":\n\n"}
 }
 
-// event sends one event. A gap or reset has no id, so the client keeps its last one.
+// event sends one event. A gap or reset has no ID, so the client keeps its last one.
 func (w *eventWriter) event(e session.Event) error {
 	if !w.stream.token.May(Operate) {
 		e.Detail = ""

@@ -76,7 +76,7 @@ func Interrupted(err error) error {
 	case errors.Is(err, errDraining):
 		return because(err, Fail(Draining, "The message is stored and will run. Repeat the request with the same Idempotency-Key to find it; without a key the repetition may be a second message."))
 	case errors.Is(err, errRevoked), errors.Is(err, errNarrowed):
-		return because(err, Fail(Unauthorized, "The token was changed. What was stored is kept."))
+		return because(err, Fail(Unauthorized, "The token was changed. Stored messages are kept."))
 	}
 	return err
 }

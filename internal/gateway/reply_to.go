@@ -43,7 +43,7 @@ func (g *Gateway) checkReplyTo(sessionKey, name string) error {
 		return nil
 	}
 	if to := all.Named(name); to == nil || !to.Admits(sessionKey) {
-		return Fail(InvalidRequest, `The destination %s is not there for the session %s: see "sessions" and "from" of the gateways' file of destinations.`, name, sessionKey)
+		return Fail(InvalidRequest, `The destination %s does not exist for the session %s: see "sessions" and "from" of the gateways' file of destinations.`, name, sessionKey)
 	}
 	return nil
 }

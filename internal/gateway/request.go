@@ -162,7 +162,7 @@ func (r *Request) CheckQuery(known ...string) error {
 		case !slices.Contains(known, name):
 			return Fail(InvalidRequest, "The query parameter %.100q is unknown here.", name)
 		case len(values) > 1:
-			return Fail(InvalidRequest, "The query parameter %s is there more than once.", name)
+			return Fail(InvalidRequest, "The query parameter %s occurs more than once.", name)
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/gateway"
 )
 
-// attempt is a request to a route. {s} stands for a session, {r} for the id of its last response,
+// attempt is a request to a route. {s} stands for a session, {r} for the ID of its last response,
 // {later} for that of the message later's, {theirs} for that of a response of the session theirs:1.
 type attempt struct {
 	path    string // "": the document's, with {id} as the message's

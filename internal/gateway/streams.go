@@ -10,10 +10,10 @@ import (
 
 // Causes of the end of a stream.
 var (
-	errGone     = errors.New("the client has gone away")
+	errGone     = errors.New("the client went away")
 	errSlow     = errors.New("the client does not read")
 	errRevoked  = errors.New("the token may no longer read the session")
-	errNarrowed = errors.New("the token may no longer do all that it might")
+	errNarrowed = errors.New("the token lost a permission")
 )
 
 // stream is an event stream that is open. It keeps nothing else of its request, because a gateway

@@ -147,14 +147,14 @@ func parseTokens(data []byte) ([]Token, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, errors.New("there is none: nobody could use the gateway")
+		return nil, errors.New("it has no token: nobody could use the gateway")
 	}
 	var list []Token
 	var problems []error
 	for i, e := range entries {
 		token, err := e.token()
 		if err == nil && slices.ContainsFunc(list, func(other Token) bool { return other.Name == e.Name || other.sum == token.sum }) {
-			err = errors.New("its name or its secret is that of a token before it")
+			err = errors.New("an earlier token has the same name or secret")
 		}
 		if err != nil {
 			name := e.Name
@@ -194,7 +194,7 @@ func (e entry) token() (Token, error) {
 			return t, fmt.Errorf("new: %w", err)
 		}
 		if !t.Sees(e.New + "0") {
-			return t, fmt.Errorf("new: no pattern of sessions fits %s*", e.New)
+			return t, fmt.Errorf("new: no pattern of sessions matches %s*", e.New)
 		}
 	}
 	if len(e.May) == 0 {

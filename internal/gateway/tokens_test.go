@@ -111,7 +111,7 @@ func TestBadTokens(t *testing.T) {
 		`[{"name": "a", "sha256": "SUM", "sessions": [""], "may": ["read"]}]`:                                                                      `pattern ""`,
 		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": []}]`:                                                                           "may is empty",
 		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["rule"]}]`:                                                                     `"rule" is unknown`,
-		`[{"name": "a", "sha256": "SUM", "sessions": ["b:*"], "new": "a:", "may": ["send"]}]`:                                                      "no pattern of sessions fits a:*",
+		`[{"name": "a", "sha256": "SUM", "sessions": ["b:*"], "new": "a:", "may": ["send"]}]`:                                                      "no pattern of sessions matches a:*",
 		`[{"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}, {"name": "a", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`: "token 2 (a)",
 	} {
 		_, err := gateway.LoadTokens(tokensFile(t, text))

@@ -99,7 +99,7 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 				panic(cause)
 			default:
 				s.config.Logger.Error("a page panicked", "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-				http.Error(w, "This page failed; the worker's log says more.", http.StatusInternalServerError)
+				http.Error(w, "This page failed; the worker's log has the reason.", http.StatusInternalServerError)
 			}
 		}()
 		next.ServeHTTP(w, r)

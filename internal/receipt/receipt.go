@@ -21,7 +21,7 @@ const (
 	Accepted  Status = "accepted"  // stored; no turn is running
 	Queued    Status = "queued"    // waits for a running turn, see Position
 	Scheduled Status = "scheduled" // stored as a delayed message, see At
-	Duplicate Status = "duplicate" // a message with this id is stored, see State
+	Duplicate Status = "duplicate" // a message with this ID is stored, see State
 	Refused   Status = "refused"   // not stored, see Err
 	Answered  Status = "answered"  // a slash command was carried out, see Reply
 )

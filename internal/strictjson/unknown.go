@@ -48,7 +48,7 @@ func DecodeNamed(data []byte, into any) error {
 	w := walk{text: data}
 	w.value(reflect.TypeOf(into), "")
 	if w.twice != "" {
-		return fmt.Errorf("%w JSON: %.100q is there twice", session.ErrInvalid, w.twice)
+		return fmt.Errorf("%w JSON: %.100q occurs twice", session.ErrInvalid, w.twice)
 	}
 	if names := w.unknown; len(names) > 0 {
 		slices.Sort(names)

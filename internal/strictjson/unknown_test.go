@@ -44,10 +44,10 @@ func TestDecodeNamed(t *testing.T) {
 		`{"b": {"c": [1, "]}"]}, "a": [[], {}], "text": "x"}`:       "unknown fields a, b",
 		`{"list": [{"name": "y"}, {"nam": 1}], "one": {"two": {}}}`: "unknown fields list[1].nam, one.two",
 		`{"by": {"k": {"x": 1}}}`:                                   "unknown fields by.k.x",
-		`{"text": "a", "text": "b"}`:                                `"text" is there twice`,
-		`{"text": "a", "te\u0078t": "b"}`:                           `"text" is there twice`,
-		`{"meta": {"a": "1", "a": "2"}}`:                            `"meta.a" is there twice`,
-		`{"list": [{"name": "y", "name": "z"}]}`:                    `"list[0].name" is there twice`,
+		`{"text": "a", "text": "b"}`:                                `"text" occurs twice`,
+		`{"text": "a", "te\u0078t": "b"}`:                           `"text" occurs twice`,
+		`{"meta": {"a": "1", "a": "2"}}`:                            `"meta.a" occurs twice`,
+		`{"list": [{"name": "y", "name": "z"}]}`:                    `"list[0].name" occurs twice`,
 		`{"text": "` + "\xff" + `"}`:                                "not UTF-8",
 		`{"text": "a"} {}`:                                          "more than one value",
 		`{"text": `:                                                 "unexpected EOF",
@@ -88,7 +88,7 @@ func TestManyNames(t *testing.T) {
 		t.Errorf("%.200v", err)
 	}
 	fields[8_000] = fields[3]
-	if err := strictjson.DecodeNamed([]byte("{"+strings.Join(fields, ",")+"}"), &outer{}); err == nil || !strings.Contains(err.Error(), `"f000003" is there twice`) {
+	if err := strictjson.DecodeNamed([]byte("{"+strings.Join(fields, ",")+"}"), &outer{}); err == nil || !strings.Contains(err.Error(), `"f000003" occurs twice`) {
 		t.Errorf("%.200v", err)
 	}
 }

@@ -114,7 +114,7 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 		c.alert("refused: " + r.Reason)
 	default:
 		if r.Status == receipt.Queued {
-			c.note(fmt.Sprintf("waits in line, position %d", r.Position))
+			c.note(fmt.Sprintf("waits in the queue, position %d", r.Position))
 		}
 		c.waiting.Add(1)
 		select {

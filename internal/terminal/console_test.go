@@ -148,7 +148,7 @@ func TestConversation(t *testing.T) {
 	}
 	out.awaitEnd(t, said, "echo: third\n> ")
 	rest := strings.TrimPrefix(out.String(), said)
-	for _, part := range []string{"waits in line, position 2\n", "waits in line, position 3\n", "echo:", " first\n", "echo: second\n"} {
+	for _, part := range []string{"waits in the queue, position 2\n", "waits in the queue, position 3\n", "echo:", " first\n", "echo: second\n"} {
 		if !strings.Contains(rest, part) {
 			t.Errorf("%q is not in %q", part, rest)
 		}
@@ -191,7 +191,7 @@ func TestOneTurnIsShownOnce(t *testing.T) {
 	out.awaitEnd(t, "", "steered: second\n> ")
 	// Events are collected, so a tool's duration is not exact.
 	shown := regexp.MustCompile(`\([0-9.]+s\)`).ReplaceAllString(out.String(), "(a while)")
-	if want := "> tool a ...tool a ...\r\x1b[Kwaits in line, position 2\ntool a ...\r\x1b[Khanded to the running turn\n" +
+	if want := "> tool a ...tool a ...\r\x1b[Kwaits in the queue, position 2\ntool a ...\r\x1b[Khanded to the running turn\n" +
 		"tool a ...\r\x1b[Ktool a (a while)\ntitle: My talk\necho: first\n\nsteered: second\n> "; shown != want {
 		t.Errorf("got  %q\nwant %q", shown, want)
 	}

@@ -17,7 +17,7 @@ func note(e session.Event, own bool) (text string, alert bool) {
 	case session.EventTitle:
 		text = "title: " + e.Text
 	case session.EventQueued:
-		text = fmt.Sprintf("waits in line, position %d", e.Position)
+		text = fmt.Sprintf("waits in the queue, position %d", e.Position)
 		if e.Mode != "" && e.Mode != session.ModeQueue {
 			text += fmt.Sprintf(" (%s)", e.Mode)
 		}

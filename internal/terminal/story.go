@@ -30,12 +30,12 @@ type Line struct {
 // Story turns the events of one message's turns into lines. Each use of a tool is one line, at its
 // end.
 type Story struct {
-	Message string // its id
+	Message string // its ID
 	Mine    bool   // all of the session's messages are this person's
 
 	Ephemeral bool // Redis ends with the program: interrupted turns are lost
 
-	// Allow and Deny are the commands for a decision, without the question's id.
+	// Allow and Deny are the commands for a decision, without the question's ID.
 	Allow, Deny string
 
 	tools []tool // running ones

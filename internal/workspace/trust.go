@@ -13,7 +13,7 @@ import (
 // ErrUntrusted is wrapped by errors about a path that another user (not root, and not this
 // process's) may change or may have prepared, for example with a link to elsewhere or with files
 // that an agent obeys.
-var ErrUntrusted = errors.New("somebody else could have prepared it")
+var ErrUntrusted = errors.New("another user could have prepared it")
 
 // maxLinks is how many symbolic links a path may have, as on Linux.
 const maxLinks = 40

@@ -68,8 +68,8 @@ func (b chatBody) check() error {
 	return checkMetadata(b.Metadata)
 }
 
-// news are the messages after the assistant's last one. The session has the earlier ones.
-func news(messages []chatMessage) []chatMessage {
+// newMessages are the messages after the assistant's last one. The session has the earlier ones.
+func newMessages(messages []chatMessage) []chatMessage {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Role == "assistant" {
 			return messages[i+1:]
@@ -78,8 +78,8 @@ func news(messages []chatMessage) []chatMessage {
 	return messages
 }
 
-// speakers are the labels of a chat's roles, in the text for the agent.
-var speakers = map[string]string{"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
+// roleLabels are the labels of a chat's roles, in the text for the agent.
+var roleLabels = map[string]string{"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
 
 // render makes one text of messages. If all are the user's, they get no labels.
 func render(messages []chatMessage) (text string, files []session.Attachment, err error) {
@@ -90,7 +90,7 @@ func render(messages []chatMessage) (text string, files []session.Attachment, er
 	var texts []string
 	for i, m := range messages {
 		param := fmt.Sprintf("messages[%d]", i)
-		speaker, ok := speakers[m.Role]
+		label, ok := roleLabels[m.Role]
 		if !ok {
 			return "", nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
 		}
@@ -99,7 +99,7 @@ func render(messages []chatMessage) (text string, files []session.Attachment, er
 			return "", nil, err
 		}
 		if named {
-			said = speaker + ": " + said
+			said = label + ": " + said
 		}
 		texts, files = append(texts, said), append(files, more...)
 	}
@@ -127,7 +127,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	delete(body.Metadata, sessionMetadata)
 	oneShot := key == ""
 	if !oneShot {
-		if messages = news(messages); len(messages) == 0 {
+		if messages = newMessages(messages); len(messages) == 0 {
 			return refuse("messages", "Nothing is new: the last message is the assistant's.")
 		}
 	}

@@ -1,7 +1,7 @@
 // Package openai serves OpenAI's API on top of a gateway: Responses, Chat Completions and Models.
 // docs/openai-api.md says what it supports.
 //
-// A response is a message of a session, and its id names both, so nothing else is stored. Every
+// A response is a message of a session, and its ID names both, so nothing else is stored. Every
 // gateway reads any response, with the same events under the same numbers.
 package openai
 

@@ -75,7 +75,7 @@ func firstTurn(m turnstile.StoredMessage, latest int64) int64 {
 	return latest + 1
 }
 
-// fenceOf is the fencing token in a turn's id.
+// fenceOf is the fencing token in a turn's ID.
 func fenceOf(turn string) int64 {
 	n, _ := strconv.ParseInt(turn[strings.LastIndexByte(turn, '-')+1:], 10, 64)
 	return n

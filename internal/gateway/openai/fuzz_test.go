@@ -97,7 +97,7 @@ func FuzzBody(f *testing.F) {
 		}
 		var c chatBody
 		if err := json.Unmarshal(data, &c); err == nil && !refused(c.check()) {
-			if text, files, err := render(news(c.Messages)); !refused(err) {
+			if text, files, err := render(newMessages(c.Messages)); !refused(err) {
 				message(text, files, c.Metadata)
 			}
 		}

@@ -41,7 +41,7 @@ func tokens(t *testing.T, list ...string) func(*gateway.Config) {
 // retry is the header with which OpenAI's SDKs repeat a request.
 var retry = option.WithHeader("X-Stainless-Retry-Count", "1")
 
-// background stores a message and returns its response's id and its conversation.
+// background stores a message and returns its response's ID and its conversation.
 func background(t *testing.T, client sdk.Client, conversation, text string, opts ...option.RequestOption) (id, session string) {
 	t.Helper()
 	p := say(conversation, text)

@@ -17,7 +17,7 @@ func (p place) id() string {
 	return responsePrefix + base64.RawURLEncoding.EncodeToString([]byte(p.session+"\n"+p.message))
 }
 
-// parseResponseID reads a response's id.
+// parseResponseID reads a response's ID.
 func parseResponseID(id string) (p place, ok bool) {
 	encoded, ok := strings.CutPrefix(id, responsePrefix)
 	if !ok {

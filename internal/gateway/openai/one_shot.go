@@ -35,7 +35,7 @@ func (a *API) eraseOneShots(ctx context.Context, log *slog.Logger) {
 		_, more, err = a.kept.EraseTemporary(ctx, a.oneShots.life)
 		if err != nil && ctx.Err() == nil {
 			more = false
-			log.Warn("sessions of chats were not erased, and are tried again", "error", err)
+			log.Warn("temporary sessions were not erased; trying again", "error", err)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func newTool(turn string, n int, status, name string) toolItem {
 	return toolItem{ID: itemID("mcp", turn, n), Type: "mcp_call", Server: "agent", Name: name, Arguments: "{}", Status: status}
 }
 
-// itemID is the id of an agent's nth item in a turn, the same in a stream and in the response.
+// itemID is the ID of an agent's nth item in a turn, the same in a stream and in the response.
 func itemID(kind, turn string, n int) string { return fmt.Sprintf("%s_%s_%d", kind, turn, n) }
 
 // transcriptPage and transcriptPages bound how far back a response reads a transcript.

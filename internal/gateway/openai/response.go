@@ -34,7 +34,7 @@ type response struct {
 	Store      bool              `json:"store"`
 	Usage      *usage            `json:"usage"`
 	Metadata   map[string]string `json:"metadata"`
-	Message    string            `json:"turnstile_message"` // the message's id in /v1/sessions
+	Message    string            `json:"turnstile_message"` // the message's ID in /v1/sessions
 }
 
 // settings are fields that Open Responses requires. The agent has its own settings, so all are null or

@@ -27,7 +27,7 @@ const (
 	lastNumber    int64 = 1<<53 - 1 // the end, if the stream has none
 )
 
-// numberOf is the first number of a stored event, 0 if the id is none.
+// numberOf is the first number of a stored event, 0 if the ID is none.
 func numberOf(id string, accepted time.Time) int64 {
 	entry, index, _ := strings.Cut(id, ".")
 	ms, seq, _ := strings.Cut(entry, "-")

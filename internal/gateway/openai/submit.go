@@ -21,7 +21,7 @@ type Bodies interface {
 	// Last returns the message ID that Sent stored, "" if there is none, and Redis' time.
 	Last(ctx context.Context, sessionKey, body string) (id string, now time.Time, err error)
 
-	// Sent stores the id of the body's last message.
+	// Sent stores the ID of the body's last message.
 	Sent(ctx context.Context, sessionKey, body, id string) error
 
 	// Now returns Redis' time.
@@ -47,12 +47,12 @@ func hashed(token, sessionKey string, what []byte) string {
 type target struct {
 	place
 	after     string // the message must follow this one
-	byBody    bool   // the message's id is made of the body
+	byBody    bool   // the message's ID is made of the body
 	temporary bool   // the session is only for the message, and erased after it
 	streamed  bool   // the response is
 }
 
-// identify returns the session and the message id of a request. A request without a session gets a new
+// identify returns the session and the message ID of a request. A request without a session gets a new
 // one: named by its idempotency key, else at random, so that no two users of a token share it.
 func identify(r *gateway.Request, kind, sessionKey string, data []byte) (t target, err error) {
 	key, err := r.IdempotencyKey()
@@ -130,7 +130,7 @@ func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnst
 	return a.store(r, to.session, m)
 }
 
-// store stores a message with its id.
+// store stores a message with its ID.
 func (a *API) store(r *gateway.Request, sessionKey string, m turnstile.Message) (turnstile.Receipt, error) {
 	receipt, err := a.client.Session(sessionKey).Send(r.Work(), m)
 	if errors.Is(err, session.ErrNotLast) {

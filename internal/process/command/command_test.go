@@ -127,7 +127,7 @@ func TestLines(t *testing.T) {
 		{" a \r\n\n b\nc", "a|b|c|", ""},
 		{"a\nbad\nc\n", "a|", "line 2 of the command's output: no"},
 		{"a\nbad", "a|", "cut: line 2 of the command's output: no"},
-		{"a\nworse\nc\n", "a|", "line 2 of the command's output: it made its reader panic: at it"},
+		{"a\nworse\nc\n", "a|", "line 2 of the command's output: reading it panicked: at it"},
 		{"a\n\xff\n", "a|", "line 2 of the command's output: it is not UTF-8"},
 		{"a\n" + strings.Repeat("x", MaxLine+1), "a|", "line 2 of the command's output is longer than 8 MiB"},
 		{strings.Repeat(strings.Repeat(" ", 1<<20)+"\n", 64), "", "the command wrote more than 64 MiB"},

@@ -11,8 +11,8 @@ import (
 func Contained(logger *slog.Logger, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			logger.Error("what the agent wrote made its reader panic", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("it made its reader panic: %v", p)
+			logger.Error("reading the agent's output panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("reading it panicked: %v", p)
 		}
 	}()
 	return f()

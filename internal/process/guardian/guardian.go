@@ -15,7 +15,7 @@
 // also those that forked twice or called setsid, and reaps them all before it reports. On other
 // systems it reaches only the process group.
 //
-// An agent has the user id of its guardian, and is not trusted. On Linux the guardian is not
+// An agent has the user ID of its guardian, and is not trusted. On Linux the guardian is not
 // dumpable: the agent can neither trace it nor open its files and memory in /proc. The channel is
 // a socket, which cannot be opened again through /proc. The worker believes a report only if the
 // guardian then exits by itself. A guardian that was killed, for example by the agent, reports

@@ -34,7 +34,7 @@ func TestAPanicEndsTheAgentAlone(t *testing.T) {
 		c := newConn(closer{io.Discard}, brittle{}, slog.New(slog.NewTextHandler(&log, nil)))
 		c.read(strings.NewReader(text))
 		<-c.closed
-		if got := fmt.Sprint(c.cause); got != "it made its reader panic: at x" {
+		if got := fmt.Sprint(c.cause); got != "reading it panicked: at x" {
 			t.Errorf("%s: %s", name, got)
 		}
 		if !strings.Contains(log.String(), "contain_test.go") {
