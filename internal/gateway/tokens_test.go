@@ -100,7 +100,7 @@ func TestReload(t *testing.T) {
 func TestBadTokens(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`[]`:           "there is none",
+		`[]`:           "it has no token",
 		`{}`:           "cannot unmarshal object",
 		`[{"nme": 1}]`: "unknown fields [0].nme",
 		`[{"name": "a b", "sha256": "SUM", "sessions": ["*"], "may": ["read"]}]`:                                                                   "name: invalid",
