@@ -73,7 +73,7 @@ async function bounded(client) {
   }
 }
 
-// obey responds to the parent's words until it has ended: no child outlives it.
+// obey responds to the parent's words until the parent ends, so no child outlives it.
 export async function obey(client) {
   for await (const word of createInterface({ input: process.stdin })) {
     let response;

@@ -37,7 +37,7 @@ let words = "";
 for await (const chunk of chat) words += chunk.choices[0]?.delta?.content ?? "";
 console.log("chat:", words);
 
-// Stream. If the gateway goes away, go on at another one behind the last event.
+// Stream. If the gateway goes away, continue at another one after the last event.
 let events = await here.responses.create({
   model: "echo", conversation, stream: true, input: "stream=20 tick=150ms a reply that takes its time to arrive",
 });

@@ -115,8 +115,8 @@ def main():
     emit("usage", usage={"model": NAME, "input_tokens": heard, "output_tokens": said})
     if interrupted:
         log("interrupted")
-        return  # what was emitted is kept; there is no result
-    # Without a text the reply is what was emitted after the last tool or steer.
+        return  # the emitted text is kept; there is no result
+    # Without a text the reply is the text emitted after the last tool or steer.
     emit("result")
 
 

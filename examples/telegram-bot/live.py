@@ -82,7 +82,7 @@ class Live:
         elif turn and kind == "text":
             turn.text += event["text"]
         elif turn and kind == "tool_start":
-            turn.text = ""  # the reply is what comes behind the last tool
+            turn.text = ""  # the reply is the text after the last tool
         elif turn and kind == "steered":
             turn.messages = turn.messages + event["messages"]
 

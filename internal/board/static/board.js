@@ -14,7 +14,7 @@ function printable(text) {
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "\ufffd");
 }
 
-// later says whether the event id a (MS-SEQ.INDEX) is behind b; "" is before all.
+// later says whether the event id a (MS-SEQ.INDEX) is later than b; "" is before all.
 function later(a, b) {
   const x = a.split(/[-.]/).map(Number), y = b.split(/[-.]/).map(Number);
   if (!b) return true;
@@ -39,8 +39,7 @@ function stable(part) {
   return part.id === "live" ? part.innerHTML : part.innerHTML.replace(/>[^<]*<\/time>/g, "></time>");
 }
 
-// exchange puts the new parts of a page in place of the old ones, and keeps what the user has opened
-// and selected.
+// exchange replaces parts of a page, and keeps the parts that the user opened and the selection.
 function exchange(from, parts) {
   const bottom = atBottom(), focused = document.activeElement && document.activeElement.id;
   for (const old of parts) {
@@ -137,8 +136,8 @@ if (session) {
   });
 }
 
-// Times that come are counted down from what was left by Redis' clock, not by this machine's.
-const ends = new WeakMap(); // element -> [what was left, its end by this page's clock]
+// Countdowns begin with the time left by Redis' clock, not by this machine's.
+const ends = new WeakMap(); // element -> [the time left, its end by this page's clock]
 setInterval(() => {
   for (const until of document.querySelectorAll("time[data-left]")) {
     const ms = until.dataset.left;

@@ -1,6 +1,5 @@
-// Runs client libraries against a gateway, side by side: each streams the reply to one message in a
-// session of its own. A line on stdout tells of each client's first text, and one what it has in the
-// end.
+// Runs client libraries against a gateway concurrently: each streams the reply to one message in a
+// separate session. stdout has a line for each client's first text, and one for its result.
 //
 //   BASE=http://127.0.0.1:8081 TEXT=hello node clients.mjs [CLIENT...]
 import { Agent, run, setDefaultOpenAIClient, setTracingDisabled } from "@openai/agents";

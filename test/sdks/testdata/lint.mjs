@@ -1,4 +1,4 @@
-// Prints what Redocly's linter finds in an OpenAPI document, a line each, and how much.
+// Prints the findings of Redocly's linter in an OpenAPI document, a line each, and their number.
 import { createConfig, lint } from "@redocly/openapi-core";
 
 const config = await createConfig({

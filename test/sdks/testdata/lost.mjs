@@ -1,4 +1,4 @@
-// Opens the stream of a response again behind an event, and prints how that ends, the text that it gets,
+// Reopens the stream of a response after an event, and prints how it ends, the text that it gets,
 // and the number of the last event.
 //
 //   BASE=http://127.0.0.1:8081 node lost.mjs RESPONSE STARTING_AFTER

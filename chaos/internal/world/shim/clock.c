@@ -1,5 +1,5 @@
 /*
- * Preloaded by redis-server. It moves the wall clock by what a mapped file says: 8 bytes,
+ * Preloaded by redis-server. It moves the wall clock by the number in a mapped file: 8 bytes,
  * nanoseconds, little endian. In another mapped file it notes how much of the append-only file is on
  * the disk. It calls the kernel itself and looks up no symbols, so it may be called before the C
  * library is ready.
