@@ -47,7 +47,7 @@ func NewClient(rdb redis.UniversalClient, config ...ClientConfig) *Client {
 	}
 }
 
-// only returns the config of a call that has one at most, or a zero one.
+// only returns the config of a call, or a zero one. Two panic.
 func only[C any](config []C) (c C) {
 	switch len(config) {
 	case 0:
@@ -63,8 +63,8 @@ func only[C any](config []C) (c C) {
 func (c *Client) Session(key string) *Session { return &Session{c: c, key: key} }
 
 // Session is a handle on one session. It is safe for concurrent use and has nothing to close. The
-// calls that change something wrap session.ErrInvalid if the session's key is wrong. After an error
-// that wraps session.ErrUnchanged nothing was changed; see there.
+// errors of calls that change something wrap session.ErrInvalid if the session's key is wrong.
+// session.ErrUnchanged says that nothing was changed.
 type Session struct {
 	c    *Client
 	key  string
@@ -74,7 +74,7 @@ type Session struct {
 // Key returns the session's key.
 func (s *Session) Key() string { return s.key }
 
-// As returns a handle whose decisions are made by user: Decide, and Command of /approve and /deny. The
-// decision's event has the name as Event.By. It is a text of at most 512 bytes, else a decision's
-// error wraps session.ErrInvalid. A gateway writes its token's name, a slash and the user.
+// As returns a handle whose decisions are made by user: Decide, and Command of /approve and /deny.
+// The decision's event has the name as Event.By. It has at most 512 bytes, else a decision's error
+// wraps session.ErrInvalid. A gateway writes its token's name, a slash and the user.
 func (s *Session) As(user string) *Session { return &Session{c: s.c, key: s.key, user: user} }

@@ -24,8 +24,8 @@ func stepOfOnce(step string) redistest.Match {
 	return func(cmd redis.Cmder) bool { return once(cmd) && slices.Contains(cmd.Args(), any(step)) }
 }
 
-// A command with an id is carried out once, whatever breaks: its repetition gets its receipt, or learns
-// that it may have been carried out. A command that changed nothing can be repeated.
+// A command with an ID runs once through all failures: its repetition gets its receipt, or an error
+// that it may have run. A command that changed nothing can be repeated.
 func TestCommandWithAnID(t *testing.T) {
 	t.Parallel()
 	undo := turnstile.Message{ID: "k", Text: "/undo"}

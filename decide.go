@@ -13,11 +13,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// justAsked is how old a question must be for a decision without a number to mean it. The user
-// needs time to see the question, and the decision takes time to arrive.
+// justAsked is how old a question must be before a decision without a number applies to it: a
+// younger one may not have reached the user yet.
 const justAsked = 3 * time.Second
 
-// mostUser bounds the name of As, which is kept and sent with the decision, in bytes.
+// mostUser bounds the name of As in bytes. It is stored and sent with the decision.
 const mostUser = 512
 
 // Decide decides the open question of the running turn's agent, and returns the question. question is
@@ -26,11 +26,11 @@ const mostUser = 512
 // These errors change nothing:
 //
 //   - session.ErrNoQuestion: no question is open.
-//   - session.ErrOtherQuestion: another question is open, which Decide returns. One with the same
-//     number in another turn is another one.
+//   - session.ErrOtherQuestion: another question is open, which Decide returns. A question with the
+//     same number in another turn counts as another.
 //   - session.ErrDecided: the question was decided before.
 //   - session.ErrJustAsked: question is "", and the open question, which Decide returns, replaced
-//     another one less than 3 s ago. The user may have meant that one.
+//     another one less than 3 s ago. The user may have meant the earlier one.
 //   - session.ErrInvalid: the session's key, the question or the decision is wrong.
 //   - session.ErrUnchanged alone: Redis refused the call.
 func (s *Session) Decide(ctx context.Context, question string, d session.Decision) (session.Question, error) {

@@ -122,8 +122,8 @@ func TestDecisionWithoutANumber(t *testing.T) {
 	expect.Equal(t, "and again", b.Command("/deny"), "That question was already decided.")
 }
 
-// A question's id stays its own where numbers begin anew: a late decision on question 1 never decides
-// another question 1.
+// A question's ID is unique although numbers begin again: a late decision on question 1 never
+// decides another question 1.
 func TestDecisionByID(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -200,8 +200,8 @@ func TestUnknownDecision(t *testing.T) {
 	}
 }
 
-// A repeated decision whose first attempt was carried out says so, and never decides the question that
-// came since, which nobody has seen.
+// A repeated decision reports that the first attempt has decided. It never decides a newer
+// question, which the user has not seen.
 func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -218,7 +218,7 @@ func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
 	}
 }
 
-// If the turn has ended between two attempts, nobody knows whether the first one has decided.
+// If the turn has ended between two attempts, it is unknown whether the first one has decided.
 func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
 	t.Parallel()
 	b, wire := actors.NewBench(t), &redistest.Wire{}

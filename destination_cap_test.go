@@ -17,8 +17,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// All sessions together may owe a destination as much as the cap says, as workers have counted it. A
-// message that goes there because of its session is refused as well, and no other one.
+// The cap bounds a destination's undelivered outcomes over all sessions, as workers have counted
+// them. It also refuses a message that goes there by its session's setting, and no other message.
 func TestDestinationCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -27,7 +27,7 @@ func TestDestinationCap(t *testing.T) {
 		return err
 	}
 	to := func(name string) actors.Option { return actors.ReplyTo(wire.Route{To: name}) }
-	for i := range 3 { // more than the cap: nobody has counted yet
+	for i := range 3 { // more than the cap: not counted yet
 		expect.OK(t, submit(2, fmt.Sprint("s", i), "m", to("hook")))
 	}
 	b.TrimAll()
@@ -100,7 +100,7 @@ func TestForgedDestinationCount(t *testing.T) {
 	}
 }
 
-// A sender whose read of the counts hangs keeps no other one waiting.
+// A hanging read of the counts delays no other sender.
 func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -133,7 +133,7 @@ func TestDestinationCapWhileItsReadHangs(t *testing.T) {
 	expect.OK(t, <-hangs)
 }
 
-// The counts tell how long the oldest delivery has waited, whatever the size of a session's outbox.
+// The counts include how long the oldest delivery has waited, for any size of a session's outbox.
 func TestDestinationsAreCounted(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -2,15 +2,16 @@
 // processes, and loses no message.
 //
 // [Client.Session] returns a handle on a session. Send stores a message, Wait returns how it ended,
-// Events follows it. Stop, Undo, Decide and the others do what the slash commands of a chat do. Package turnstile/pkg/worker runs an
-// agent's turns, and turnstile/pkg/program makes a program of that, with all that cmd/worker has.
-// Package turnstile/pkg/admin lists sessions, reruns dead letters and erases conversations.
+// Events follows it. Stop, Undo, Decide and the others are the slash commands of a chat. Package
+// turnstile/pkg/worker runs an agent's turns, and turnstile/pkg/program makes a program of that,
+// with all features of cmd/worker. Package turnstile/pkg/admin lists sessions, reruns dead letters
+// and erases sessions.
 //
 // # Guarantees
 //
 //   - Exclusive: a session has one owner and runs one turn at a time.
 //   - In order: a session's messages run in the order in which they were stored. Retries, crashes
-//     and drains put a message back at the head of the line.
+//     and drains put a message back at the head of the queue.
 //   - Nothing lost: a message whose Send returned no error waits, runs, is a dead letter, or is
 //     in the transcript.
 //   - At-least-once execution, exactly-once transcript: after a crash an agent may run again for
@@ -23,7 +24,7 @@
 //     token along, and let the receiver reject a token lower than the highest it has seen.
 //   - Writes that Redis itself loses. See docs/guarantees.md.
 //
-// # What a wait costs
+// # Cost of a wait
 //
 // A Wait or a loop over Events blocks on a connection of the redis client's pool and gets an event at once. The
 // waits of one Client use at most half of the pool (PoolSize; on a Cluster, of each node's).

@@ -14,8 +14,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// eventsRecheck is how often Events reads a stream that has no new events: another one may have taken
-// its place, after an erase or a failover.
+// eventsRecheck is how often Events reads a stream that has no new events: an erase or a failover
+// may have replaced it.
 const eventsRecheck = 30 * time.Second
 
 // EventsOption says which events Events visits.
@@ -27,17 +27,17 @@ type eventsOptions struct {
 	stored         bool
 }
 
-// EventsAfter continues after the event with this ID (session.Event.ID). "" is the beginning of what is
-// kept.
+// EventsAfter continues after the event with this ID (session.Event.ID). "" begins with the oldest
+// event that is kept.
 func EventsAfter(id string) EventsOption { return func(o *eventsOptions) { o.after = id } }
 
-// EventsSince begins with the first event after a time, by Redis' clock in ms: Receipt.EventsSince, for
-// example. The zero time is the beginning of what is kept.
+// EventsSince begins with the first event after a time, by Redis' clock in ms: Receipt.EventsSince,
+// for example. The zero time begins with the oldest event that is kept.
 func EventsSince(t time.Time) EventsOption { return func(o *eventsOptions) { o.since = t } }
 
 // EventsOf visits the events of one message's turns only, and ends after the last
-// session.EventTurnEnded. If that is not kept any more, it is made from the message's outcome, without
-// an ID. If the message is not stored, the last error wraps session.ErrNotFound.
+// session.EventTurnEnded. If that event is no longer kept, it is made from the message's outcome,
+// without an ID. If the message is not stored, the last error wraps session.ErrNotFound.
 func EventsOf(messageID string) EventsOption { return func(o *eventsOptions) { o.message = messageID } }
 
 // EventsStored visits the events of a session as they are stored: the last piece of a reply may be in its
@@ -45,16 +45,16 @@ func EventsOf(messageID string) EventsOption { return func(o *eventsOptions) { o
 // EventsOf.
 func EventsStored() EventsOption { return func(o *eventsOptions) { o.stored = true } }
 
-// Events visits the events that are kept and then those to come, each once and in order, until ctx
-// ends: then the last error is its cause. It continues after lost connections. A new transcript
-// changes nothing. Each range reads anew.
+// Events visits the stored events and then new ones, each once and in order, until ctx ends. Then
+// the last error is ctx's cause. It continues after lost connections. A new transcript changes
+// nothing. Each range reads anew.
 //
-// If events after the place were removed, because the stream is capped, the first event is a
-// session.EventGap. If the stream never had that place, because the session was erased or Redis lost
-// its last writes, it is a session.EventReset, and then the stream from its beginning.
+// If the stream's cap has removed events after the place, the first event is a session.EventGap. If
+// the stream does not have that place, because the session was erased or Redis lost its last
+// writes, the first event is a session.EventReset, and the stream follows from its beginning.
 //
-// The text events of a turn have its whole reply: the last piece, which is stored in the turn's end
-// only, comes as a text event without an ID before it.
+// The text events of a turn add up to its whole reply: the last piece, which is stored in the
+// turn's end only, comes before it as a text event without an ID.
 //
 // The error wraps session.ErrInvalid if the session's key or the place is wrong.
 func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[session.Event, error] {
@@ -69,7 +69,7 @@ func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[se
 		see := func(e session.Event) {
 			if !left && !yield(e, nil) {
 				left = true
-				cancel(errLeft) // of a range that was left, to end the reads
+				cancel(errLeft) // ends the reads when the loop is left
 			}
 		}
 		if err := s.visit(ctx, o, see); err != nil && !left {
@@ -78,7 +78,7 @@ func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[se
 	}
 }
 
-// errLeft is why the context of a range ends that was left.
+// errLeft is the cause that ends the context of a range whose loop was left.
 var errLeft = errors.New("the loop was left")
 
 func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.Event)) error {
@@ -137,11 +137,11 @@ func (s *Session) visitAll(ctx context.Context, place stream.EventID, stored boo
 	})
 }
 
-// clockSlack is how much Redis' clock may go back in a failover without events being missed.
+// clockSlack is how far a failover may set Redis' clock back before events are missed.
 const clockSlack = time.Minute
 
-// visitMessage visits the events of a message behind a place. It reads from the message's acceptance
-// on: the earlier events say which turns are the message's, and how much of the reply was seen.
+// visitMessage visits the events of a message after a place. It reads from the message's acceptance
+// on: the earlier events show the message's turns, and how much of the reply was seen.
 func (s *Session) visitMessage(ctx context.Context, id string, place stream.EventID, see func(session.Event)) error {
 	from := "0"
 	err := script.Repeat(ctx, func() error {
@@ -165,7 +165,7 @@ func (s *Session) visitMessage(ctx context.Context, id string, place stream.Even
 	return nil
 }
 
-// endOf is the end of a turn that the stream has lost.
+// endOf makes the event of a turn's end that the stream has lost.
 func endOf(o session.Outcome) session.Event {
 	return session.Event{
 		Type: session.EventTurnEnded, TranscriptID: o.TranscriptID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,

@@ -23,7 +23,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// eventsAfter returns the next n events behind after, as seenAs has them, and their ids.
+// eventsAfter returns the next n events after an ID, in seenAs's form, and their IDs.
 func eventsAfter(b *actors.Bench, after string, n int) (seen, ids []string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Ctx, expect.Patience)
@@ -75,7 +75,7 @@ func wantEvents(t *testing.T, events <-chan session.Event, want ...string) (last
 	return last
 }
 
-// noteEvent writes one event of a turn, whose text is what it is called.
+// noteEvent writes one event of a turn, with its name as its text.
 func noteEvent(b *actors.Bench, h *protocol.Claim, texts ...string) {
 	b.Helper()
 	var batch []session.Event
@@ -105,9 +105,9 @@ func TestEventsAfterEachEvent(t *testing.T) {
 		expect.List(t, "behind "+all[i], rest, all[i+1:]...)
 		expect.List(t, "their ids", again, ids[i+1:]...)
 	}
-	// What follows the last one is what comes next.
+	// After the last event come only new ones.
 	events := readEvents(b, b.Client, ids[len(ids)-1])
-	b.Say("next") // behind a turn that runs
+	b.Say("next") // it waits for a running turn
 	wantEvents(t, events, "queued")
 }
 
@@ -152,7 +152,7 @@ func TestEventsSinceAReceipt(t *testing.T) {
 	}
 }
 
-// The stream is the session key's: another session id ends nothing.
+// The stream belongs to the session key: a new transcript does not end it.
 func TestEventsThroughNew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -168,8 +168,8 @@ func TestEventsThroughNew(t *testing.T) {
 	}
 }
 
-// What was trimmed behind the last event that a reader has seen is a gap, and the transcript up to
-// the gap's place has what its turns have left.
+// Events that were trimmed after a reader's place are a gap. The transcript has the entries of
+// their turns.
 func TestEventsOfATrimmedStream(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -260,7 +260,7 @@ func TestEventsOfAnotherStream(t *testing.T) {
 		_, lost := eventsAfter(b, ids[2], 1)
 		live := readEvents(b, b.Client, ids[2])
 		wantEvents(t, live, "thought lost")
-		// The new master does not have the last entry, and continues with an id before or behind it.
+		// The new master does not have the last entry, and continues with an ID before or after it.
 		entry, err := stream.ParseEventID(lost[0])
 		expect.OK(t, err)
 		expect.OK(t, b.Redis.XDel(b.Ctx, b.Keys.Events(), entry.Entry()).Err())
@@ -289,7 +289,7 @@ func TestEventsRefusesWhatIsInvalid(t *testing.T) {
 	}
 }
 
-// A reader's own error ends the call, also one that looks like a lost connection.
+// An error of the reader's function ends the call, even if it looks like a lost connection.
 func TestEventsReturnsTheReadersError(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// A reply to an older message than the last one would be a fork of the conversation.
+// A reply to a message other than the last one would fork the session.
 func ExampleMessage_after() {
 	rdb, stop := demo.Redis()
 	defer stop()

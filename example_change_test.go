@@ -12,7 +12,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// Stop ends the running turn and archives the messages that wait behind it.
+// Stop ends the running turn and archives the waiting messages.
 func ExampleSession_Stop() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
@@ -39,7 +39,7 @@ func ExampleSession_Stop() {
 	// two stopped
 }
 
-// Cancel ends one message. What waits behind it runs.
+// Cancel ends one message. Later ones run.
 func ExampleSession_CancelTurn() {
 	started := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Endless(started))
@@ -116,7 +116,7 @@ func ExampleSession_Retry() {
 	// a better reply
 }
 
-// NewTranscript replaces the session id that it is given, so a repeated call changes nothing.
+// NewTranscript replaces only the given transcript, so a repeated call changes nothing.
 func ExampleSession_NewTranscript() {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -203,7 +203,7 @@ func ExampleSession_As() {
 	// Output: deny by alice
 }
 
-// The id of a question fits no other, however late the decision arrives.
+// A question's ID never matches another question, even if the decision is late.
 func ExampleSession_Decide_byID() {
 	rdb, stop := demo.Worker(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})

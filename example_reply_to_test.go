@@ -10,7 +10,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// delivered prints what is to be delivered for a session.
+// delivered prints a session's undelivered outcomes.
 func delivered(ctx context.Context, operator *admin.Client, sessionKey string) {
 	for d, err := range operator.Session(sessionKey).Deliveries(ctx) {
 		demo.Check(err)

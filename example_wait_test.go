@@ -51,7 +51,7 @@ func ExampleSession_Events_ofAMessage() {
 	// done
 }
 
-// A page that was reloaded shows the rest of a reply: it keeps the id of the last event that it has
+// A page that was reloaded shows the rest of a reply: it keeps the ID of the last event that it has
 // shown.
 func ExampleEventsAfter() {
 	reloaded := make(chan struct{})
@@ -86,8 +86,7 @@ func ExampleEventsAfter() {
 	// "good morning"
 }
 
-// A page shows all that happens in a session. It keeps the id of the last event for when it is
-// reloaded.
+// A page shows all events of a session. It keeps the ID of the last one for a reload.
 func ExampleSession_Events() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
@@ -134,7 +133,7 @@ func ExampleEventsStored() {
 	// turn_ended true
 }
 
-// A page that sends a message shows what follows it, of all messages.
+// A page sends a message and shows all later events of the session.
 func ExampleEventsSince() {
 	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()

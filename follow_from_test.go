@@ -24,7 +24,7 @@ func seenAs(e session.Event) string {
 	return string(e.Type)
 }
 
-// followed returns what a Follow after an event sees of a message, with the events' ids.
+// followed returns the events of a message after a place, with their IDs.
 func followed(b *actors.Bench, id, after string) (seen, ids []string, o session.Outcome) {
 	b.Helper()
 	o, err := actors.FollowFrom(b.Ctx, b.Client.Session(actors.Key), id, after, func(e session.Event) {
@@ -36,8 +36,8 @@ func followed(b *actors.Bench, id, after string) (seen, ids []string, o session.
 	return seen, ids, o
 }
 
-// messageLife runs message m through a drain, with other messages before and behind it. Its end has
-// a piece of the reply that no text event has.
+// messageLife runs message m through a drain, between other messages. Its end has a piece of the
+// reply that no text event has.
 func messageLife(b *actors.Bench) {
 	b.Helper()
 	b.SayAll("before", "m", "behind")
@@ -175,7 +175,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 }
 
 // A follower sees each event once, also when the connection is lost, a reply is lost, or Redis
-// restarts, with or without a connection of its own.
+// restarts, with or without a separate connection.
 func TestFollowThroughOutages(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{10, 1} {

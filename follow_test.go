@@ -126,7 +126,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	expect.Equal(t, "reply", o.Reply, "re: m")
 }
 
-// As above, and Redis fails again while the follower reads the events anew.
+// As above, and Redis fails again while the follower rereads the events.
 func TestFollowThroughAnOutageWhileEventsAreReadAnew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
@@ -208,8 +208,8 @@ func follow(t *testing.T, late bool) {
 	expect.List(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
 }
 
-// A follower sees each piece of the reply once, also if a message was steered in between. The reply
-// of that message is what came after it, or all.
+// A follower sees each piece of the reply once, also if a message was steered in between. That
+// message's reply is the text after it, or all.
 func TestFollowASteeredTurn(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{"the reply is the rest": "and after it.", "the reply is all": "Before, and after it."} {
@@ -243,7 +243,7 @@ func TestFollowASteeredTurn(t *testing.T) {
 }
 
 // A turn ends while a follower cannot read. The follower then finds the end in the task first. It
-// shows what it has not shown yet, and no part of the reply again.
+// shows the rest of the reply once.
 func TestFollowOfATurnThatEndsInAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{"", "again "} {

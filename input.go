@@ -15,13 +15,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// ParseInput reads what a person typed into a chat. command says that it is a slash command, such as
-// /status: hand its text to Session.Command. Otherwise Send the message that it returns: a text that
-// begins with // has lost a slash, and /steer TEXT is TEXT with session.ModeSteer.
+// ParseInput parses a text that a person typed into a chat. command reports a slash command, such
+// as /status: hand its text to Session.Command. Otherwise Send the message that it returns: a text
+// that begins with // has lost a slash, and /steer TEXT is TEXT with session.ModeSteer.
 //
-// A command is a text of one line. A probably mistyped one, such as /stpo, is a command, too: Command
-// suggests the right one. Any other text that begins with a slash is a message as it is, because
-// agents have commands of their own.
+// A command is a text of one line. A probably mistyped one, such as /stpo, is a command, too:
+// Command suggests the right one. Any other text that begins with a slash is a message as it is,
+// because agents have commands, too.
 func ParseInput(m Message) (_ Message, command bool) {
 	if cmd, args, ok := slash.Parse(m.Text); ok {
 		if !cmd.IsMessage(args) {
@@ -41,16 +41,16 @@ func ParseInput(m Message) (_ Message, command bool) {
 
 // CommandConfig has the settings of one Command.
 type CommandConfig struct {
-	// ID has the command carried out at most once in ClientConfig.RememberIDs: Command returns its
-	// reply again. Another command with this ID is session.ErrConflict. If the program died
-	// meanwhile, or lost Redis' reply, the command may have been carried out: then a repetition
-	// returns session.ErrExpired. Defaults to none: each call carries it out.
+	// ID makes the command run at most once within ClientConfig.RememberIDs: a repetition returns
+	// the same reply. Another command with this ID is session.ErrConflict. If the program died
+	// during the command, or lost Redis' reply, the command may have run: then a repetition returns
+	// session.ErrExpired. Defaults to none: each call runs it.
 	ID string
 }
 
-// Command carries out a slash command (docs/commands.md) and returns what to tell the user. It needs
-// no worker. The error wraps session.ErrInvalid if the text is no command or its arguments are wrong;
-// then the error's text is for the user, and nothing was changed.
+// Command carries out a slash command (docs/commands.md) and returns the reply for the user. It
+// needs no worker. The error wraps session.ErrInvalid if the text is no command or its arguments
+// are wrong; then the error's text is for the user, and nothing was changed.
 func (s *Session) Command(ctx context.Context, text string, config ...CommandConfig) (reply string, err error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return "", err
@@ -96,7 +96,7 @@ func (s *Session) once(ctx context.Context, id, text string, run func() (string,
 	switch {
 	case err == nil:
 		if result, err := json.Marshal(carriedOut{Session: s.key, Status: "answered", Reply: reply}); err == nil {
-			_ = once.End(context.WithoutCancel(ctx), string(result)) // otherwise its repetition learns that it may have been carried out
+			_ = once.End(context.WithoutCancel(ctx), string(result)) // if it fails, a repetition returns session.ErrExpired
 		}
 	case errors.Is(err, session.ErrUnchanged):
 		_ = once.Free(context.WithoutCancel(ctx)) // the same
@@ -134,7 +134,7 @@ func (o operations) NewConversation(ctx context.Context) error {
 	return err
 }
 
-// DecideNumber decides the question with that number; 0: the open one.
+// DecideNumber decides the question with that number; 0 is the open one.
 func (o operations) DecideNumber(ctx context.Context, number int, d session.Decision) (session.Question, error) {
 	return o.decide(ctx, protocol.Decide{Session: o.key, Question: number, Decision: d})
 }

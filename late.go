@@ -8,11 +8,11 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// latest is how old a request may be that changes the present state, as Stop does. If a network
-// delays it longer, the user no longer means it.
+// latest is the maximum age of a request that changes the present state, as Stop does. If the
+// network delays it longer, the user no longer means it.
 const latest = 10 * time.Second
 
-// errLate: the sender had given the request up when it reached Redis.
+// errLate: the request reached Redis after its sender had given up.
 var errLate = protocol.Unchanged(errors.New("the request reached Redis too late and was not carried out; try again"), true)
 
 // giveUpAt returns the clock of the session's Redis, and the time after which a request sent now is

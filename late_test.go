@@ -49,7 +49,7 @@ func (h *heldBack) deliver(b *actors.Bench) string {
 	return fmt.Sprint(reply)
 }
 
-// A /stop that arrives after its sender gave up does not stop what has come since.
+// A /stop that arrives after its sender gave up does not stop later messages.
 func TestLateStop(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -73,7 +73,7 @@ func TestLateStop(t *testing.T) {
 	}
 }
 
-// A late /new does not end a conversation that began since: it names the one that it saw.
+// A late /new does not replace a newer transcript: it names the one that it saw.
 func TestLateRotation(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
@@ -91,7 +91,7 @@ func TestLateRotation(t *testing.T) {
 			if _, err := b.Client.Session(actors.Key).NewTranscript(ctx); err == nil {
 				t.Fatal("the rotation was not held back")
 			}
-			if known { // what it saw is gone, however little time has passed
+			if known { // its transcript was replaced, so a short delay suffices
 				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				expect.OK(t, err)
 			} else {

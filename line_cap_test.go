@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// The cap holds while a turn runs, also for messages that go first. The told's error says so.
+// The cap holds while a turn runs, also for messages that go first. The receipt's error names it.
 func TestLineCapOfARunningSession(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
@@ -44,7 +44,7 @@ func TestLineCapBesideADropPolicy(t *testing.T) {
 	expect.List(t, "the line", b.Waiting(), "c", "d")
 }
 
-// Delayed messages count, and may fill half of the line.
+// Delayed messages count, and may fill half of the queue.
 func TestDelayedMessagesCount(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 4)

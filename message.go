@@ -23,7 +23,7 @@ type StoredMessage struct {
 	// unknown, because an asynq.Client stored the message and no turn has taken it.
 	AcceptedAt time.Time
 
-	// Outcome is nil until the message has ended. EndedAt is when it did, in whole seconds.
+	// Outcome is nil until the message ends. Its EndedAt is in whole seconds.
 	Outcome *session.Outcome
 	EndedAt time.Time
 }

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// capped is a bench whose sender allows n messages in all sessions together.
+// capped is a bench with a cap of n messages over all sessions.
 func capped(t *testing.T, n int) *actors.Bench {
 	t.Helper()
 	b := actors.NewBench(t)

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// noticesFrom is how many streams the poller reads before it asks for notices of new events: a
-	// round of fewer takes no longer than a notice helps.
+	// noticesFrom is the number of streams above which the poller asks for notices of new events. A
+	// round over fewer streams is so short that notices would not help.
 	noticesFrom = 100
 
-	// watchTTL is for how long workers send notices of a session. They are asked again after half of
-	// it, and when a worker has started, which may be the session's next owner.
+	// watchTTL is how long workers send notices of a session. The request is renewed after half of
+	// it, and when a worker starts: it may be the session's next owner.
 	watchTTL = 30 * time.Second
 
 	// watchBatch is how many sessions one request names.
 	watchBatch = 500
 
-	// watchedEvery is how many rounds of the poller leave such a stream out, and one.
+	// The poller reads a stream with notices in every watchedEvery-th round.
 	watchedEvery = 5
 )
 
@@ -33,7 +33,7 @@ type watched struct {
 	waits   map[*polled]struct{}
 	renewAt time.Time // when to ask for notices
 	until   time.Time // when the last notice may come
-	noticed bool      // a notice came while nobody waited
+	noticed bool      // a notice arrived while there was no wait
 }
 
 // watch adds a wait to its stream. The caller holds w.mu.
@@ -51,8 +51,8 @@ func (w *waits) watch(p *polled) {
 	}
 }
 
-// unwatch removes a wait. Its stream is known for as long as notices may come, because its next wait
-// is about to begin. The caller holds w.mu.
+// unwatch removes a wait. Its stream stays known while notices may arrive, because the next wait is
+// about to begin. The caller holds w.mu.
 func (w *waits) unwatch(p *polled) {
 	s := w.watched[p.stream]
 	if delete(s.waits, p); len(s.waits) == 0 && !time.Now().Before(s.until) {
@@ -80,7 +80,7 @@ func (w *waits) streams() int {
 	return len(w.watched)
 }
 
-// renewAll has the next round ask for all notices again.
+// renewAll makes the next round ask for all notices again.
 func (w *waits) renewAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +89,8 @@ func (w *waits) renewAll() {
 	}
 }
 
-// toRenew returns the sessions to be asked for notices, and forgets the streams that nobody reads any
-// more.
+// toRenew returns the sessions to request notices of, and removes the streams that are no longer
+// read.
 func (w *waits) toRenew() (sessions []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +107,9 @@ func (w *waits) toRenew() (sessions []string) {
 	return sessions
 }
 
-// notices are the poller's subscription to notices of new events, once it reads many streams: a round
-// of 10,000 takes two seconds. A notice may get lost; the next round finds its event.
+// notices is the poller's subscription to notices of new events. It is used when there are many
+// streams: a round over 10,000 takes two seconds. A notice may get lost; the next round finds its
+// event.
 type notices struct {
 	reader string
 	stop   context.CancelFunc
@@ -129,13 +130,13 @@ func (n *notices) renew(ctx context.Context, w *waits) {
 	}
 }
 
-// subscribe returns when the subscription stands: a notice that nobody hears is of no use.
+// subscribe returns once Redis has confirmed the subscription: earlier notices would be lost.
 func (n *notices) subscribe(ctx context.Context, w *waits) {
 	ctx, n.stop = context.WithCancel(ctx)
 	n.reader = "reader-" + rand.Text()
 	ready := make(chan struct{})
 	n.done.Go(func() {
-		// An error is that the client is closed: then the waits end, too.
+		// An error means that the client is closed. Then the waits end, too.
 		_ = stream.Notices(ctx, w.rdb, n.reader, func() { close(ready) }, w.renewAll, w.notice)
 	})
 	select {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// pollEvery is how often the poller reads each stream. pollCost is the least time per stream,
-	// so with many streams a round takes longer: 5,000 reads a second cost Redis some hundredths of
+	// so a round over many streams takes longer: 5,000 reads a second cost Redis a few percent of
 	// its time.
 	pollEvery = 20 * time.Millisecond
 	pollCost  = 200 * time.Microsecond
@@ -22,7 +22,7 @@ const (
 	// pollBatch is how many streams one pipeline reads.
 	pollBatch = 50
 
-	// eventsPage is how many bytes of a stream one reply has, or one longer event.
+	// eventsPage is how many bytes of a stream one reply has. A longer event is read alone.
 	eventsPage = 2 << 20
 )
 
@@ -31,7 +31,7 @@ const (
 // of the others in pipelines. It runs while there are any.
 type waits struct {
 	rdb      redis.UniversalClient
-	blocking chan struct{} // has one element for each wait that blocks
+	blocking chan struct{} // one element for each wait that blocks
 
 	mu      sync.Mutex
 	rest    map[*polled]struct{}
@@ -42,14 +42,14 @@ type waits struct {
 // polled is a wait that the poller serves.
 type polled struct {
 	stream, from string
-	look         chan struct{} // receives when events are behind from, or after an error
+	look         chan struct{} // receives when there are events after from, or an error
 }
 
 // wake has the wait read its stream.
 func (p *polled) wake() {
 	select {
 	case p.look <- struct{}{}:
-	default: // it was woken already
+	default: // already woken
 	}
 }
 
@@ -61,7 +61,7 @@ func newWaits(rdb redis.UniversalClient) *waits {
 
 // poolSize is how many connections a client has for commands, on a Cluster to each node.
 func poolSize(rdb redis.UniversalClient) int {
-	size, active := 10, 0 // for another kind of client: go-redis' default for one CPU
+	size, active := 10, 0 // other kinds of client: go-redis' default for one CPU
 	switch c := rdb.(type) {
 	case *redis.Client:
 		size, active = c.Options().PoolSize, c.Options().MaxActiveConns
@@ -79,10 +79,10 @@ type reader struct {
 	waits  *waits
 	stream string
 	from   string // id of the last event that was read
-	behind bool   // more events may be stored behind it: read without waiting
+	behind bool   // more events may be stored after from: read without waiting
 }
 
-// rewind makes the reader begin anew.
+// rewind restarts the reader at the stream's beginning.
 func (r *reader) rewind() { r.from, r.behind = "0", true }
 
 // next reads the next events. It waits for the first one up to readBlock on a connection, or up to
@@ -130,7 +130,7 @@ func (r *reader) block(ctx context.Context) ([]redis.XMessage, error) {
 	return streams[0].Messages, nil
 }
 
-// await waits until a stream may have events behind from: up to readBlock on a connection, or up to
+// await waits until a stream may have events after from: up to readBlock on a connection, or up to
 // patience in the poller.
 func (w *waits) await(ctx context.Context, stream, from string, patience time.Duration) error {
 	select {
@@ -154,7 +154,7 @@ func (r *reader) read(events []redis.XMessage, behind bool) {
 	}
 }
 
-// poll waits until a stream may have events behind from. It returns false if patience or ctx ends
+// poll waits until a stream may have events after from. It returns false if patience or ctx ends
 // first.
 func (w *waits) poll(ctx context.Context, stream, from string, patience time.Duration) bool {
 	p := &polled{stream: stream, from: from, look: make(chan struct{}, 1)}
@@ -214,7 +214,7 @@ func (w *waits) run(ctx context.Context) {
 	}
 }
 
-// all returns the waits to look at: those of which a notice would tell are left out of most rounds.
+// all returns the waits to look at. Most rounds leave out those that get notices.
 func (w *waits) all(watched bool) []*polled {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,8 +48,8 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 	return r
 }
 
-// repeated is a method that changes something: a call of it, and what the same call does again. Where
-// again is false that changes nothing more and returns then.
+// repeated is a call that changes something, and the effect of repeating it. If again is false, the
+// repetition changes nothing and returns then.
 type repeated struct {
 	asks  bool
 	call  func(b repeatBench) error
@@ -57,7 +57,7 @@ type repeated struct {
 	then  error
 }
 
-// repeatedMethods are the methods by their names, behind which a space begins a variant.
+// repeatedMethods are the calls by method name. A variant's name follows after a space.
 var repeatedMethods = map[string]repeated{
 	"Send": {call: func(b repeatBench) error {
 		return submitted(receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: "new", Text: "x"}))
@@ -140,8 +140,8 @@ var lastUse = regexp.MustCompile(`(?m) updated_at="\d+"|^(turnstile:(?:sessions|
 
 func (b repeatBench) stored() string { return lastUse.ReplaceAllString(b.Dump(), "$1") }
 
-// Every method of both clients does what repeatedMethods says when it is called twice with the same
-// arguments.
+// Every method of both clients, called twice with the same arguments, behaves as repeatedMethods
+// has it.
 func TestMethodsRepeated(t *testing.T) {
 	t.Parallel()
 	var methods []string

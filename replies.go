@@ -37,7 +37,7 @@ func (r *replies) complete(ctx context.Context, e session.Event, see func(sessio
 // backPage is how many entries of a stream one read backwards returns.
 const backPage = 100
 
-// textBefore reads back what was streamed of a turn whose beginning the reader has not seen.
+// textBefore reads backwards the text of a turn that began before the reader's place.
 func (s *Session) textBefore(ctx context.Context, end session.Event) streamed {
 	text := streamed{turn: end.Turn}
 	place, err := stream.ParseEventID(end.ID)
@@ -53,7 +53,7 @@ func (s *Session) textBefore(ctx context.Context, end session.Event) streamed {
 			return err
 		})
 		if err != nil || len(page) == 0 {
-			break // then the reply's end is not shown as text; the turn's end has it
+			break // then the rest is not shown as text; the turn's end has it
 		}
 		for _, m := range page {
 			some := stream.DecodeEvents(m)

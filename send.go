@@ -16,53 +16,53 @@ import (
 	"turnstile/pkg/session"
 )
 
-// NoReply as Message.ReplyTo means that the outcome goes nowhere, although the session has a
-// destination.
+// NoReply as Message.ReplyTo sends the outcome nowhere, even if the session has a destination.
 const NoReply = session.NoReply
 
 // Message is a message to send.
 type Message struct {
-	// ID is unique within its session. It stands for this message for ClientConfig.RememberIDs.
-	// Defaults to a random one.
+	// ID is unique within its session, and remembered for ClientConfig.RememberIDs. Defaults to a
+	// random one.
 	ID string
 
-	// Text is what was said. It is data, whatever it begins with; see ParseInput.
+	// Text is the message's text. It is data, even if it begins with a slash; see ParseInput.
 	Text        string
 	Meta        map[string]string
 	Attachments []session.Attachment
 
-	// Mode is what the message does while a turn runs. Defaults to the session's, then the worker's.
+	// Mode is how the message is handled while a turn runs. Defaults to the session's, then the
+	// worker's.
 	Mode session.Mode
 
-	// After has the message refused, with session.ErrNotLast, unless it directly follows the message
-	// with this ID: nothing has run or waits in the conversation since. A message that is part of the
-	// last turn is its last. Delayed messages do not count before they join the queue. After /new or
-	// an undo, every After is refused until the next turn. It cannot be used with Delay.
+	// After is the ID of the message that this one must directly follow. If another message has run
+	// or waits since, Send returns session.ErrNotLast. Every message of the last turn counts as the
+	// last one. Delayed messages do not count before they join the queue. After /new or an undo,
+	// every After is refused until the next turn. It cannot be used with Delay.
 	After string
 
 	// Delay is how long the message waits before it joins the session's queue, in whole seconds by
-	// Redis' clock. If it is negative, Send returns an error.
+	// Redis' clock. Send refuses a negative one.
 	Delay time.Duration
 
 	// ExpiresIn is how long the message may wait for its turn, after its arrival or its delay.
-	// Defaults to 0: without limit.
+	// Defaults to 0: no limit.
 	ExpiresIn time.Duration
 
-	// ReplyTo is the destination of the outcome, beside whoever waits for it (docs/webhooks.md).
-	// Defaults to the session's (SetReplyTo), then to ClientConfig.DefaultReplyTo. NoReply: none.
+	// ReplyTo is the destination to which the outcome is delivered (docs/webhooks.md). Defaults to
+	// the session's (SetReplyTo), then to ClientConfig.DefaultReplyTo. NoReply means none.
 	ReplyTo string
 
-	// ReplyContext is JSON that every delivery repeats, for example the chat in which to reply. It
+	// ReplyContext is JSON that every delivery includes, for example the chat in which to reply. It
 	// has at most wire.MaxContext bytes.
 	ReplyContext json.RawMessage
 
-	// ReplyBy is when the outcome is too late to be delivered, and ReplyWithin is the same as a time
-	// after the message's acceptance. Use one of them. Defaults to the destination's max_age.
+	// ReplyBy is the deadline for delivering the outcome. ReplyWithin is the same deadline, counted
+	// from the message's acceptance. Use one of them. Defaults to the destination's max_age.
 	ReplyBy     time.Time
 	ReplyWithin time.Duration
 
-	// TraceParent is the traceparent of W3C Trace Context to which the message's turn belongs. The
-	// same message with another one is no conflict. An invalid one is ignored.
+	// TraceParent is the W3C traceparent that the message's turn belongs to. A repeated Send may
+	// have another one. An invalid one is ignored.
 	TraceParent string
 }
 
@@ -74,7 +74,7 @@ func (m Message) stored() wire.Message {
 	}
 }
 
-// route is where the outcome goes. Its context has no blanks and line breaks, as it is stored.
+// route is the outcome's destination. Its context is stored without spaces and line breaks.
 func (m Message) route() wire.Route {
 	r := wire.Route{To: m.ReplyTo, Context: m.ReplyContext, By: m.ReplyBy, Within: m.ReplyWithin}
 	var line bytes.Buffer
@@ -84,7 +84,7 @@ func (m Message) route() wire.Route {
 	return r
 }
 
-// check checks what needs no Redis. fallback is the default destination.
+// check makes the checks that need no Redis. fallback is the default destination.
 func (m Message) check(limits session.Limits, fallback string) error {
 	if m.Delay < 0 {
 		return fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, m.Delay)
@@ -100,7 +100,7 @@ func (m Message) check(limits session.Limits, fallback string) error {
 	return errors.Join(m.route().Validate(), wire.Route{To: fallback}.Validate(), session.ValidateID(m.ID), m.stored().Validate(limits))
 }
 
-// Receipt says where a message is that was sent.
+// Receipt is the state of a message that was sent.
 type Receipt struct {
 	Session, ID string
 	State       session.MessageState
@@ -113,22 +113,22 @@ type Receipt struct {
 	// At is when a delayed message joins the queue, by Redis' clock.
 	At time.Time
 
-	// EventsSince is a time by Redis' clock shortly before the message was stored: its events come
-	// later. Zero for a duplicate, whose events may be older.
+	// EventsSince is a time by Redis' clock shortly before the message was stored, so before its
+	// events. Zero for a duplicate, whose events may be older.
 	EventsSince time.Time
 }
 
-// NewMessageID returns a random message ID. Send makes one for a message without an ID. A sender
-// that may have to repeat a Send makes it beforehand.
+// NewMessageID returns a random message ID. Send makes one for a message without an ID. Make it
+// yourself if you may have to repeat the Send.
 func NewMessageID() string { return strings.ToLower(rand.Text()) }
 
 // Send stores a message in the session's queue and notifies the workers. A nil error means that the
 // message is stored: it will run, or it did (Receipt.Duplicate).
 //
-// The error wraps session.ErrRefused if the message was refused: session.ErrInvalid, ErrBusy (a turn
-// runs, and the message's mode is session.ModeReject), ErrFull, ErrConflict, ErrNotLast. It wraps
-// session.ErrExpired if the message ran before, and its outcome is not kept any more. It wraps
-// session.ErrUnchanged alone if nothing was stored for another reason. After any other error the
+// The error wraps session.ErrRefused if the message was refused: session.ErrInvalid, ErrBusy (a
+// turn runs, and the message's mode is session.ModeReject), ErrFull, ErrConflict, ErrNotLast. It
+// wraps session.ErrExpired if the message ran before, and its outcome is no longer kept. It wraps
+// only session.ErrUnchanged if nothing was stored for another reason. After any other error the
 // message may have been stored: Send it again with the same ID, and it is stored once.
 func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err := session.ValidateKey(s.key); err != nil {
@@ -158,9 +158,9 @@ func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 	return s.receipt(m.ID, accepted)
 }
 
-// admit refuses a message if too many wait in all sessions. A message that is stored already may
-// pass, and so may one for a session with an owner: Limits.Queue bounds its queue. It makes a round trip
-// only if there is a cap.
+// admit refuses a message if too many wait in all sessions. It accepts a message that is stored
+// already, and one for a session with an owner: Limits.Queue bounds its queue. It makes a round
+// trip only if there is a cap.
 func (s *Session) admit(ctx context.Context, id string) error {
 	if s.c.cfg.Limits.AllQueues == session.NoLimit {
 		return nil
@@ -179,14 +179,14 @@ func (s *Session) refusal(id string, why error) error {
 	return fmt.Errorf("message %s of %s was refused: %w", id, s.key, why)
 }
 
-// refusals are the states by which the script refuses a message.
+// refusals are the errors for the states with which the script refuses a message.
 var refusals = map[string]error{
 	"busy": session.ErrBusy, "full": session.ErrFollowupsFull, "line": session.ErrQueueFull, "outbox": session.ErrOutboxFull,
 	"conflict": session.ErrConflict, "expired": session.ErrExpired, "not_last": session.ErrNotLast,
 }
 
-// eventsBefore is how long before a message was stored Receipt.EventsSince is, in ms: a script may
-// see an earlier clock than its events.
+// eventsBefore is how much Receipt.EventsSince precedes the message's storage, in ms: the clock of
+// a script may be ahead of its events' IDs.
 const eventsBefore = 10
 
 // receipt returns the receipt of a message.

@@ -50,7 +50,7 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 		}
 		if number == 1 {
 			// If this process dies, reap finds the session and a worker archives the rest. A full
-			// Redis refuses this entry; then the sweep finds it.
+			// Redis refuses this entry; then the sweep finds the session.
 			grace := redis.Z{Score: float64(now + index.ClaimGrace.Milliseconds()), Member: s.key}
 			_ = rdb.ZAddLT(ctx, rediskey.Owned, grace).Err()
 		}

@@ -75,7 +75,7 @@ func TestStopOfNothing(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "a")
 }
 
-// A repeated /stop returns the count of the first, whose reply was lost.
+// A /stop that is repeated after a lost reply returns the count of the first.
 func TestStopSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Claims archive the rest of a stop whose sender died, before they take a message.
+// If a sender dies during a stop, claims archive the rest before they take a message.
 func TestStopWhoseSenderDies(t *testing.T) {
 	t.Parallel()
 	const n = 1100

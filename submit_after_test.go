@@ -23,7 +23,7 @@ func sentAfter(b *actors.Bench, id, after string) string {
 	return string(r.Status)
 }
 
-// A message that must follow another one is refused unless that one is the conversation's last.
+// A message that must follow another one is refused unless that one is the session's last.
 func TestAMessageFollowsTheLastOne(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -66,7 +66,7 @@ func TestAMessageFollowsARunningTurn(t *testing.T) {
 	expect.List(t, "it runs", actors.MessageIDs(turn), "b")
 }
 
-// The conversation's end was undone: what it was is not remembered.
+// The last turn was undone, and the one before it is not remembered.
 func TestNothingFollowsAnUndoneTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

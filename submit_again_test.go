@@ -63,7 +63,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 	}
 }
 
-// The same id before, while and after its message runs is one turn (B82).
+// The same ID, sent before, while and after its message runs, is one turn (B82).
 func TestB82_Duplicates(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -95,7 +95,7 @@ func TestB82_Duplicates(t *testing.T) {
 	expect.List(t, "runs", b.Drain())
 	expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a")
 
-	// Once its retention is over, the id still stands for that message, and a day later it is free.
+	// After its retention the ID is still remembered, and a day later it is free.
 	b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})
 	n, err := b.Worker.Purge(b.Ctx)
 	expect.OK(t, err)

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// The id that a sender gave a message stands for that message. Another one with it is refused and
-// stored nowhere, whether the first waits, runs, has ended or is gone (B82).
+// Another message with a remembered ID is refused and not stored, whether the first waits, runs,
+// ended or was deleted (B82).
 func TestB82_AnIDIsOneMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -73,8 +73,8 @@ func database(b *actors.Bench) string {
 	return strings.Join(lines, "")
 }
 
-// A refusal is not remembered: the same id may come again with anything. An id that Submit makes
-// is not remembered either.
+// A refused message's ID is not remembered: another message may use it. Neither is an ID that Send
+// makes.
 func TestRefusedIDsAreFree(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

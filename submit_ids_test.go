@@ -17,7 +17,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// sent submits a message with an id, and returns the told's status with its state or reason.
+// sent submits a message with an ID, and returns the receipt's status with its state or reason.
 func sent(b *actors.Bench, id, text string) string {
 	b.Helper()
 	r, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: text})
@@ -25,8 +25,7 @@ func sent(b *actors.Bench, id, text string) string {
 	return string(r.Status) + " " + string(r.State) + r.Reason
 }
 
-// An asynq.Client and Submit find each other's messages under their ids. Only Submit knows what an
-// id stands for.
+// An asynq.Client and Submit find each other's messages by ID. Only Send detects a conflict.
 func TestIDsOfPlainSenders(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -51,7 +50,7 @@ func TestIDsOfPlainSenders(t *testing.T) {
 	expect.List(t, "run", b.Drain(), "own")
 }
 
-// Without the key of its id, a message is known as long as it is stored.
+// Without the key of its ID, a message is known as long as it is stored.
 func TestEvictedID(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -65,7 +64,7 @@ func TestEvictedID(t *testing.T) {
 	expect.Equal(t, "when nothing is left", sent(b, "a", "b"), "accepted ")
 }
 
-// A key of a wrong type under one id stops that id alone. Nothing is stored.
+// A key of a wrong type blocks only its ID. Nothing is stored.
 func TestIDWithAKeyOfAWrongType(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -113,7 +112,7 @@ func TestLostReplyOfAMessageWithoutRetention(t *testing.T) {
 	expect.Equal(t, "another Submit", sent(b, "a", "a"), "refused expired")
 }
 
-// The time for which ids stand is the client's.
+// The client sets how long IDs are remembered.
 func TestIdempotencyTTL(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -41,7 +41,7 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// A sender that dies behind the script has indexed the session, whatever its process had indexed
+// A sender that dies after the script has indexed the session, whatever its process had indexed
 // before.
 func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "a")
 }
 
-// The index entry costs no round trip of its own.
+// The index entry costs no separate round trip.
 func TestSubmitRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Each limit has an error of its own, and nothing is stored.
+// Each limit has its error, and nothing is stored.
 func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -31,7 +31,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "stored", b.State("d"), "")
 	expect.List(t, "the line", b.Waiting(), "b", "c")
 
-	// Another sender's message with the same id stays, although it is over the cap.
+	// Another sender's message with the same ID stays, although it is over the cap.
 	b.Enqueue("e")
 	r = b.Say("e", session.ModeReject)
 	expect.Equal(t, "status", r.Status, receipt.Duplicate)
@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, receipt.Accepted)
 }
 
-// Refusals leave nothing behind that grows, however long the turn.
+// Refusals leave nothing that grows, however long the turn.
 func TestRefusalsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -16,9 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An unnamed message is stored, and the reply is lost. Before the sender repeats the request, the
-// message is carried out and its task deleted. What the repetition is refused for is no refusal of the
-// message.
+// A message without an ID is stored, and the reply is lost. Before the sender repeats the request,
+// the message runs and its task is deleted. Refusing the repetition is not refusing the message.
 func TestRefusalOfARepetition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -30,10 +30,11 @@ type TranscriptPage struct {
 // defaultEntries is the default of TranscriptQuery.Limit.
 const defaultEntries = 100
 
-// Transcript reads a page of the conversation, the last one first. A transcript that does not exist or
-// has expired is empty. An entry that cannot be read has the role session.RoleSystem and the reason as
-// its text. A page has fewer than Limit entries if these are long, unless there is no limit. When the
-// transcript's cap removes entries between two calls, the second page may repeat some of the first.
+// Transcript reads a page of the session's transcript, beginning with the last page. A transcript
+// that does not exist or has expired is empty. An entry that cannot be read has the role
+// session.RoleSystem and the reason as its text. A page with long entries has fewer than Limit,
+// unless there is no limit. If the transcript's cap removes entries between two calls, the second
+// page may repeat some of the first.
 func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page TranscriptPage, err error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return page, err

@@ -24,11 +24,11 @@ type operation struct {
 	call   func(ctx context.Context, c clients) error
 }
 
-// clients are whose calls promise session.ErrUnchanged.
+// clients are the types with calls that promise session.ErrUnchanged.
 type clients struct {
 	*turnstile.Client
 	admin    *admin.Client
-	question string // the id of the open one
+	question string // the open question's ID
 }
 
 // operations are all that promise session.ErrUnchanged. The session has had a turn, runs no other, and
@@ -107,15 +107,15 @@ func withOneWaiting(t *testing.T, rdb redis.UniversalClient) *actors.Bench {
 	return b
 }
 
-// asks has the message's turn ask a question, and returns its id.
+// asks makes the message's turn ask a question, and returns the question's ID.
 func asks(b *actors.Bench) string {
 	b.Helper()
 	b.Asks(b.Start(), "run make")
 	return b.Info().Question.ID()
 }
 
-// withoutRecord leaves the record of a command with an id out: that of a call which may have been
-// carried out stays.
+// withoutRecord leaves out the record of a command with an ID: after a call that may have run, it
+// stays.
 func withoutRecord(dump string) string {
 	var lines []string
 	for line := range strings.Lines(dump) {
@@ -183,9 +183,8 @@ func (op operation) check(t *testing.T, rdb redis.UniversalClient, then redistes
 
 var fates = []redistest.Fate{redistest.Loading, redistest.ReadOnly, redistest.Cut, redistest.NoServer, redistest.CarriedOut}
 
-// Whoever receives session.ErrUnchanged, or is refused, finds that nothing was changed: also if a first
-// attempt was carried out, its reply was lost, and what repeats it is refused. A short blip stays
-// invisible.
+// After session.ErrUnchanged, or a refusal, nothing was changed. That holds too if a first attempt
+// succeeded, its reply was lost, and its repetition is refused. A short blip stays invisible.
 func TestUnchangedIsTrueBelowGoRedis(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {

@@ -17,8 +17,8 @@ const (
 	// in 0.1 ms. A turn has more only if TURNSTILE_TRANSCRIPT_BYTES is far above its default.
 	undoMost = 10_000
 
-	// withdrawnMost is of how many messages of a turn Undo tells their destinations. A turn has at
-	// most 500.
+	// withdrawnMost bounds the messages of which Undo notifies destinations. A turn has at most
+	// 500.
 	withdrawnMost = 500
 
 	// undoTries is how often Undo reads the transcript if it changes meanwhile.
@@ -29,15 +29,15 @@ const (
 // of Undo and Retry for the same turn remove it once, and all succeed.
 //
 // The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript has no
-// turn. It is an error too if the turn has more than 10,000 entries. After these errors, and after one that wraps session.ErrUnchanged, nothing
-// was changed.
+// turn. It also returns an error if the turn has more than 10,000 entries. After these errors, and
+// after one that wraps session.ErrUnchanged, nothing was changed.
 func (s *Session) Undo(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, false)
 }
 
-// Retry is Undo that also puts what the user said in that turn back at the head of the queue, as one
-// message with a new id. The error also wraps session.ErrInvalid, and nothing is changed, if that
-// is not a valid message: its text is too long, or the transcript has lost it.
+// Retry is Undo that also puts the user's texts of that turn back at the head of the queue, as one
+// message with a new ID. If that is not a valid message, because its text is too long or the
+// transcript has lost it, nothing is changed and the error wraps session.ErrInvalid.
 func (s *Session) Retry(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, true)
 }
@@ -93,7 +93,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 type turnEnd struct {
 	session.Undone
 	length int64           // of the transcript
-	said   []session.Entry // by the user, the newest first
+	said   []session.Entry // the user's, newest first
 }
 
 // lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
@@ -143,7 +143,7 @@ func (t *turnEnd) add(e session.Entry) bool {
 	return true
 }
 
-// messages returns the ids of the turn's messages, the first that the script has room for.
+// messages returns the IDs of the turn's messages, up to the number that the script accepts.
 func (t *turnEnd) messages() (ids []string) {
 	for _, e := range slices.Backward(t.said) {
 		if e.Message != "" && len(ids) < withdrawnMost {
@@ -153,7 +153,7 @@ func (t *turnEnd) messages() (ids []string) {
 	return ids
 }
 
-// message is what the user said in the turn, as one message.
+// message joins the user's texts of the turn into one message.
 func (t *turnEnd) message() wire.Message {
 	m := wire.Message{ID: NewMessageID(), Text: t.Text}
 	for _, e := range slices.Backward(t.said) {

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A repeated call whose reply was lost has the same result, whatever others have undone meanwhile:
-// it removes no other turn.
+// A call that is repeated after a lost reply has the same result, whatever others have undone
+// meanwhile: it removes no other turn.
 func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	t.Parallel()
 	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) {
@@ -109,7 +109,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	actors.Same(t, "undo", before, b.Dump())
 }
 
-// Undo gives up on a conversation that changes after each look.
+// Undo gives up on a transcript that changes after each look.
 func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -123,7 +123,7 @@ func TestB76_UndoRace(t *testing.T) {
 	expect.Equal(t, "entries left", len(b.Transcript(b.Info().TranscriptID)), 2*(turns-undone))
 }
 
-// wholeTurns reads a session's state at one moment and checks that it is a valid one.
+// wholeTurns reads a session's state at one moment and checks that it is valid.
 func wholeTurns(b *actors.Bench) string {
 	b.Helper()
 	sid := b.Redis.HGet(b.Ctx, b.Keys.Record(), "session_id").Val()

@@ -39,7 +39,7 @@ func TestB75_Undo(t *testing.T) {
 }
 
 // Undo and retry are refused, with a clear reply and nothing changed, while a worker owns the
-// session, also one that claimed it since the look.
+// session, also a worker that claimed it since the look.
 func TestB75_RefusedWhileOwned(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"/undo", "/retry"} {

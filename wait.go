@@ -64,15 +64,15 @@ func (s *Session) Wait(ctx context.Context, id string) (session.Outcome, error) 
 	return s.follow(ctx, from, &watch{id: id, turns: map[string]bool{}})
 }
 
-// following is one Wait, or one Events of a message: its place in the stream, and what it knows of the message's
-// task.
+// following is one Wait, or one Events of a message: its place in the stream, and the state of the
+// message's task.
 type following struct {
 	s *Session
 	w *watch
 	r *reader
 
 	lookAt     time.Time // when to read the task next; zero: now
-	gone       bool      // the task does not exist: no further event can come, and the stored ones are read anew
+	gone       bool      // the task does not exist: no further event can come, and the stored ones are read again
 	orphanRead bool      // w.orphan is set from the run record, if it has one
 }
 
@@ -90,8 +90,8 @@ func (s *Session) follow(ctx context.Context, from string, w *watch) (end sessio
 	return end, err
 }
 
-// persist repeats step until it has ended, with a growing pause while its error may pass. If ctx
-// ends first, it returns ctx's cause.
+// persist repeats step until it returns done or a lasting error, with a growing pause after other
+// errors. If ctx ends first, it returns ctx's cause.
 func persist(ctx context.Context, step func() (ended bool, err error)) error {
 	for failures := 0; ctx.Err() == nil; {
 		ended, err := step()
@@ -129,7 +129,7 @@ func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, 
 	return end, false, nil
 }
 
-// look reads the message's task, which has the outcome even if the stream has lost it.
+// look reads the message's task: it has the outcome even if the stream has lost the end.
 func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, err error) {
 	end, ended, err = f.s.state(ctx, f.w.id)
 	gone := errors.Is(err, session.ErrNotFound)

@@ -16,8 +16,8 @@ type watch struct {
 	id    string
 	turns map[string]bool // the message's, known from their starts
 	text  streamed
-	see   func(session.Event) // nil: for Wait
-	end   session.Event       // the message's last end that the stream had
+	see   func(session.Event) // nil in a Wait
+	end   session.Event       // the message's last end in the stream
 
 	shown   stream.EventID // events up to this one are read, but not shown again
 	counted stream.EventID // events up to this one do not change text again
@@ -68,16 +68,16 @@ func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 	return end, ended
 }
 
-// countUpTo says that text has the events up to an id, because they are read anew. Before the first
-// event the id is "0", which is none.
+// countUpTo marks the events up to an ID as contained in text, because they are read again. Before
+// the first event the ID is "0", which is none.
 func (w *watch) countUpTo(id string) {
 	if last, err := stream.ParseEventID(id); err == nil && last.After(w.counted) {
 		w.counted = last
 	}
 }
 
-// streamed is the part of a reply that was seen as text events. A worker does not send the last
-// piece twice: it is in the turn's end only.
+// streamed is the part of a reply that was seen as text events. The last piece is in the turn's end
+// only.
 type streamed struct {
 	turn    string
 	text    []byte // grows in place, because a long reply has many pieces
@@ -109,8 +109,8 @@ func (s *streamed) rest(end session.Event, see func(session.Event)) {
 	}
 }
 
-// unseen returns the part of a reply behind the text that was seen. The reply is the whole text
-// since the last tool, or what came after the last steer. If it is neither, unseen returns "".
+// unseen returns the part of a reply after the text that was seen. The reply is the whole text
+// since the last tool, or the text after the last steer. If it is neither, unseen returns "".
 func (s *streamed) unseen(reply string) string {
 	text := string(s.text)
 	if rest, ok := strings.CutPrefix(reply, text); ok {
