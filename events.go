@@ -154,7 +154,7 @@ func (s *Session) visitMessage(ctx context.Context, id string, place stream.Even
 	if err != nil {
 		return fmt.Errorf("read message %s of %s: %w", id, s.key, err)
 	}
-	w := &watch{id: id, turns: map[string]bool{}, see: see, shown: place}
+	w := &watch{id: id, turns: map[string]bool{}, show: see, shown: place}
 	o, err := s.follow(ctx, from, w)
 	if err != nil {
 		return err

@@ -79,16 +79,16 @@ type reader struct {
 	waits  *waits
 	stream string
 	from   string // id of the last event that was read
-	behind bool   // more events may be stored after from: read without waiting
+	more bool   // more events may be stored after from: read without waiting
 }
 
 // rewind restarts the reader at the stream's beginning.
-func (r *reader) rewind() { r.from, r.behind = "0", true }
+func (r *reader) rewind() { r.from, r.more = "0", true }
 
 // next reads the next events. It waits for the first one up to readBlock on a connection, or up to
 // patience in the poller.
 func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMessage, error) {
-	if r.behind {
+	if r.more {
 		if events, err := r.page(ctx); err != nil || len(events) > 0 {
 			return events, err
 		}
@@ -147,8 +147,8 @@ func (w *waits) await(ctx context.Context, stream, from string, patience time.Du
 	return err
 }
 
-func (r *reader) read(events []redis.XMessage, behind bool) {
-	r.behind = behind
+func (r *reader) read(events []redis.XMessage, more bool) {
+	r.more = more
 	if n := len(events); n > 0 {
 		r.from = events[n-1].ID
 	}

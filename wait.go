@@ -78,8 +78,8 @@ type following struct {
 
 func (s *Session) follow(ctx context.Context, from string, w *watch) (end session.Outcome, err error) {
 	f := &following{
-		s: s, w: w, orphanRead: w.see == nil,
-		r: &reader{waits: s.c.waits, stream: rediskey.For(s.key).Events(), from: from, behind: from == "0" || w.see != nil},
+		s: s, w: w, orphanRead: w.show == nil,
+		r: &reader{waits: s.c.waits, stream: rediskey.For(s.key).Events(), from: from, more: from == "0" || w.show != nil},
 	}
 	err = persist(ctx, func() (ended bool, err error) {
 		if end, ended, err = f.step(ctx); err != nil {
@@ -193,7 +193,7 @@ func (f *following) apply(ctx context.Context, m redis.XMessage) (end session.Ou
 // replay shows the stored events of a message that has already ended, and the rest of its reply if
 // the stream has lost it.
 func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
-	if w.see == nil {
+	if w.show == nil {
 		return
 	}
 	if !w.turns[end.Turn] {
@@ -201,7 +201,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	}
 	// The outcome is known, so an error here is ignored, but the caller has not seen the reply.
 	_ = script.Repeat(ctx, func() error {
-		for r.behind = true; r.behind; {
+		for r.more = true; r.more; {
 			events, err := r.page(ctx)
 			if err != nil {
 				return err
@@ -212,7 +212,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 		}
 		return nil
 	})
-	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
+	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.show)
 }
 
 // lastTurnWith returns the session's last turn if the message is part of it, otherwise "".

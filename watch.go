@@ -16,7 +16,7 @@ type watch struct {
 	id    string
 	turns map[string]bool // the message's, known from their starts
 	text  streamed
-	see   func(session.Event) // nil in a Wait
+	show   func(session.Event) // nil in a Wait
 	end   session.Event       // the message's last end in the stream
 
 	shown   stream.EventID // events up to this one are read, but not shown again
@@ -31,13 +31,13 @@ type watch struct {
 // apply handles one entry of the stream, and returns the message's end if the entry has it.
 func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 	for _, e := range stream.DecodeEvents(m) {
-		see, again := func(session.Event) {}, false
+		show, again := func(session.Event) {}, false
 		if id, err := stream.ParseEventID(e.ID); err == nil {
 			again = !id.After(w.counted)
 			if id.After(w.shown) {
 				w.shown = id
-				if w.see != nil {
-					see = w.see
+				if w.show != nil {
+					show = w.show
 				}
 			}
 		}
@@ -56,13 +56,13 @@ func (w *watch) apply(m redis.XMessage) (end session.Event, ended bool) {
 		switch {
 		case !named && !w.turns[e.Turn]:
 		case e.Type == session.EventTurnEnded:
-			w.text.rest(e, see)
-			see(e)
+			w.text.rest(e, show)
+			show(e)
 			w.end, end, ended = e, e, true
 		case again:
 		default:
 			w.text.seen(e)
-			see(e)
+			show(e)
 		}
 	}
 	return end, ended
@@ -100,12 +100,12 @@ func (s *streamed) seen(e session.Event) {
 }
 
 // rest shows the part of a turn's reply that was not seen as text events.
-func (s *streamed) rest(end session.Event, see func(session.Event)) {
+func (s *streamed) rest(end session.Event, show func(session.Event)) {
 	s.seen(session.Event{Turn: end.Turn})
 	if rest := s.unseen(end.Reply); rest != "" {
 		e := session.Event{Type: session.EventText, Turn: end.Turn, Text: rest, At: end.At}
 		s.seen(e)
-		see(e)
+		show(e)
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 	"turnstile/internal/script"
 )
 
-// Finding is what a deliverer has found out about a destination: without Disabled and Pause, that it
+// Finding is a deliverer's finding about a destination. Without Disabled and Pause, the destination
 // works.
 type Finding struct {
 	Destination string
-	Disabled    bool          // it wants no deliveries
-	Pause       time.Duration // it fails: until the next attempt; at least 1 ms
+	Disabled    bool          // it rejects all deliveries
+	Pause       time.Duration // it fails: time until the next attempt, at least 1 ms
 	Why         string
 }
 
-// Store tells all deliverers. It returns false, and changes nothing, if an operator or an answer 410 has
-// turned the destination off. lua/pause.lua.
+// Store stores the finding for all deliverers. It returns false, and changes nothing, if an
+// operator or a response 410 has disabled the destination. lua/pause.lua.
 func (f Finding) Store(ctx context.Context, rdb script.Client) (stored bool, err error) {
 	r, err := scripts.Pause.Run(ctx, rdb, []string{rediskey.Destinations}, scripts.PauseArgs{To: f.Destination, Disabled: f.Disabled, Wait: f.Pause.Milliseconds(), Why: f.Why})
 	return r.Stored, err
@@ -32,11 +32,11 @@ func (f Finding) Store(ctx context.Context, rdb script.Client) (stored bool, err
 // that gets its deliveries.
 type DestinationState struct {
 	Paused   bool   `json:"paused,omitempty"`   // its deliveries wait
-	Disabled bool   `json:"disabled,omitempty"` // its receiver wants none: they wait until an operator enables it
+	Disabled bool   `json:"disabled,omitempty"` // its receiver rejects all: they wait until an operator enables it
 	Why      string `json:"why,omitempty"`
 
-	// At is a time in ms since 1970. If Paused, deliverers try again then; 0: not before an operator
-	// enables the destination. If Disabled, it is since when.
+	// At is a time in ms since 1970. If Paused, deliverers try again then; 0: not before an
+	// operator enables the destination. If Disabled, it is when that happened.
 	At int64 `json:"at,omitempty"`
 }
 
@@ -52,8 +52,8 @@ func SetDestination(ctx context.Context, rdb redis.Cmdable, name string, s Desti
 	return rdb.HSet(ctx, rediskey.Destinations, name, text).Err()
 }
 
-// Destinations returns the states of the destinations that are paused or disabled, and the time by
-// Redis' clock, which their times are of.
+// Destinations returns the states of the destinations that are paused or disabled, and the present
+// time by Redis' clock, as their times are.
 func Destinations(ctx context.Context, rdb redis.Cmdable) (states map[string]DestinationState, now time.Time, err error) {
 	var stored *redis.MapStringStringCmd
 	var clock *redis.TimeCmd

@@ -16,19 +16,19 @@ import (
 	"turnstile/internal/stream"
 )
 
-// The most records of TakeLines, and the most bytes of their texts.
+// TakeLines returns at most so many records, with so many bytes of text.
 const (
 	takeMost  = 32
 	takeBytes = 4 << 20
 )
 
-// unknownAge is the age at which a record is given up whose destination its takers do not know.
+// unknownAge is the age at which a record is given up if its destination is not configured.
 const unknownAge = 72 * time.Hour
 
-// Line is a destination as a deliverer knows it.
+// Line is a destination in a deliverer's configuration.
 type Line struct {
 	Destination string
-	MaxAge      time.Duration // a record that is older is given up
+	MaxAge      time.Duration // an older record is given up
 	Paused      bool          // it gets nothing now
 }
 
@@ -37,11 +37,11 @@ type Delivery struct {
 	Session     string
 	Destination string
 	Sequence    int64  // rises within the session
-	ID          string // names the record for its receiver, in every attempt
+	ID          string // identifies the record for its receiver, the same in every attempt
 	Attempt     int    // 1, 2 ...
-	Unsure      bool   // what became of an earlier attempt is unknown: it may have been delivered
-	Refused     int    // how often its destination refused it, since it was stored or redriven
-	By          int64  // until when it is to be delivered, ms by Redis' clock; 0: until its destination's MaxAge
+	Unsure      bool   // an earlier attempt may have been delivered
+	Refused     int    // how often its destination refused it since it was stored or redriven
+	By          int64  // deadline of the delivery, ms by Redis' clock; 0: its destination's MaxAge
 	Body        []byte // never changes
 	Token       string // of the lease
 	Until       time.Time
@@ -50,18 +50,18 @@ type Delivery struct {
 // TakenLines is the result of TakeLines.
 type TakenLines struct {
 	Now        int64    // Redis' clock, ms
-	At         int64    // when to look at the session again, ms by Redis' clock, not after Now if there is more to look at; 0: nothing is stored
-	Unknown    int      // lines of destinations that the caller does not know
+	At         int64    // when to check the session again, ms by Redis' clock, not after Now if there is more to check; 0: nothing is stored
+	Unknown    int      // queues of destinations that the caller does not know
 	Last       int64    // the highest sequence of a record of the session
-	Forged     []string // destinations of what no script can have stored, and was removed; "-": it is unknown
+	Forged     []string // destinations of records that were removed because no script can have stored them; "-": unknown
 	Deliveries []Delivery
 }
 
-// More reports whether another call would look at more of the session.
+// More reports whether another call would check more of the session.
 func (t TakenLines) More() bool { return t.At > 0 && t.At <= t.Now }
 
-// TakeLines leases the lines of a session that have a record to be delivered now, for lease, and returns
-// the first records of these. lua/take.lua.
+// TakeLines leases the session's queues that have a record to deliver now, and returns their first
+// records. lua/take.lua.
 func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known []Line, lease time.Duration) (TakenLines, error) {
 	token := rand.Text()
 	var names, ages, paused []string
@@ -90,29 +90,29 @@ func TakeLines(ctx context.Context, rdb script.Client, sessionKey string, known 
 	return t, nil
 }
 
-// Verdict is what became of a delivery.
+// Verdict is the result of a delivery.
 type Verdict string
 
 // The verdicts.
 const (
 	Delivered Verdict = "delivered"
-	Again     Verdict = "again"   // it is to be tried again
-	GiveUp    Verdict = "dead"    // it is set aside for an operator
-	Untried   Verdict = "release" // it was not tried
+	Again     Verdict = "again"   // to be tried again
+	GiveUp    Verdict = "dead"    // given up; an operator may redrive it
+	Untried   Verdict = "release" // not tried
 )
 
-// Ack writes down what became of a delivery. lua/ack.lua.
+// Ack stores the result of a delivery. lua/ack.lua.
 type Ack struct {
 	Delivery Delivery
 	Verdict  Verdict
-	Wait     time.Duration // Again: until the next attempt
-	Unsure   bool          // Again, GiveUp: whether the receiver has it is unknown
+	Wait     time.Duration // Again: time until the next attempt
+	Unsure   bool          // Again, GiveUp: the receiver may have it
 	Refused  bool          // Again: the receiver refused this record
 	Why      string        // the error of the attempt
 }
 
-// Do returns whether the caller still had the lease, and whether the line has more records. It keeps
-// the lease after Delivered and GiveUp.
+// Do returns whether the caller still had the lease, and whether the queue has more records. It
+// keeps the lease after Delivered and GiveUp.
 func (a Ack) Do(ctx context.Context, rdb script.Client) (ok, left bool, err error) {
 	d := a.Delivery
 	r, err := scripts.Ack.Run(ctx, rdb, scripts.AckKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.AckArgs{
@@ -122,13 +122,13 @@ func (a Ack) Do(ctx context.Context, rdb script.Client) (ok, left bool, err erro
 	return r.OK, r.Left, err
 }
 
-// Redrive puts records that were given up back at the end of their lines, or deletes them.
+// Redrive puts records that were given up back at the end of their queues, or deletes them.
 // lua/redrive.lua.
 type Redrive struct {
 	Session     string
 	Destination string // "": all
 	Delete      bool
-	Call        string // names this call, so that the script recognizes a repetition
+	Call        string // identifies this call, so that the script recognizes a repetition
 	Most        int    // at most 1,000
 }
 
@@ -141,8 +141,8 @@ func (r Redrive) Do(ctx context.Context, rdb script.Client) (n int, more bool, e
 	return int(found.N), found.More, err
 }
 
-// DueOutbox takes sessions from the index of the outbox whose time has come. No other call returns
-// them for hidden. score is what the index has for them now, for RescoreOutbox. lua/outbox_due.lua.
+// DueOutbox returns due sessions of the outbox index, and hides them from other calls for hidden.
+// score is their score in the index now, for RescoreOutbox. lua/outbox_due.lua.
 func DueOutbox(ctx context.Context, rdb script.Client, most int, hidden time.Duration) (sessions []string, score int64, err error) {
 	r, err := scripts.OutboxDue.Run(ctx, rdb, []string{rediskey.Outbox}, scripts.OutboxDueArgs{Batch: int64(most), Hidden: hidden.Milliseconds()})
 	for i := range r.Sessions {
@@ -151,8 +151,8 @@ func DueOutbox(ctx context.Context, rdb script.Client, most int, hidden time.Dur
 	return sessions, r.At, err
 }
 
-// RescoreOutbox has the index look at a session again at a time, in ms, or never if that is 0. It does
-// nothing if the session's score is no longer the one that DueOutbox returned: a record has come.
+// RescoreOutbox sets when a session is due in the index, in ms; 0 removes it. It does nothing if
+// the session's score is no longer the one that DueOutbox returned: then a record was added.
 func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, score, at int64) error {
 	to := map[string]string{}
 	if at > 0 {
@@ -162,7 +162,7 @@ func RescoreOutbox(ctx context.Context, rdb script.Client, sessionKey string, sc
 	return err
 }
 
-// IndexOutbox has deliverers look at sessions no later than at, in ms by Redis' clock.
+// IndexOutbox makes deliverers check sessions no later than at, in ms by Redis' clock.
 func IndexOutbox(ctx context.Context, rdb redis.Cmdable, at int64, sessions ...string) error {
 	if len(sessions) == 0 {
 		return nil
@@ -170,7 +170,7 @@ func IndexOutbox(ctx context.Context, rdb redis.Cmdable, at int64, sessions ...s
 	return rdb.ZAddLT(ctx, rediskey.Outbox, outboxEntries(at, sessions)...).Err()
 }
 
-// IndexOutboxNow has deliverers look at sessions at once.
+// IndexOutboxNow makes deliverers check sessions at once.
 func IndexOutboxNow(ctx context.Context, rdb redis.Cmdable, sessions ...string) error {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
@@ -179,8 +179,9 @@ func IndexOutboxNow(ctx context.Context, rdb redis.Cmdable, sessions ...string) 
 	return IndexOutbox(ctx, rdb, now.UnixMilli(), sessions...)
 }
 
-// CheckOutboxes has deliverers look at sessions that store records, or only owe some: at once if the index
-// does not know them, and within recheck if it has a later time for those that store some. now is in ms.
+// CheckOutboxes makes deliverers check sessions that store records, or only owe some: at once if
+// they are not in the index, and within recheck if they store records and the index has a later
+// time. now is in ms.
 func CheckOutboxes(ctx context.Context, rdb redis.Cmdable, now int64, recheck time.Duration, storing, owing []string) error {
 	if len(storing)+len(owing) == 0 {
 		return nil
@@ -209,8 +210,8 @@ func OutboxSignals(ctx context.Context, rdb redis.UniversalClient, ready func(),
 	return stream.Subscribe(ctx, rdb, []string{rediskey.Signal(rediskey.OutboxSignals)}, ready, func(m *redis.Message) { receive(m.Payload) })
 }
 
-// ResumeDestination has deliverers look at the sessions that store something for a destination, after its
-// new state is stored. It looks at each session of the index.
+// ResumeDestination makes deliverers check the sessions that store records for a destination. Call
+// it after storing the destination's new state. It reads each session of the index.
 func ResumeDestination(ctx context.Context, rdb redis.UniversalClient, name string) error {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {

@@ -16,22 +16,23 @@ import (
 	"turnstile/internal/script"
 )
 
-// owingField is the field of rediskey.Waiting with what all destinations were owed at the last count.
+// owingField is the field of rediskey.Waiting with the last count of undelivered outcomes by
+// destination.
 const owingField = "owing"
 
-// owingScans bounds the calls that count one session's records, at 1,000 in each.
+// owingScans bounds the calls that count one session's records. Each counts 1,000.
 const owingScans = 100
 
-// DestinationOwing is what sessions owe a destination.
+// DestinationOwing counts the undelivered outcomes of a destination.
 type DestinationOwing struct {
-	Count  int64 `json:"n"`                // outcomes that are owed, and records that are stored
-	Oldest int64 `json:"oldest,omitempty"` // when the oldest of these records was stored, ms; 0: there is none
+	Count  int64 `json:"n"`                // outcomes of messages that have not ended, and stored records
+	Oldest int64 `json:"oldest,omitempty"` // when the oldest of these records was stored, ms; 0: no record
 }
 
-// Owings are what sessions owe destinations, by their names.
+// Owings are the undelivered outcomes by destination.
 type Owings map[string]DestinationOwing
 
-// add adds what one session owes.
+// add adds one session's counts.
 func (all Owings) add(of Owings) {
 	for to, o := range of {
 		sum := all[to]
@@ -43,8 +44,8 @@ func (all Owings) add(of Owings) {
 	}
 }
 
-// Count adds what these sessions owe. The error joins those of single sessions, which are left out.
-// lua/owing.lua.
+// Count adds the undelivered outcomes of these sessions. The error joins those of single sessions,
+// which are left out. lua/owing.lua.
 func (all Owings) Count(ctx context.Context, rdb redis.UniversalClient, sessions []string) error {
 	var failed error
 	of := make([]Owings, len(sessions))
@@ -95,7 +96,8 @@ func LastOwings(ctx context.Context, rdb redis.Cmdable) (Owings, error) {
 	return all, err
 }
 
-// lastOwings also returns the counts' age. Senders may write the key: what cannot be read is none.
+// lastOwings also returns the counts' age. Senders may write the key, so unreadable counts count as
+// none.
 func lastOwings(ctx context.Context, rdb redis.Cmdable) (all Owings, age time.Duration, err error) {
 	var read *redis.SliceCmd
 	var now *redis.TimeCmd
@@ -111,29 +113,29 @@ func lastOwings(ctx context.Context, rdb redis.Cmdable) (all Owings, age time.Du
 	}
 	stored := script.HashFields(read)
 	if boundedjson.Unmarshal([]byte(stored.Text(owingField)), &all) != nil {
-		return nil, 0, nil //nolint:nilerr // somebody has overwritten it; the next count heals it
+		return nil, 0, nil //nolint:nilerr // overwritten by another program; the next count repairs it
 	}
 	return all, now.Val().Sub(time.UnixMilli(stored.Int("at"))), nil
 }
 
-// staleOwings is the age of counts that no longer hold: no worker counts any more, while gateways may
-// have delivered since.
+// staleOwings is the age at which counts are ignored: no worker counts any more, while gateways may
+// go on delivering.
 const staleOwings = time.Minute
 
-// How old a sender's counts may be: of a message that names its destination, and of one that may go to
-// its session's. Workers count every 20 s.
+// fullAge is how old the counts may be for a message that names its destination, fullAgeUnnamed for
+// one that may go to its session's. Workers count every 20 s.
 const fullAge, fullAgeUnnamed = time.Second, 15 * time.Second
 
-// FullDestinations are those to which a sender sends nothing more, as of the last count.
+// FullDestinations are the destinations that had reached the cap at the last count.
 type FullDestinations struct {
 	mu   sync.Mutex
 	at   time.Time
 	full []string
 }
 
-// Over returns the destinations that have reached a cap; 0: there is none. Most messages have no
-// destination, so one that names none reads the counts only in a process that sends for longer. A
-// sender that cannot read them knows none.
+// Over returns the destinations that have reached a cap; 0 is no cap. Most messages have no
+// destination, so one that names none reads the counts only in a process that has been sending for
+// a while. If the counts cannot be read, no destination is full.
 func (f *FullDestinations) Over(ctx context.Context, rdb redis.Cmdable, named bool, most int) []string {
 	if most <= 0 {
 		return nil
@@ -162,8 +164,8 @@ func (f *FullDestinations) Over(ctx context.Context, rdb redis.Cmdable, named bo
 	return full
 }
 
-// known returns what the last count said, and whether that will do. If not, the caller is to read the
-// counts. Meanwhile others go by the last ones: a sender must not wait for another's call to Redis.
+// known returns the last counts, and whether they are recent enough. If not, the caller reads them.
+// Meanwhile others use the last ones: no sender waits for another's call to Redis.
 func (f *FullDestinations) known(now time.Time, named bool) (full []string, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// NeedAttention enters sessions into the index of those that a person may have to look at: one with
-// an open question or dead letters, or one that is paused or suspended. now is Redis' clock in ms.
+// NeedAttention enters sessions into the index of those that a person may have to look at: with an
+// open question or dead letters, paused or suspended. now is Redis' clock in ms.
 //
-// The index may have too many sessions, so readers check each. A call that fails is no harm: the
-// sweep enters what is missing, and removes what is over unless its time has changed.
+// The index may have too many sessions, so readers check each. A failed call does no harm: the
+// sweep adds missing sessions, and removes others unless their time has changed.
 func NeedAttention(ctx context.Context, rdb redis.Cmdable, now int64, sessions ...string) error {
 	members := make([]redis.Z, len(sessions))
 	for i, s := range sessions {

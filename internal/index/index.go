@@ -15,8 +15,8 @@ import (
 // TimerBatch is the most members of an index that one script reads or writes.
 const TimerBatch = 1000
 
-// ClaimGrace is for how long a session in the ready index may go unclaimed before reap checks
-// whether its claimer has died. A worker with a shorter SentinelTTL uses that.
+// ClaimGrace is how long a session from the ready index may go unclaimed before reap checks whether
+// its claimer has died. A worker with a shorter SentinelTTL uses that.
 const ClaimGrace = 15 * time.Second
 
 // WakeUp is a session, and when it can be claimed, in ms by Redis' clock.
@@ -25,12 +25,12 @@ type WakeUp struct {
 	At      int64
 }
 
-// Wake wakes sessions: it enters them into the ready index, or into the due index if their time has
-// not come.
+// Wake wakes sessions: it enters them into the ready index, or into the due index if their time is
+// later.
 //
 // A session enters the owned index first, so that reap finds it if a worker pops it and dies. Wake
-// replaces the session's score there: an earlier one may be what reap has just read and will
-// remove, and a later one would hide the session.
+// replaces the session's score there: reap may be about to remove an earlier one, and a later one
+// would hide the session.
 func Wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.Duration, ups ...WakeUp) error {
 	w := Wakes(now, grace, ups...)
 	return InOrder(ctx, rdb,
@@ -38,8 +38,8 @@ func Wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
-// ListAndWake wakes a session whose messages came without an enqueue, and lists it for the sweep
-// and for asynqmon.
+// ListAndWake wakes a session after messages were added without an enqueue, and lists it for the
+// sweep and for asynqmon.
 func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey string, now, at int64) error {
 	w := Wakes(now, ClaimGrace, WakeUp{sessionKey, at})
 	return InOrder(ctx, rdb,
@@ -70,8 +70,8 @@ func Know(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string)
 	p.ZAddNX(ctx, rediskey.Names, names...)
 }
 
-// StillActive sets the time of the last activity of sessions that are known: they were woken by their
-// time, or wait or run still.
+// StillActive sets the time of the last activity of known sessions: they were due, or still wait or
+// run.
 func StillActive(ctx context.Context, p redis.Pipeliner, now int64, sessions ...string) {
 	if len(sessions) == 0 {
 		return
@@ -116,17 +116,16 @@ func (w WakeSet) Ready(ctx context.Context, p redis.Pipeliner) {
 	}
 }
 
-// QueueRecovery leaves overdue sessions to reap, which takes the lowest score first. A session that
-// reap was to check later is moved forward.
+// QueueRecovery leaves overdue sessions to reap, which takes the lowest score first. It never makes
+// reap check a session later.
 func QueueRecovery(ctx context.Context, p redis.Pipeliner, overdue ...redis.Z) {
 	if len(overdue) > 0 {
 		p.ZAddLT(ctx, rediskey.Owned, overdue...)
 	}
 }
 
-// ReadDue returns the members of an index whose time has come, with their scores as Redis formats
-// them. now is Redis' clock, next the score of the first member whose time has not come, both in
-// ms.
+// ReadDue returns the due members of an index, with their scores as Redis formats them. now is
+// Redis' clock, next the score of the first member that is not due, both in ms.
 func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
 	r, err := scripts.IndexDue.Run(ctx, rdb, []string{index}, scripts.IndexDueArgs{Batch: int64(batch)})
 	if err != nil {
@@ -140,8 +139,7 @@ func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (n
 	return r.Now, r.Next, members, scores, nil
 }
 
-// RemoveUnchanged removes members from an index, except those whose score is no longer the one that
-// was read.
+// RemoveUnchanged removes the members of an index that still have the score that was read.
 func RemoveUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores map[string]string) error {
 	_, err := RescoreUnchanged(ctx, rdb, index, members, scores, nil)
 	return err
@@ -162,8 +160,8 @@ func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, memb
 	return changed, nil
 }
 
-// Rescore gives members of an index their scores in to, and removes those without one. A member
-// whose score is no longer the one in scores stays as it is. lua/rescore.lua.
+// Rescore gives members of an index their scores in to, and removes those without one. It changes
+// only members that still have their score in scores. lua/rescore.lua.
 func Rescore(index string, members []string, scores, to map[string]string) *script.Call {
 	were, next := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {

@@ -16,15 +16,15 @@ const WalkBatch = 500
 // Walker visits all sessions, in batches.
 type Walker struct {
 	rdb     redis.UniversalClient
-	Skipped func(name string) // is called with invalid names; nil: nothing is called
+	Skipped func(name string) // called with invalid names, if not nil
 }
 
 // NewWalker returns a Walker of the sessions in rdb.
 func NewWalker(rdb redis.UniversalClient) Walker { return Walker{rdb: rdb} }
 
-// ValidNames keeps the names that are valid session keys. A plain asynq.Client takes any queue
-// name, so the name of a queue may begin as a session's does and continue with characters that
-// break a hash tag or a terminal. Such queues are not touched.
+// ValidNames keeps the names that are valid session keys. An asynq.Client takes any queue name: one
+// may begin as a session's does and continue with characters that break a hash tag or a terminal.
+// Such queues are not touched.
 func (w Walker) ValidNames(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		if session.ValidateKey(name) == nil {
@@ -37,7 +37,7 @@ func (w Walker) ValidNames(names []string) []string {
 	})
 }
 
-// EachQueue visits the sessions whose queues asynq lists, in batches.
+// EachQueue visits the sessions with a queue on asynq's list, in batches.
 func (w Walker) EachQueue(ctx context.Context, visit func(sessions []string) error) error {
 	return w.Each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
 		names, next, err := w.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), WalkBatch).Result()
@@ -63,8 +63,8 @@ func (w Walker) eachSession(ctx context.Context, visit func(sessions []string) e
 	})
 }
 
-// EverySession visits every session that is known or that asynq lists, each once unless SCAN
-// repeats it. It does not keep in memory which ones it has seen.
+// EverySession visits every session that is known or on asynq's list, each once unless SCAN repeats
+// it. It keeps no list of the visited sessions in memory.
 func (w Walker) EverySession(ctx context.Context, visit func(sessions []string) error) error {
 	if err := w.eachSession(ctx, visit); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (w Walker) EverySession(ctx context.Context, visit func(sessions []string) 
 	})
 }
 
-// Each visits what scan returns, page by page.
+// Each visits the results of scan, page by page.
 func (w Walker) Each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		sessions, next, err := scan(cursor)

@@ -2,8 +2,9 @@
 //
 // Trust starts when the request that claimed or renewed is sent, not when the reply arrives: Redis
 // cannot have started the TTL any earlier. Trust ends a tenth of the TTL before the TTL can end.
-// This margin is time to stop the work under the lease, and is more than two clocks drift apart in
-// one TTL. Time is measured on the monotonic clock, so setting the wall clock changes nothing.
+// This margin gives time to stop the work under the lease, and is larger than the drift of two
+// clocks in one TTL. Time is measured on the monotonic clock, so setting the wall clock changes
+// nothing.
 //
 // Not guaranteed: the monotonic clock continues while a signal stops the process, but on Linux it
 // stops while the whole machine is suspended. After that only the next renewal, or a check of the
@@ -22,7 +23,7 @@ import (
 // another owner. The cause of a [Lease]'s context wraps it, with the reason if that is known.
 var ErrLost = errors.New("lock lost")
 
-// errNotRenewed is the reason of a lease that ran out.
+// errNotRenewed is the reason when a lease ran out.
 var errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 
 // marginDivisor makes the margin a tenth of the TTL.
@@ -90,7 +91,7 @@ func (l *Lease) Extend(sent time.Time, ttl time.Duration) {
 	}
 }
 
-// Blame records why a renewal failed: the reason of a later loss.
+// Blame records why a renewal failed. A later loss has it as its reason.
 func (l *Lease) Blame(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

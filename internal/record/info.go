@@ -55,7 +55,7 @@ func Infos(ctx context.Context, rdb redis.UniversalClient, keys []string) ([]ses
 	return infos, nil
 }
 
-// info decodes what was read of a session at the time now.
+// info decodes the reads of a session at the time now.
 func (r reads) info(key string, now time.Time) session.Info {
 	run, record := script.HashFields(r.run), script.HashFields(r.record)
 	s := session.Info{

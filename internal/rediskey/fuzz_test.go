@@ -7,8 +7,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Every key of a session whose name is valid tells its session and its own name; no key of another
-// program with valid names is taken for one of another session.
+// Every key of a session with a valid name parses to its session and its own name. No other
+// program's key with valid names parses to another session.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"agent:main:telegram:dm:42", "a", "a}:b", "a{b", "", "A.b@c+d=e~-"} {
 		f.Add(s, "m1")

@@ -1,5 +1,5 @@
 // Package rediskey names every Redis key that Turnstile touches, asynq's included. It is the
-// schema; docs/keys.md describes what each key holds.
+// schema; docs/keys.md describes each key.
 //
 // Every key of one session carries the hash tag {session:KEY}, so that one script may touch them
 // all on a Redis Cluster as well. The indexes have no common tag: they are single keys, and every
@@ -27,9 +27,9 @@ const (
 	Routes = "turnstile:routes" // STRING the routes by which all gateways choose destinations
 
 	Names     = "turnstile:names"     // ZSET session key -> 0: those of Sessions, in the order of their keys
-	Attention = "turnstile:attention" // ZSET session key -> ms since when a person may have to look at it
+	Attention = "turnstile:attention" // ZSET session key -> ms: since then a person may have to look at it
 
-	Temporary = "turnstile:temporary" // ZSET session key -> ms: a gateway looks then whether to erase it
+	Temporary = "turnstile:temporary" // ZSET session key -> ms: a gateway checks then whether to erase it
 
 	Waiting = "turnstile:waiting" // HASH count, at: messages that waited in all sessions, as of the last sweep
 
@@ -50,7 +50,7 @@ const (
 // OutboxSignals names the channel with the keys of sessions that have a new record in their outbox.
 const OutboxSignals = "outbox"
 
-// Ticket is what the ticket with this hash stands for.
+// Ticket is the record of the ticket with this hash.
 func Ticket(hash string) string { return ticketPrefix + hash }
 
 // Swept is when the last complete sweep began, in ms.
@@ -95,27 +95,27 @@ func (s Session) Record() string    { return s.own + "session" }   // HASH the s
 func (s Session) Followups() string { return s.own + "followups" } // HASH message id -> JSON
 func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
 func (s Session) Partial() string   { return s.own + "partial" }   // STRING the running turn's entries so far
-func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
+func (s Session) Events() string    { return s.own + "events" }    // STREAM the events
 func (s Session) State() string     { return s.own + "state" }     // STRING the agent state
 
 func (s Session) Owed() string        { return s.own + "owed" }        // HASH message id -> route
 func (s Session) Outbox() string      { return s.own + "outbox" }      // ZSET "destination sequence" of each record to deliver
-func (s Session) Deliveries() string  { return s.own + "deliveries" }  // HASH texts of records, and the state of each destination's line
+func (s Session) Deliveries() string  { return s.own + "deliveries" }  // HASH texts of records, and the state of each destination's queue
 func (s Session) Undelivered() string { return s.own + "undelivered" } // ZSET "destination sequence" of records that were given up -> ms
 
-func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop took from the line and has not archived yet
+func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop took from the queue and has not archived yet
 
 // Call is the STRING with the result of a call, by the call's name, for its repetitions. It has a
 // TTL.
 func (s Session) Call(name string) string { return s.own + "call:" + name }
 
-// Idem is the hash of the message that a sender has given an id.
+// Idem is the hash of the message with an ID that a sender chose.
 func (s Session) Idem(id string) string { return s.own + "idem:" + id }
 
-// Transcript is the LIST of entries of one session id.
+// Transcript is the LIST of entries of one transcript.
 func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id }
 
-// TranscriptPrefix plus a session id is a transcript's key.
+// TranscriptPrefix plus a transcript ID is a transcript's key.
 func (s Session) TranscriptPrefix() string { return s.own + "transcript:" }
 
 // Any is a pattern of SCAN that finds every key of the session, asynq's too.

@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// asynqmon's Cancel publishes the bare task id: it must identify the session.
+// asynqmon's Cancel publishes the bare task ID: it must identify the session.
 func TestTaskIDsIdentifyTheirSession(t *testing.T) {
 	t.Parallel()
 	a, b := rediskey.TaskID("one", "m"), rediskey.TaskID("two", "m")

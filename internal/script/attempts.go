@@ -18,14 +18,15 @@ const (
 	maxPause = 512 * time.Millisecond
 )
 
-// once is a command that go-redis must not repeat, whatever the client's options: if a first attempt
-// is carried out, its reply lost, and the second refused, go-redis tells only of the refusal.
+// once is a command that go-redis must not repeat, whatever the client's options: if a first
+// attempt is carried out, its reply lost, and the second refused, go-redis reports only the
+// refusal.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// alone sends the command until it has a result, or an error that stays.
+// alone sends the command until it has a result or a lasting error.
 func (c *command) alone(ctx context.Context, client Client) {
 	for attempt := 1; ; {
 		_ = client.Process(ctx, once{c.cmd}) // the command has the error
@@ -41,8 +42,8 @@ func (c *command) alone(ctx context.Context, client Client) {
 	}
 }
 
-// sendAgain sends again, together, what failed in one round trip and may succeed: commands, and others
-// beside them. attempts counts only rounds after an error that may pass.
+// sendAgain repeats, in one round trip, the commands and others that failed in the last one and may
+// succeed. attempts counts only rounds after an error that may pass.
 func sendAgain(ctx context.Context, client redis.UniversalClient, others []redis.Cmder, commands []command) {
 	for attempt := 1; len(commands) > 0; { // go-redis repeats the others if they are alone
 		passing := attempt < attempts && (slices.ContainsFunc(others, mayPass) || slices.ContainsFunc(commands, (command).mayPass))
@@ -68,8 +69,8 @@ func sendAgain(ctx context.Context, client redis.UniversalClient, others []redis
 	}
 }
 
-// renew prepares what is to be sent again: commands whose server did not know their script, and if
-// passing also what failed with an error that may pass.
+// renew prepares commands to be sent again: those with an unknown script and, if passing, those
+// that failed with an error that may pass.
 //
 // The first command of each unknown script is sent in full, which teaches its server the script, and
 // the others by hash. On a Redis Cluster the others may go to another server that does not know the
@@ -97,7 +98,7 @@ func renew(ctx context.Context, others []redis.Cmder, commands []command, passin
 	return rest
 }
 
-// unknown reports whether the server does not know the script, whose text it has not yet been sent.
+// unknown reports whether the server did not know the script, and was sent only its hash.
 func (c *command) unknown() bool {
 	err := c.cmd.Err()
 	return err != nil && !c.full && redis.HasErrorPrefix(err, "NOSCRIPT") // HasErrorPrefix allocates, so no error is checked first
@@ -118,7 +119,7 @@ func (c *command) repeat() {
 
 // pause waits before another attempt. It returns false if ctx ended.
 func pause(ctx context.Context, attempt int) bool {
-	timer := time.NewTimer(min(minPause+rand.N(minPause<<attempt), maxPause)) //nolint:gosec // no secret
+	timer := time.NewTimer(min(minPause+rand.N(minPause<<attempt), maxPause)) //nolint:gosec // no secret: math/rand is enough
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -13,8 +13,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A refusal says that nothing was changed only if no earlier attempt was carried out. The client is one
-// that repeats commands by itself, as go-redis' own defaults are.
+// A refusal says that nothing was changed only if no earlier attempt was carried out. The client
+// repeats commands by itself, as is go-redis' default.
 func TestRefusalAfterALostReply(t *testing.T) {
 	t.Parallel()
 	for name, run := range runs {
@@ -94,8 +94,8 @@ func TestRepeatsEndWithTheContext(t *testing.T) {
 	}
 }
 
-// A caller whose context ends while another one sends its item waits for it: an error would say that
-// it was not sent.
+// A caller whose context ends while another one sends its item waits for it: an error would mean
+// that it was not sent.
 func TestGateWaitsForWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,16 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Batcher sends the calls of many goroutines through a [Gate]: calls that go together are one pipeline.
-// A Redis Cluster would split a pipeline over several servers, so there each call is sent alone, at
-// once.
+// Batcher sends the calls of many goroutines through a [Gate]: calls that are sent together are one
+// pipeline. A Redis Cluster would split a pipeline over several servers, so there each call is sent
+// alone, at once.
 type Batcher struct {
 	client redis.UniversalClient
 	single bool
 	gate   *Gate[*item]
 }
 
-// item is a call that may share a command; or it has a command of its own.
+// item is a call that may share a command, or one with a separate command.
 type item struct {
 	call *Call
 	own  command
@@ -30,8 +30,8 @@ func NewBatcher(client redis.UniversalClient, inFlight int) *Batcher {
 	return b
 }
 
-// Run calls a script once, as [Script.Run] does, in a command of its own. If ctx ends while the
-// call waits, it is not sent. A call in flight is always waited for.
+// Run calls a script once, as [Script.Run] does, in a separate command. If ctx ends while the call
+// waits, it is not sent. A call in flight is always waited for.
 func (b *Batcher) Run(ctx context.Context, s *Script, keys []string, args ...any) (Result, error) {
 	i := &item{own: newCommand(ctx, s, keys, args)}
 	if err := b.do(ctx, i); err != nil {
@@ -40,8 +40,8 @@ func (b *Batcher) Run(ctx context.Context, s *Script, keys []string, args ...any
 	return i.own.result()
 }
 
-// Do carries out a call, in a command that it may share with others. If ctx ends it does as Run
-// does.
+// Do carries out a call, in a command that it may share with others. If ctx ends, it does the same
+// as Run.
 func (b *Batcher) Do(ctx context.Context, call *Call) {
 	if err := b.do(ctx, &item{call: call}); err != nil {
 		call.Err = err
@@ -60,7 +60,8 @@ func (b *Batcher) do(ctx context.Context, i *item) error {
 func (b *Batcher) DoAll(ctx context.Context, calls []*Call) { b.send(ctx, b.share(ctx, calls), nil) }
 
 // DoBehind carries out, in one round trip, the commands that ahead adds to a pipeline, the calls of
-// own, whose scripts no calls share, and calls. ahead may be nil; the errors of its commands are lost.
+// own, each in a separate command, and calls. ahead may be nil; the errors of its commands are
+// lost.
 func (b *Batcher) DoBehind(ctx context.Context, ahead func(redis.Pipeliner), own, calls []*Call) {
 	alone := make([]command, len(own))
 	for i := range own {
@@ -74,9 +75,9 @@ func (b *Batcher) DoBehind(ctx context.Context, ahead func(redis.Pipeliner), own
 	}
 }
 
-// DoAfter carries out the calls of first, each in a command of its own, and then calls, all in
-// one round trip. A Redis Cluster runs the parts of a pipeline on several nodes at once, so there
-// DoAfter waits for first, and does not send calls if one of first failed: sent is false.
+// DoAfter carries out the calls of first, each in a separate command, and then calls, all in one
+// round trip. A Redis Cluster runs the parts of a pipeline on several nodes at once, so there
+// DoAfter waits for first. If one of first failed, it does not send calls, and sent is false.
 func (b *Batcher) DoAfter(ctx context.Context, first, calls []*Call) (sent bool) {
 	commands := make([]command, len(first))
 	for i := range first {
@@ -115,8 +116,8 @@ func (b *Batcher) together(ctx context.Context, items []*item) {
 	}
 }
 
-// send carries out commands in one round trip, behind what ahead adds to it, and gives their results
-// to their calls.
+// send carries out the commands of ahead and then commands, in one round trip, and gives their
+// results to their calls.
 func (b *Batcher) send(ctx context.Context, commands []command, ahead func(redis.Pipeliner)) {
 	if len(commands) == 1 && ahead == nil {
 		commands[0].alone(ctx, b.client)

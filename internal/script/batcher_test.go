@@ -96,8 +96,8 @@ func TestCallsShareCommands(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost, or that Redis cannot carry out now, fails together with those that
-// share its command, and no others.
+// A call whose reply is lost, or that Redis cannot carry out now, fails together with the calls
+// that share its command, and no others.
 func TestErrorOfASharedCommand(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{

@@ -25,28 +25,28 @@ type Call struct {
 	Result Result // of this call alone
 	Err    error  // wraps redisconn.ErrUnsure if Unsure
 
-	// Unsure: an earlier attempt may have been carried out, so a result or an error that says that
-	// nothing was changed speaks only of the last one. A caller sets it for a call that follows one
-	// that was unsure.
+	// Unsure means that an earlier attempt may have been carried out: a result or an error that
+	// says that nothing was changed is only about the last attempt. A caller sets it for a call
+	// that follows an unsure one.
 	Unsure bool
 }
 
-// mostShared and sharedBytes bound the calls that share a command, and their text: Redis serves
-// nobody else meanwhile, and has all of it in memory at once. Larger ones save little.
+// mostShared and sharedBytes bound the calls that share a command, and their text: Redis serves no
+// other client meanwhile, and has all of it in memory. Larger ones save little.
 const (
 	mostShared  = 32
 	sharedBytes = 256 << 10
 )
 
-// Pipeline sends calls in one round trip, each in a command of its own, after the commands that
-// beside adds to the pipeline; beside may be nil. Each call has its own error. The returned error
-// is the first one of the commands of beside, except redis.Nil.
-func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, beside func(redis.Pipeliner)) error {
+// Pipeline sends calls in one round trip, each in a separate command, after the commands that ahead
+// adds to the pipeline; ahead may be nil. Each call has its own error. The returned error is the
+// first one of ahead's commands, except redis.Nil.
+func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, ahead func(redis.Pipeliner)) error {
 	commands := make([]command, len(calls))
 	for i := range calls {
 		commands[i] = newShared(ctx, calls[i:i+1])
 	}
-	others := together(ctx, client, beside, commands)
+	others := together(ctx, client, ahead, commands)
 	for i, call := range calls {
 		call.take(&commands[i])
 	}
@@ -58,12 +58,12 @@ func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, 
 	return nil
 }
 
-// together sends commands in one round trip, after what beside adds to it, which it returns. beside may
-// be nil.
-func together(ctx context.Context, client redis.UniversalClient, beside func(redis.Pipeliner), commands []command) (others []redis.Cmder) {
+// together sends commands in one round trip, after the commands that ahead adds, and returns those.
+// ahead may be nil.
+func together(ctx context.Context, client redis.UniversalClient, ahead func(redis.Pipeliner), commands []command) (others []redis.Cmder) {
 	pipe := client.Pipeline()
-	if beside != nil {
-		beside(pipe)
+	if ahead != nil {
+		ahead(pipe)
 	}
 	n := pipe.Len()
 	for _, c := range commands {
@@ -75,7 +75,7 @@ func together(ctx context.Context, client redis.UniversalClient, beside func(red
 	return others
 }
 
-// take takes the result of a command that is the call's own.
+// take takes the result of the call's separate command.
 func (c *Call) take(from *command) {
 	c.Result, c.Err = from.result()
 	c.Unsure = from.unsure

@@ -9,8 +9,8 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// command is an EVALSHA or EVAL, and the calls that share it; calls is nil if it is one call's
-// own.
+// command is an EVALSHA or EVAL, and the calls that share it; calls is nil if the command is not
+// shared.
 type command struct {
 	script *Script
 	cmd    *redis.Cmd
@@ -39,7 +39,7 @@ func newCmd(ctx context.Context, words []any) *redis.Cmd {
 	return cmd
 }
 
-// again makes the command anew: in full, with the script's text, or by the hash.
+// again makes a new command: in full, with the script's text, or by the hash.
 func (c *command) again(ctx context.Context, full bool) {
 	words := append([]any(nil), c.cmd.Args()...)
 	if words[0], words[1] = "evalsha", c.script.load().hash; full {
@@ -67,8 +67,8 @@ func (c *Call) Run(ctx context.Context, client Client) {
 	c.take(&one)
 }
 
-// Full adds the call to a pipeline, with the script's text. It is for a pipeline whose commands
-// depend on their order: a NOSCRIPT in the middle could not be repaired.
+// Full adds the call to a pipeline, with the script's text. Use it if the order of the pipeline's
+// commands matters: a NOSCRIPT in the middle could not be repaired.
 func (s *Script) Full(ctx context.Context, p redis.Pipeliner, keys []string, args ...any) {
 	c := newCommand(ctx, s, keys, args)
 	c.again(ctx, true)

@@ -3,13 +3,13 @@
 // with that.
 //
 //   - [Script.Run] sends one call.
-//   - [Pipeline] sends many calls in one round trip, beside other commands.
+//   - [Pipeline] sends many calls in one round trip, together with other commands.
 //   - [Batcher] lets the calls of many goroutines share round trips, and calls of some
 //     scripts share a command.
-//   - [Repeat] tries again what failed with an error that may pass.
+//   - [Repeat] repeats a function that failed with an error that may pass.
 //   - [Fields] are results, and fields of hashes, by name.
 //
-// Errors are Redis' and go-redis' own. A call whose error may pass, such as a lost reply, is repeated up
-// to three times, so every script is safe to be carried out twice. go-redis would do that as well, but
-// it hides that an attempt before the last may have been carried out: see [Call.Unsure].
+// Errors are Redis' and go-redis' own. A call whose error may pass, such as a lost reply, is
+// repeated up to three times, so every script must be safe to run twice. go-redis would do that as
+// well, but it hides that an attempt before the last may have been carried out: see [Call.Unsure].
 package script

@@ -8,8 +8,8 @@ import (
 )
 
 // Fields is a list whose elements have names: the result of a script, or some fields of a hash. A
-// field that is missing or of another kind reads as its zero value. A name that the list was not
-// given is a mistake in the program: the methods panic.
+// field that is missing or of another kind reads as its zero value. The methods panic on an unknown
+// name: it is a mistake in the program.
 type Fields struct {
 	names []string
 	list  Result

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Gate lets a number of requests to Redis be in flight. What comes meanwhile waits until one of them
-// ends, and then goes together, as databases commit transactions in groups: with many goroutines
-// that saves most of the system calls, which are most of the cost of a small command. A lone caller
-// never waits.
+// Gate limits the number of requests to Redis in flight. While all are in use, further items wait,
+// and are sent together when one ends, as databases commit transactions in groups. With many
+// goroutines that saves most of the system calls, which are most of the cost of a small command. A
+// lone caller never waits.
 type Gate[T any] struct {
 	most int // requests in flight
 	send func(ctx context.Context, items []T)
@@ -20,10 +20,11 @@ type Gate[T any] struct {
 	waiting  []*waiter[T]
 }
 
-// ErrPanicked is the error of items whose fate is unknown, because the caller that sent them has panicked.
+// ErrPanicked is the error of items that may have been sent, because the caller that sent them
+// panicked.
 var ErrPanicked = errors.New("the call that sent this with its own has panicked")
 
-// mostTogether bounds the items that go together. More save little.
+// mostTogether bounds the items that are sent together. More save little.
 const mostTogether = 256
 
 type waiter[T any] struct {
@@ -44,8 +45,8 @@ func NewGate[T any](most int, send func(ctx context.Context, items []T)) *Gate[T
 }
 
 // Do sends an item, perhaps with others. If ctx ends while the item waits, it is not sent, and Do
-// returns the context's error. An item in flight is always waited for; the error is ErrPanicked if what
-// became of it is unknown.
+// returns the context's error. An item in flight is always waited for; the error is ErrPanicked if
+// it is unknown whether it was sent.
 func (g *Gate[T]) Do(ctx context.Context, item T) error {
 	w := g.enter(ctx, item)
 	if w == nil {
@@ -69,7 +70,7 @@ func (g *Gate[T]) Do(ctx context.Context, item T) error {
 	return w.err
 }
 
-// enter takes a free request, or returns the item's place among those that wait.
+// enter takes a free request, or adds the item to those that wait.
 func (g *Gate[T]) enter(ctx context.Context, item T) *waiter[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +95,7 @@ func (g *Gate[T]) cancel(w *waiter[T]) bool {
 	return true
 }
 
-// end frees a request, or makes the first waiting caller send what waits.
+// end frees a request, or makes the first waiting caller send the waiting items.
 func (g *Gate[T]) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 )
 
 // Result is what a script returns: a list, or a single value as a list of one. A field that is
-// missing or of another kind reads as its zero value, because a script of a newer version may
-// return more than this program knows, and one of an older version less.
+// missing or of another kind reads as its zero value, because a script of another version may
+// return more fields or fewer.
 type Result []any
 
 func resultOf(reply any) Result {

@@ -91,7 +91,7 @@ func TestScriptThatStaysUnknown(t *testing.T) {
 	}
 }
 
-// Many calls of two unknown scripts are sent beside other commands; one call fails.
+// Many calls of two unknown scripts are sent with other commands; one call fails.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -119,7 +119,7 @@ func TestPipeline(t *testing.T) {
 				stored, missing = p.Get(t.Context(), "text"), p.Get(t.Context(), "no such key")
 			})
 			if err != nil || stored.Val() != "stored" || !errors.Is(missing.Err(), redis.Nil) {
-				t.Errorf("beside: %v, %q, %v", err, stored.Val(), missing.Err())
+				t.Errorf("ahead: %v, %q, %v", err, stored.Val(), missing.Err())
 			}
 			for i, call := range calls {
 				if i == 7 {
@@ -131,7 +131,7 @@ func TestPipeline(t *testing.T) {
 				}
 			}
 			if err := script.Pipeline(t.Context(), client, nil, func(p redis.Pipeliner) { p.Incr(t.Context(), "text") }); err == nil {
-				t.Error("no error of a command beside the calls")
+				t.Error("no error of a command ahead of the calls")
 			}
 		})
 	}

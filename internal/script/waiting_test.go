@@ -12,8 +12,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Calls that may share a command and calls that may not wait for the same request, and are sent
-// in one round trip. Each gets its own result, although Redis knows neither script.
+// Calls that may share a command, and others, wait for the same request and are sent in one round
+// trip. Each gets its own result, although Redis does not know the scripts.
 func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	client, shared, own, faults := redistest.New(t), each(t), named(t), &redistest.Faults{}

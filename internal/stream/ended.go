@@ -14,7 +14,7 @@ import (
 // ArchivedByHand is the error of a dead letter that has no outcome stored.
 const ArchivedByHand = "archived by an operator"
 
-// AgentFailed tells users of an agent's error, whose own text is for operators.
+// AgentFailed is the text for users when an agent fails. The agent's own error is for operators.
 const AgentFailed = "the agent failed"
 
 // StoredOutcome returns the outcome of a completed or archived task.
@@ -31,7 +31,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 	return o
 }
 
-// OutcomeOf returns the outcome of a message whose turn ended with e.
+// OutcomeOf returns the outcome of a message of the turn that ended with e.
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
 		Session: sessionKey, TranscriptID: e.TranscriptID, ID: id, Turn: e.Turn, Status: e.Status,
@@ -41,7 +41,7 @@ func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 }
 
 // DecodeEvents reads one entry of a session's stream. The field e has an event, and the field s the
-// start of its turn if it was not sent before. It skips what is not an event.
+// start of its turn if it was not sent before. It skips values that are no events.
 func DecodeEvents(m redis.XMessage) []session.Event {
 	ms, _, _ := strings.Cut(m.ID, "-")
 	var events []session.Event

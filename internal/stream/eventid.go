@@ -10,20 +10,20 @@ import (
 	"turnstile/pkg/session"
 )
 
-// EventID is an event's place in its session's stream: the id of the entry, which is Redis' clock
+// EventID is an event's place in its session's stream: the ID of the entry, which is Redis' clock
 // in ms and a number within that millisecond, and the event's index among those of the entry. The
 // zero value is before every event.
 type EventID struct {
 	ms, seq uint64
-	index   int // wholeEntry: behind all events of the entry
+	index   int // wholeEntry: after all events of the entry
 }
 
-// wholeEntry is the index in an id that names no event of an entry.
+// wholeEntry is the index of an ID that names a whole entry.
 const wholeEntry = math.MaxInt
 
 var eventIDPattern = regexp.MustCompile(`^([0-9]{1,20}-[0-9]{1,20})(?:\.([0-9]))?$`)
 
-// ParseEventID reads an id such as 1795227266293-0.1. Without the index it is the place behind the
+// ParseEventID reads an id such as 1795227266293-0.1. Without the index it is the place after the
 // whole entry, and 0-0 the place before every event. The error wraps session.ErrInvalid.
 func ParseEventID(text string) (id EventID, err error) {
 	if parts := eventIDPattern.FindStringSubmatch(text); parts != nil {
@@ -47,7 +47,7 @@ func ParseEventID(text string) (id EventID, err error) {
 // eventID returns the id of the event with that index in an entry.
 func eventID(entry string, index int) string { return entry + "." + strconv.Itoa(index) }
 
-// After reports whether id is behind other in the stream.
+// After reports whether id is after other in the stream.
 func (id EventID) After(other EventID) bool {
 	switch {
 	case id.ms != other.ms:

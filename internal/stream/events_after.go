@@ -11,8 +11,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// EventsAfter reads the events behind a place in a session's stream, about so many bytes of them,
-// and returns the place behind them. more reports that there may be further ones. If the stream no
+// EventsAfter reads events after a place in a session's stream, up to about so many bytes, and
+// returns the place after them. more reports that there may be further ones. If the stream no
 // longer has that place, it returns one session.EventGap or session.EventReset and the place before
 // every event. lua/events_after.lua.
 func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey string, after EventID, bytes int) (events []session.Event, place EventID, more bool, err error) {
@@ -32,7 +32,7 @@ func EventsAfter(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 	case scripts.Reset:
 		return []session.Event{{Type: session.EventReset}}, EventID{}, true, nil
 	case scripts.Gap:
-		// It is read after the events are gone, so the transcript has what their turns have left.
+		// Read after the events were removed, the transcript has the entries of their turns.
 		gap, err := gapOf(ctx, rdb, k)
 		if err != nil {
 			return nil, after, false, err

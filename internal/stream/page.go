@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// EventsPage reads events of a stream behind from, about so many bytes of them. more reports that
+// EventsPage reads events of a stream after from, up to about so many bytes. more reports that
 // there may be further ones. lua/events_page.lua.
 func EventsPage(ctx context.Context, rdb script.Client, stream, from string, bytes int) (events []redis.XMessage, more bool, err error) {
 	r, err := scripts.EventsPage.Run(ctx, rdb, []string{stream}, scripts.EventsPageArgs{After: from, Room: int64(bytes)})
@@ -42,8 +42,8 @@ func LastEventID(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 	return lastEvent(ctx, rdb, sessionKey, "+")
 }
 
-// LastEventIDAt is LastEventID as it was at a time of Redis' clock in ms, as far as the stream still has
-// the events of that time.
+// LastEventIDAt is LastEventID at a time by Redis' clock in ms, if the stream still has the events
+// of that time.
 func LastEventIDAt(ctx context.Context, rdb redis.UniversalClient, sessionKey string, ms int64) (string, error) {
 	return lastEvent(ctx, rdb, sessionKey, strconv.FormatInt(ms, 10))
 }
@@ -68,8 +68,8 @@ func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end s
 // Place is a place in a stream.
 type Place struct{ Stream, From string }
 
-// HaveEvents reports which of the places have events behind them, in one round trip. It reports
-// true where Redis refused the read: the caller's own read returns that error.
+// HaveEvents reports which of the places have events after them, in one round trip. It reports true
+// where Redis refused the read: the caller's own read returns that error.
 func HaveEvents(ctx context.Context, rdb redis.UniversalClient, places []Place) []bool {
 	looks := scripts.EventsPage.Each(ctx, rdb, len(places), func(i int) ([]string, scripts.EventsPageArgs) {
 		return []string{places[i].Stream}, scripts.EventsPageArgs{After: places[i].From, Room: 0}

@@ -15,8 +15,8 @@ import (
 // WatchSignals names the channel on which clients ask all workers for notices of new events.
 const WatchSignals = "watch"
 
-// WorkerSignals names the channel on which a worker says that it has just started: it knows of no
-// requests yet.
+// WorkerSignals names the channel on which a worker reports that it has just started, and knows of
+// no requests yet.
 const WorkerSignals = "workers"
 
 // subscribeTimeout bounds the wait for the subscription at the start, in case Redis hangs.
@@ -25,15 +25,15 @@ const subscribeTimeout = 5 * time.Second
 // watchedSessions is how many sessions a worker sends notices for. It ignores further ones.
 const watchedSessions = 200_000
 
-// watch is a client's request for notices: while its time lasts, workers publish the key of a stream
-// to reader's channel when they have written events to it.
+// watch is a client's request for notices: until it ends, workers that write events to a stream
+// publish its key to reader's channel.
 type watch struct {
 	Reader   string   `json:"reader"`
 	TTL      int64    `json:"ttl_ms"`
 	Sessions []string `json:"sessions"`
 }
 
-// Watch asks the workers that run now for notices of these sessions' events, for ttl. reader is the
+// Watch asks the running workers for notices of these sessions' events, for ttl. reader is the
 // client's, see Notices.
 func Watch(ctx context.Context, rdb redis.UniversalClient, reader string, ttl time.Duration, sessions []string) error {
 	text, err := json.Marshal(watch{reader, ttl.Milliseconds(), sessions})
@@ -43,7 +43,7 @@ func Watch(ctx context.Context, rdb redis.UniversalClient, reader string, ttl ti
 	return rdb.Publish(ctx, rediskey.Signal(WatchSignals), text).Err()
 }
 
-// readerName is what Watch's reader looks like: nobody else has such a channel.
+// readerName is the form of Watch's reader. No other program has such a channel.
 var readerName = regexp.MustCompile(`^reader-[A-Z0-9]{10,40}$`)
 
 // Readers are the clients that asked this worker for notices.
@@ -59,7 +59,7 @@ func NewReaders() *Readers {
 	return &Readers{until: map[string]map[string]time.Time{}, streams: make(chan string, 10_000)}
 }
 
-// Add notes a request. One that cannot be read is of no client of ours.
+// Add stores a request, and ignores one that cannot be read.
 func (r *Readers) Add(payload string) {
 	var w watch
 	if json.Unmarshal([]byte(payload), &w) != nil || !readerName.MatchString(w.Reader) {
@@ -83,7 +83,7 @@ func (r *Readers) Add(payload string) {
 	}
 }
 
-// sweep removes requests whose time is over. The caller holds r.mu.
+// sweep removes requests that have expired. The caller holds r.mu.
 func (r *Readers) sweep(now time.Time) {
 	r.swept = now
 	for s, all := range r.until {
@@ -112,7 +112,7 @@ func (r *Readers) Wrote(sessionKey string) {
 	}
 }
 
-// Publish sends notices until ctx ends, all that are due in one round trip.
+// Publish sends notices until ctx ends, all pending ones in one round trip.
 func (r *Readers) Publish(ctx context.Context, rdb redis.UniversalClient) {
 	for {
 		select {
@@ -150,8 +150,8 @@ func (r *Readers) notify(ctx context.Context, p redis.Pipeliner, sessions map[st
 	}
 }
 
-// Notices calls receive with the key of a stream that has new events, and started when a worker has
-// started, which has to be asked by Watch again, until ctx ends. It calls ready once it is subscribed.
+// Notices calls receive with the key of a stream that has new events, until ctx ends. It calls
+// started when a worker starts, which has to be asked by Watch, and ready once it is subscribed.
 // Notices may get lost. reader is "reader-" and 10 to 40 capital letters and digits.
 func Notices(ctx context.Context, rdb redis.UniversalClient, reader string, ready, started func(), receive func(stream string)) error {
 	own := rediskey.Signal(reader)

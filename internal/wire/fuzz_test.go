@@ -67,7 +67,7 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// What a duration is written as means the same duration.
+// The text of a duration parses to the same duration.
 func FuzzDuration(f *testing.F) {
 	for _, text := range []string{"500ms", "1d12h", "30d", "-1h", "65535d24h", "1d-1h", "9223372036854775807ns", "0", "1d1d"} {
 		f.Add(text)
@@ -121,7 +121,8 @@ func FuzzQueueSettings(f *testing.F) {
 	})
 }
 
-// Settings that anybody has stored are read as what a script of Redis reads: a number of milliseconds.
+// Stored settings of any content are read as a Redis script reads them: as a number of
+// milliseconds.
 func FuzzStoredSettings(f *testing.F) {
 	for _, text := range []string{`{"mode":"collect","debounce_ms":1500,"cap":3,"drop":"old"}`, `{"debounce_ms":1e300}`, `{"debounce_ms":-1e300}`, `{"debounce_ms":0.5}`, `{"cap":1e9}`} {
 		f.Add(text)

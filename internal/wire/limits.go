@@ -7,8 +7,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// maxAttachments bounds the attachments of a message, whatever Limits say: agents read their list in a
-// prompt, and people on a page.
+// maxAttachments bounds the attachments of a message in addition to Limits: agents read their list
+// in a prompt, and people on a page.
 const maxAttachments = 100
 
 // Validate checks a message, except for its ID and its size as JSON, which Encode checks. Errors wrap
@@ -42,9 +42,9 @@ func allowed(n int, l session.Limits) error {
 	return nil
 }
 
-// Decode reads an asynq task's payload and validates it. It ignores fields and modes that it does not
-// know, because a newer sender may use them. Errors wrap session.ErrInvalid. One that is too large is not
-// parsed: session.ErrTooLarge.
+// Decode reads an asynq task's payload and validates it. It ignores fields and modes that it does
+// not know, because a newer sender may use them. Errors wrap session.ErrInvalid. A payload that is
+// too large is not parsed: session.ErrTooLarge.
 func Decode(data []byte, l session.Limits) (Message, error) {
 	if err := allowed(len(data), l); err != nil {
 		return Message{}, err

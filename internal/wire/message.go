@@ -19,15 +19,15 @@ const (
 	payloadVersion = 1
 )
 
-// Message is what a user says. Its JSON is the payload of an asynq task, which docs/wire.md
+// Message is a user's message. Its JSON is the payload of an asynq task, which docs/wire.md
 // specifies for senders in other languages.
 type Message struct {
-	// ID is unique within its session. It is the task's id and not part of the payload.
+	// ID is unique within its session. It is the task's ID and not part of the payload.
 	ID string `json:"-"`
 
-	// TraceParent is the traceparent of W3C Trace Context to which the message's turn belongs. It is
-	// a header of the task and not part of the payload: the same message with another one is no
-	// conflict. An invalid one is ignored. Defaults to "": none.
+	// TraceParent is the W3C traceparent that the message's turn belongs to. It is a header of the
+	// task and not part of the payload: the same message with another one is no conflict. An
+	// invalid one is ignored. Defaults to "": none.
 	TraceParent string `json:"-"`
 
 	Text        string               `json:"text"`
@@ -35,8 +35,8 @@ type Message struct {
 	Meta        map[string]string    `json:"meta,omitempty"`
 	Attachments []session.Attachment `json:"attachments,omitempty"`
 
-	// ExpiresIn is for how long after its arrival the message may start to run; for a delayed
-	// message, after it joins the line. Defaults to 0: without limit.
+	// ExpiresIn is how long the message may wait for its turn, after its arrival or its delay.
+	// Defaults to 0: no limit.
 	ExpiresIn Duration `json:"expires_in,omitempty"`
 }
 

@@ -58,8 +58,8 @@ func Over(s, base session.QueueSettings) session.QueueSettings {
 	return base
 }
 
-// maxWords is how many words ParseQueueSettings reads: several times as many as there can be, so that
-// it names the wrong ones.
+// maxWords is how many words ParseQueueSettings reads: several times as many as are valid, so that
+// the error can name the wrong ones.
 const maxWords = 20
 
 // ParseQueueSettings reads the arguments of /queue: an optional mode, then debounce:DURATION,

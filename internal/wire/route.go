@@ -19,14 +19,14 @@ type Route struct {
 	// letter or digit. NoReply is none.
 	To string `json:"to,omitempty"`
 
-	// Context is JSON that every delivery repeats, for example the chat in which to reply. It has
+	// Context is JSON that every delivery includes, for example the chat in which to reply. It has
 	// at most MaxContext bytes.
 	Context json.RawMessage `json:"context,omitempty"`
 
-	// By is the time after which the outcome is not delivered any more, for example because a reply
-	// of yesterday is wrong in a chat. Within is the same as a time from the message's acceptance, by
-	// Redis' clock, in whole ms. With neither it is the destination's max_age, which counts from the
-	// outcome. Use one of them.
+	// By is the deadline for delivering the outcome: yesterday's reply, for example, may be wrong
+	// in a chat. Within is the same deadline, counted from the message's acceptance by Redis'
+	// clock, in whole ms. Use one of them. Defaults to the destination's max_age, which counts from
+	// the outcome.
 	By     time.Time     `json:"-"`
 	Within time.Duration `json:"-"`
 }
@@ -63,8 +63,8 @@ func (r Route) Validate() error {
 	return nil
 }
 
-// DeliverBy returns the route with a By, or a Within, from its text: a time as RFC 3339 writes it, or a
-// duration above 0 as ParseDuration reads it. An empty text is neither. The error wraps ErrInvalid.
+// DeliverBy returns the route with By or Within set from a text: an RFC 3339 time, or a duration
+// above 0 in ParseDuration's form. An empty text sets neither. The error wraps ErrInvalid.
 func (r Route) DeliverBy(text string) (Route, error) {
 	r.By, r.Within = time.Time{}, 0
 	if text == "" {

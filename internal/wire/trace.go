@@ -12,8 +12,8 @@ const (
 	traceMost = flags + 2
 )
 
-// TraceParent returns the traceparent of W3C Trace Context in a header's value as messages carry it,
-// or "" if the value is invalid. Of a later version it returns the part that version 00 has.
+// TraceParent returns a header's W3C traceparent in the form that messages have, or "" if the value
+// is invalid. Of a later version it returns the fields of version 00.
 func TraceParent(value string) string {
 	if len(value) < traceMost || value[2] != '-' || value[parentID-1] != '-' || value[flags-1] != '-' {
 		return ""
