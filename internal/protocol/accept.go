@@ -19,27 +19,27 @@ import (
 // event trims the stream to EventsCap.
 var senderStream = scripts.Stream{EventsCap: 100_000}
 
-// Accept stores a message in a session's line, unless there is one with its id, and notifies the
-// session's owner. It is one script, so a message is stored with all that belongs to it or not at
-// all. lua/accept.lua.
+// Accept stores a message in a session's queue, unless there is one with its ID, and notifies the
+// session's owner. One script stores the message with all that belongs to it, or nothing.
+// lua/accept.lua.
 type Accept struct {
 	Session string
 	Message wire.Message
-	Nonce   string        // of this Submit, in the task's header: its repetition finds its own task
-	Named   bool          // the sender named the message's id
-	Delay   time.Duration // how long the message waits before it joins the line
+	Nonce   string        // of this call, in the task's header: a repetition recognizes its own task
+	Named   bool          // the sender chose the message's ID
+	Delay   time.Duration // how long the message waits before it joins the queue
 	Limits  session.Limits
 
-	// Route says where the outcome goes. Without a destination it goes to the session's own, else to
-	// Fallback, else nowhere.
+	// Route is where the outcome goes. Defaults to the session's destination, then to Fallback,
+	// then to none.
 	Route    wire.Route
 	Fallback string
 
-	// After is the id of the message that this one must follow directly. Empty: any or none.
+	// After is the ID of the message that this one must directly follow. Empty: any or none.
 	After string
 
-	// IdempotencyTTL is for how long the id of a Named message stands for this message: another
-	// one with it is a conflict, and the same one is never carried out again.
+	// IdempotencyTTL is how long the ID of a Named message is remembered: another message with it
+	// is a conflict, and the same one is never carried out again.
 	IdempotencyTTL time.Duration
 }
 
@@ -49,7 +49,7 @@ type Accepted struct {
 	Before    int64 // the clock before the first attempt, ms
 	State     string
 	N         int64
-	Duplicate bool // there was a message with this id, of another Submit
+	Duplicate bool // another call has stored a message with this ID
 
 	// Unnotified is why the workers may not know of the message yet.
 	Unnotified error
@@ -64,7 +64,8 @@ type acceptance struct {
 	result  Accepted
 }
 
-// encode returns the call of the fast path if it is for such a message, else of the full path. full are destinations that get no more outcomes.
+// encode returns a call of the fast path if that can accept the message, else of the full path.
+// full are destinations that have reached their cap.
 func (a Accept) encode(full []string) (*acceptance, error) {
 	payload, err := a.Message.Encode(a.Limits)
 	if err != nil {
@@ -87,7 +88,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 		Task: k.TaskPrefix(), Session: a.Session, ID: rediskey.TaskID(a.Session, a.Message.ID),
 		Msg:   string(encodeTask(a.Session, a.Message.ID, payload, a.Nonce, wire.TraceParent(a.Message.TraceParent))),
 		Nonce: a.Nonce, Mode: string(a.Message.Mode), LineCap: int64(a.Limits.Queue), To: a.Route.To,
-		Hash: hash, IdemTTL: max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0 behind the first write
+		Hash: hash, IdemTTL: max(a.IdempotencyTTL.Milliseconds(), 1), // Redis refuses 0, but only after the first write
 	}
 	m := &acceptance{session: a.Session, named: a.Named, full: func() *script.Call {
 		return scripts.Accept.Call(scripts.AcceptKeys(k, idem), scripts.AcceptArgs{
@@ -114,8 +115,8 @@ func unixMilli(at time.Time) int64 {
 	return max(at.UnixMilli(), 1)
 }
 
-// bodyHash is a hash of what a sender wants of a message, but for its times. A payload leaves some modes
-// out.
+// bodyHash is a hash of a message's payload, mode, route and After, without the route's deadline. A
+// payload omits some modes.
 func bodyHash(payload []byte, mode session.Mode, route wire.Route, after string) string {
 	h := sha256.New()
 	h.Write(payload)

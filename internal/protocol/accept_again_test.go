@@ -9,7 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A message that a /stop archives and whose sender repeats its request stays archived, whatever its mode.
+// A message that a /stop archived stays archived if its sender repeats the request, whatever its
+// mode.
 func TestAcceptOfAStoppedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -27,8 +28,8 @@ func TestAcceptOfAStoppedMessage(t *testing.T) {
 	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
 }
 
-// Accept finds a message again only near the line's end. Farther away it reports the place that the
-// message had when it came.
+// Accept finds a message again only near the queue's end. Farther away it reports the place that
+// the message had when it came.
 func TestAcceptLongAfterTheEnqueue(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

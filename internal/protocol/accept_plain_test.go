@@ -72,7 +72,7 @@ func TestRepeatedSubmitLeavesTheQuietWindow(t *testing.T) {
 	}
 }
 
-// A line of one message has no room beside a delayed one.
+// A queue of one message has no room next to a delayed one.
 func TestLineOfOneCountsDelayedMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -10,9 +10,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// Admit reports whether a message may join those that wait in all sessions, of which there may be
-// most. A message of a session with an owner may always join, and so may one that is stored
-// already. lua/admit.lua.
+// Admit reports whether a message may wait, if all sessions together may have most waiting
+// messages. A message for a session with an owner, or one that is stored already, may always wait.
+// lua/admit.lua.
 func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
 	k := rediskey.For(sessionKey)
 	call := scripts.Admit.Call([]string{rediskey.Waiting}, scripts.AdmitArgs{Most: int64(most)})

@@ -9,15 +9,15 @@ import (
 // stateVersion is the schema version of an agentState.
 const stateVersion = 1
 
-// agentState is the data that an agent stores for its next turns. It is valid while the transcript is
-// the one that the agent knows. The counts of entries and the last turn show whether it is.
+// agentState is the data that an agent stores for its next turns. It is valid while the transcript
+// is the one that the agent knows, by the counts of entries and the last turn.
 type agentState struct {
 	V         int    `json:"v"` // set by encode
 	SessionID string `json:"session_id"`
 	Turn      string `json:"turn"` // the turn that stored it
 
-	// Entries is the length of the transcript when that turn started, After its length when
-	// the turn has ended well.
+	// Entries is the length of the transcript when that turn started, After its length when the
+	// turn succeeded.
 	Entries int64 `json:"entries"`
 	After   int64 `json:"after"`
 

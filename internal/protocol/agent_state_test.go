@@ -19,8 +19,8 @@ func kept(b *actors.Bench, h *protocol.Claim) string {
 	return string(past.State)
 }
 
-// The session's next turn gets the agent state, whoever runs it, if nobody else has changed the
-// transcript since.
+// The session's next turn gets the agent state on any worker, unless the transcript was changed
+// since.
 func TestAgentStateReachesTheNextTurn(t *testing.T) {
 	t.Parallel()
 	const data = `{"id":"x"}`

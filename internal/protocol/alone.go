@@ -10,8 +10,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// AloneFor is for how long a worker has a job. The worker extends it as it goes. If it dies,
-// another worker starts the job anew after that time.
+// AloneFor is how long a worker has a job. The worker extends it between batches. If it dies,
+// another worker starts the job again after that time.
 const AloneFor = 5 * time.Second
 
 // Alone lets one worker at a time do a job for all of them. Each job has a key with a short TTL.
@@ -37,9 +37,9 @@ func (a Alone) Yield(ctx context.Context, job string, pause time.Duration) error
 	return a.rdb.PExpire(ctx, rediskey.Timer(job), pause).Err()
 }
 
-// Run does a job unless another worker does it. run calls extend after each batch: it extends the
-// job's time, and returns an error if the job must end. The end of ctx is no error: the next run
-// does the rest.
+// Run does a job unless another worker has it. run calls extend after each batch: it extends the
+// job's time, and returns an error if the job must end. The end of ctx is not an error: the next
+// run does the rest.
 func (a Alone) Run(ctx context.Context, job string, run func(extend func() error) error) error {
 	ok, err := a.Take(ctx, job, AloneFor)
 	if ok {

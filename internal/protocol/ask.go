@@ -13,8 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decided is a decision, and the number of the question that it is about. The zero value is no
-// decision.
+// Decided is a decision, and the number of its question. The zero value is no decision.
 type Decided struct {
 	Question int
 	Decision session.Decision
@@ -38,8 +37,8 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	return int(r.Number), err
 }
 
-// Withdraw closes the turn's last question: the agent no longer waits, and a later decision is
-// refused. It returns the decision that came before, if there was one.
+// Withdraw closes the turn's last question: the agent no longer waits, and later decisions are
+// refused. It returns the decision, if there was one.
 func (c *Claim) Withdraw(ctx context.Context) (Decided, error) {
 	r, err := c.ask(ctx, "")
 	return Decided{int(r.Number), session.Decision(r.Decision), r.By}, err

@@ -43,8 +43,8 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 	return c
 }
 
-// finishAll ends all turns at once, in shared commands: a gate keeps the first calls until the
-// others wait behind them.
+// finishAll ends all turns at once, in shared commands: a gate holds the first calls until the
+// others wait.
 func (c *gathering) finishAll(claims []*protocol.Claim) (more []bool, errs []error) {
 	c.Helper()
 	faults := &redistest.Faults{}

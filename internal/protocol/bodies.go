@@ -10,14 +10,14 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// bodyLife is for how long the last message of a body is known. A client's timeout is shorter.
+// bodyLife is how long the last message of a body is remembered. A client's timeout is shorter.
 const bodyLife = 24 * time.Hour
 
-// Bodies remembers the last message of each body that was sent to a session more than once. The
-// gateway tells a client's repetition of a request by it.
+// Bodies remembers the last message of each body that was sent to a session more than once. By
+// these the gateway recognizes a client's repeated request.
 type Bodies struct{ rdb redis.UniversalClient }
 
-// NewBodies returns one that shares rdb.
+// NewBodies returns Bodies that share rdb.
 func NewBodies(rdb redis.UniversalClient) Bodies { return Bodies{rdb} }
 
 // Last returns the id of a body's last message, "" if there is none, and Redis' time.

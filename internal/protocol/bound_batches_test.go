@@ -43,8 +43,8 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 	}
 }
 
-// The checkpoint of a turn whose worker died goes into the transcript if it is no larger than a
-// script may read.
+// The checkpoint of a dead worker's turn goes into the transcript if it is no larger than a script
+// may read.
 func TestInterruptedWithALargePartial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

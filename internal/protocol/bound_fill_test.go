@@ -24,7 +24,7 @@ import (
 // The kinds of tasks that a session can be filled with. A capital letter is the same kind with a
 // text of the largest size.
 const (
-	lineTask    = "l" // it waits, behind a turn
+	lineTask    = "l" // it waits for a running turn
 	steerTask   = "s" // it waits to be steered in
 	collectTask = "q" // it waits to be collected with others
 	activeTask  = "a" // in a turn
@@ -199,7 +199,7 @@ func (f *filler) put(template, key string) {
 
 func (f *filler) exists(key string) bool { return f.rdb.Exists(f.t.Context(), key).Val() == 1 }
 
-// line adds n tasks of a kind to the line, with follow-ups if the kind has them.
+// line adds n tasks of a kind to the queue, with follow-ups if the kind has them.
 func (f *filler) line(kind string, n int) {
 	f.tasks(kind, n)
 	f.put(f.template("list", kind, n, 0, f.idPrefix), f.k.Pending())
@@ -254,7 +254,7 @@ func (f *filler) weigh(n int) {
 
 var filling = regexp.MustCompile(`-([a-zA-Z])(\d{6})$`)
 
-// clean removes what is not part of the filling, and renews the tasks that a script changed.
+// clean removes everything but the filling, and renews the tasks that a script changed.
 func (f *filler) clean() {
 	ctx := f.t.Context()
 	f.mu.Lock()

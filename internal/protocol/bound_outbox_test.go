@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// outboxWide are sessions that owe or store many deliveries.
+// outboxWide are sessions with many undelivered outcomes.
 func outboxWide() []wide {
 	const first = int64(1_700_000_000_000)
 	// stored fills the outbox with n records of size bytes for n/each destinations.

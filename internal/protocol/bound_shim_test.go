@@ -24,7 +24,7 @@ func counted(source string) string {
 	return strings.Replace(countLua, "-- the script\n", source+"\n", 1)
 }
 
-// work is what one call of a script does, or the most that any of several calls does.
+// work is the work of one call of a script, or the maximum of several calls.
 type work struct {
 	calls, elements, bytes int
 	most                   string // the commands that touch the most elements
@@ -50,7 +50,7 @@ func (w work) max(other work) work {
 // errEnough ends a move that sends one batch after another.
 var errEnough = errors.New("enough calls are counted")
 
-// enoughCalls of a script show what one of them does.
+// enoughCalls of a script show the work of one.
 const enoughCalls = 3
 
 // counter is a hook that replaces every known script with its counting text, and notes the keys in
@@ -74,7 +74,7 @@ func (c *counter) around(cmds []redis.Cmder, send func() error) error {
 			return errEnough
 		}
 	}
-	err := send() // it may open a connection, with commands of its own
+	err := send() // it may open a connection, which sends commands, too
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, cmd := range cmds {
@@ -176,7 +176,7 @@ func heaviest(by map[string][3]int) string {
 	return strings.Join(out, ", ")
 }
 
-// count runs a move and returns what its scripts did.
+// count runs a move and returns the work of its scripts.
 func (c *counter) count(move func() error) (map[string]work, error) {
 	c.mu.Lock()
 	c.works, c.calls, c.commands, c.on = map[string]work{}, map[string]int{}, map[string]int{}, true

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// size is the amount of what a situation is about, in two measurements.
+// size is the size of a situation, in two measurements.
 type size struct{ small, large int }
 
 var (

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Every script is bounded: beyond a batch, its work does not grow with the line, the ended
+// Every script is bounded: beyond a batch, its work does not grow with the queue, the ended
 // messages, the transcript, the stream or the texts. Each situation runs with little and with much,
 // and must not do more than twice the work.
 func TestScriptsAreBounded(t *testing.T) {
@@ -64,7 +64,7 @@ func boundSituations() []wide {
 	return slices.Concat(all, wideSituations(), resumeSituations(), outboxWide())
 }
 
-// measure runs a situation with n of what it is about.
+// measure runs a situation of size n.
 func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 	t.Helper()
 	defer f.clean()

@@ -109,7 +109,7 @@ func reading(bytes int) func(*actors.Bench, *filler, int) func() error {
 	}
 }
 
-// readingAfter reads a page of such a stream behind its first event.
+// readingAfter reads a page of such a stream after its first event.
 func readingAfter(bytes int) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		reading(bytes)(b, f, n)
@@ -160,8 +160,8 @@ func steered(b *actors.Bench, h *protocol.Claim) error {
 	return err
 }
 
-// note fills the note of dropped messages for the next turn: n messages, of which the newest have a
-// line.
+// note fills the note of dropped messages for the next turn: n messages, and a line for each of the
+// newest.
 func (f *filler) note(n int) {
 	ids := make([]string, min(n, 50))
 	for i := range ids {
@@ -172,7 +172,7 @@ func (f *filler) note(n int) {
 	expect.OK(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
 }
 
-// due adds n tasks whose time has come to each of asynq's lists of delayed tasks.
+// due adds n due tasks to each of asynq's lists of delayed tasks.
 func (f *filler) due(n int) {
 	f.tasks(lineTask, n)
 	for _, zset := range []string{f.k.Scheduled(), f.k.Retry()} {

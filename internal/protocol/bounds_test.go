@@ -9,8 +9,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The end of a turn bounds the transcript when the turn has written much, with every 32nd entry, and
-// always beyond the cap. If only the last holds, it does not measure the transcript.
+// The end of a turn bounds the transcript when the turn has written much, with every 32nd entry,
+// and always beyond the cap. In the last case it does not measure the transcript.
 func TestWhenATranscriptIsBounded(t *testing.T) {
 	t.Parallel()
 	c, err := protocol.NewConsumer(redistest.New(t), protocol.Config{Worker: "w", TranscriptCap: 100, TranscriptBytes: 5000})

@@ -18,17 +18,17 @@ const stoppedByUser = "stopped by user"
 type Cancel struct {
 	Session string
 	ID      string // the message's
-	Running bool   // also if it is part of a turn: end that turn
-	Call    string // names this call, so that the script recognizes a repetition
+	Running bool   // if it is part of a turn, end that turn
+	Call    string // identifies this call, so that the script recognizes a repetition
 	Until   int64  // ms; after that the call does nothing
 	Limits  session.Limits
 }
 
-// Cancelled is what a Cancel found: taken, ending, running, ended, unknown or late.
+// Cancelled is the result of a Cancel. State is taken, ending, running, ended, unknown or late.
 type Cancelled struct {
 	State   string
 	Outcome session.Outcome // if State is taken or ended
-	Wake    bool            // what is left in line may be claimed sooner than the indexes say
+	Wake    bool            // the rest of the queue may be claimed sooner than the indexes say
 	Now     int64           // ms, by Redis' clock
 }
 

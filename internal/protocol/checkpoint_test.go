@@ -82,7 +82,7 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
 }
 
-// Only activity of the conversation changes its time.
+// Only the session's activity changes its time.
 func TestB58_TimeIsNotTouched(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

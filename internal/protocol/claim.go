@@ -22,12 +22,12 @@ import (
 // Claim claims sessions with their next messages. It takes one round trip, and a second one if a
 // session needs the full path.
 //
-// It leaves out sessions that are owned by others, paused or empty; those that wait for a time go
-// into the due index. A claim lasts while parent does and its lease is renewed.
+// It leaves out sessions that are owned, paused or empty. Those that wait for a time go into the
+// due index. A claim lasts while parent does and its lease is renewed.
 //
 // On an error, the sessions without a claim are back in the ready index, except for those that
 // Redis refuses to read (ErrBroken): reap finds these in time. Then call Unclaim: Redis may have
-// carried out a claim whose reply was lost.
+// carried out a claim and its reply was lost.
 func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, error) {
 	sent := time.Now()
 	attempts := make([]*Claim, len(sessions))
@@ -102,8 +102,8 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	return claims, failed
 }
 
-// ErrBroken is wrapped by Claim's error about a session of which Redis refuses to read or write a
-// key, for example one of a wrong type. Other sessions are not affected.
+// ErrBroken is wrapped by Claim's error about a session with a key that Redis refuses to read or
+// write, for example of a wrong type. Other sessions are not affected.
 var ErrBroken = errors.New("the session is broken")
 
 // broken reports whether an error is about the content of the script's keys.
@@ -139,9 +139,9 @@ func (c Config) turnLimits() string { return fmt.Sprint(c.TurnMessages, c.TurnBy
 // claimFast sends the fast path of claims, in one round trip. A claim that returns special has done
 // nothing, and needs the full path.
 //
-// Before a claim is sent, reap must know the session, in case this worker dies. Senders have reap
-// check it after ClaimGrace; a worker with a shorter lease has reap check it after its own TTL. An
-// error is about that. Without calls nothing was claimed.
+// Before a claim is sent, reap must know the session, in case this worker dies. Senders make reap
+// check it after ClaimGrace; a worker with a shorter lease makes reap check it after its own TTL.
+// An error is about that. Without calls nothing was claimed.
 func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.Call, error) {
 	calls := make([]*script.Call, len(attempts))
 	for i, claim := range attempts {

@@ -26,7 +26,7 @@ type Claim struct {
 	prefix   string
 	lease    *lease.Lease
 
-	claimedBy time.Time // the sentinel of a claim whose reply was lost has expired by then
+	claimedBy time.Time // by then the sentinel has expired, if the claim's reply was lost
 
 	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
 	keys      scripts.Keys
@@ -35,11 +35,11 @@ type Claim struct {
 	startSent bool   // Emit has appended the turn's start
 	steer     bool   // a message waits to be steered in
 	seq       int
-	questions int // how many this turn has asked
+	questions int // how many the turn has asked
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
-	renewed   bool // asynq shows a lease of the turn's task, which finish's fast path does not remove
-	uncounted int  // messages that this claim ended and asynq's statistics do not count yet
+	renewed   bool // asynq has a lease of the turn's task, which finish's fast path does not remove
+	uncounted int  // messages that this claim ended and asynq's statistics do not include yet
 }
 
 // part is one message of the running turn. task is its asynq TaskMessage if finish's fast path may
@@ -92,7 +92,7 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 	c.run(t, r.Messages...)
 }
 
-// run makes t the running turn, with messages as scripts return them. The caller holds c.mu.
+// run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
 	c.keys = c.keys.WithTranscript(t.SessionID)
@@ -138,8 +138,8 @@ func (c *Claim) setEnding(ending bool) {
 	c.ending = ending
 }
 
-// lost handles a renewal that found another's sentinel, and reports whether the claim is lost. It
-// is not while a move that may release the sentinel is under way: that move's own result counts.
+// lost handles a renewal that found another sentinel, and reports whether the claim is lost. While
+// a move that may release the sentinel is under way, it is not: that move's result counts.
 func (c *Claim) lost(err error) bool {
 	c.mu.Lock()
 	ending := c.ending
@@ -150,7 +150,7 @@ func (c *Claim) lost(err error) bool {
 	return !ending
 }
 
-// owner returns the session's keys, and what shows that this claim owns it.
+// owner returns the session's keys, and the proof that this claim owns it.
 func (c *Claim) owner() (scripts.Keys, scripts.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *Claim) persist(ctx context.Context, call func() error) error {
 		}
 		return call()
 	})
-	// A command that still waited when the lease ended returns only that it was cancelled.
+	// A command that still waited when the lease ended returns only context.Canceled.
 	if lost := c.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lease.ErrLost) {
 		err = lost
 	}

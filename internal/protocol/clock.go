@@ -2,12 +2,11 @@ package protocol
 
 import "time"
 
-// clock is Redis' clock in ms as a result has shown it, and when the result came.
+// clock is Redis' clock in ms in a result, and when the result arrived.
 type clock struct {
 	ms int64
 	at time.Time
 }
 
-// now may be behind Redis by the time that the result took to arrive, and by the drift of the two
-// clocks.
+// now may lag by the time that the result took to arrive, and by the drift of the two clocks.
 func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }

@@ -43,7 +43,7 @@ func eventsAbout(b *actors.Bench, kind session.EventType, id string) (events []s
 
 const long = session.Millis(time.Hour)
 
-// Collected messages that are next to each other in line are one turn, and end with it.
+// Collected messages that are next to each other in the queue are one turn, and end with it.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -88,7 +88,7 @@ func TestCollect(t *testing.T) {
 	}, actors.Line(session.QueueSettings{Debounce: long}))
 }
 
-// Each message starts the window again, also when nobody owns the session.
+// Each message starts the window again, also without an owner.
 func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
@@ -121,7 +121,7 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	}
 }
 
-// When the line reaches the cap, the messages wait no longer, whether the session is owned or not.
+// When the queue reaches the cap, the messages wait no longer, with or without an owner.
 func TestCollectUpToTheCap(t *testing.T) {
 	t.Parallel()
 	t.Run("owned", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	expect.List(t, "modes", modes, "b collect", "c steer", "d queue", "f queue", "g collect")
 }
 
-// The messages of a dead turn come back as turns of their own.
+// The messages of a dead turn come back as separate turns.
 func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){

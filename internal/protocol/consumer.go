@@ -33,28 +33,28 @@ type Config struct {
 	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
 	Programs bool
 
-	// Immediate claims turns in the phase running: the agent has no start of its own.
+	// Immediate claims turns in the phase running: the agent has no phase starting.
 	Immediate bool
 
 	// Warm says that the worker keeps warm agents: messages for their sessions are offered to it
 	// first.
 	Warm bool
 
-	// Line are the queue settings of a session that has none of its own. Defaults to
+	// Line are the queue settings of a session without its own. Defaults to
 	// wire.DefaultQueueSettings.
 	Line session.QueueSettings
 
 	// StuckLimit is how many interruptions in a row, without a finished turn between them, suspend
-	// the session. If the last one was the death of a worker, the message becomes a dead letter as
-	// well. Defaults to 3.
+	// the session. If the last one was a worker's death, the message becomes a dead letter as well.
+	// Defaults to 3.
 	StuckLimit int
 
-	// CrashPolicy is what happens to a turn whose worker died. Defaults to CrashResume.
+	// CrashPolicy is how a turn continues after its worker died. Defaults to CrashResume.
 	CrashPolicy CrashPolicy
 
 	// Limits bound one message and a session's queue. A message beyond them becomes a dead letter,
-	// with the reason. Senders refuse more than Queue. Of the messages of other producers the newest
-	// are archived, see Trim, which leaves TurnMessages above it: a turn may have requeued so many.
+	// with the reason. Senders refuse more than Queue. Trim archives the newest messages of other
+	// producers above Queue plus TurnMessages: a turn may have requeued so many.
 	Limits session.Limits
 
 	// TurnMessages is the most messages of a turn, collected and steered in. The rest waits for the
@@ -72,8 +72,8 @@ type Config struct {
 	// proportion if EventsBytes is above its default.
 	EventsCap int
 
-	// EventsBytes is the most bytes of a stream's events; the oldest go first. One event that is
-	// longer stays until the next one. Defaults to 8 MiB.
+	// EventsBytes is the most bytes of a stream's events; the oldest go first. A longer event stays
+	// until the next one. Defaults to 8 MiB.
 	EventsBytes int
 
 	// TranscriptCap is the most entries of a transcript; the oldest go first. Defaults to 2,000, and to
@@ -81,34 +81,33 @@ type Config struct {
 	TranscriptCap int
 
 	// TranscriptBytes is the most of Redis' memory that a transcript takes; the oldest entries go
-	// first. One entry has at most a sixteenth of it, or as much as a message may have if that is
-	// more. Defaults to 64 MiB.
+	// first. One entry has at most a sixteenth of it, or the maximum of a message if that is more.
+	// Defaults to 64 MiB.
 	TranscriptBytes int
 
-	// HistoryBytes is the most bytes of a transcript, as it is stored, that a turn is given: its
-	// newest turns, see History. Defaults to 16 MiB.
+	// HistoryBytes is the most bytes of stored transcript that a turn gets: its newest turns, see
+	// History. Defaults to 16 MiB.
 	HistoryBytes int
 
-	// TranscriptTTL and SessionTTL are for how long a transcript and a session's record outlive
-	// their last use. Default to 30 days.
+	// TranscriptTTL and SessionTTL are how long a transcript and a session's record outlive their
+	// last use. Default to 30 days.
 	TranscriptTTL, SessionTTL time.Duration
 
 	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
 	ArchiveTTL time.Duration
 
-	// SkippedQueue is called with the name of a queue whose name begins as a session's does, but is
-	// not a valid session's: a plain asynq.Client takes any name. Nothing in such a queue runs. It
-	// is called once for each of the first 1,000 names, from several goroutines. Nil: nothing is
-	// called.
+	// SkippedQueue is called with the name of a queue that begins as a session's does, but is not
+	// valid: an asynq.Client takes any name. Nothing in such a queue runs. It is called once for
+	// each of the first 1,000 names, from several goroutines. Defaults to none.
 	SkippedQueue func(queue string)
 
-	// RecoveryRate is how many sessions recovery wakes in a second, all workers together: those
-	// whose owner died, those that became due while no worker ran, and lost wake-ups. Defaults to
+	// RecoveryRate is how many sessions all workers together recover in a second: after an owner's
+	// death, if due while no worker ran, or after a lost wake-up. Defaults to
 	// 50.
 	RecoveryRate float64
 }
 
-// CrashPolicy is what happens to a session whose worker died during a turn.
+// CrashPolicy is how a session continues after its worker died during a turn.
 type CrashPolicy string
 
 // The crash policies.
@@ -147,8 +146,8 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// inFlight is how many requests of all claims together are in flight before further ones share a
-// round trip. Three keep Redis busy while replies travel, and the batches large.
+// inFlight is how many requests of all claims are in flight before further ones share a round trip.
+// Three keep Redis busy while replies travel, and the batches large.
 const inFlight = 3
 
 // Consumer claims sessions for one worker. It is safe for concurrent use.
@@ -160,10 +159,10 @@ type Consumer struct {
 	readers *stream.Readers
 	stream  scripts.Stream
 
-	claimShared, finishShared []any // the same arguments of all calls of the fast paths
+	claimShared, finishShared []any // arguments that all calls of a fast path share
 
 	replyLostMu sync.Mutex
-	replyLost   []*Claim // claims whose reply was lost
+	replyLost   []*Claim // claims with a lost reply
 	unclaiming  bool     // an Unclaim is at work
 }
 
@@ -183,8 +182,8 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 }
 
 // eventBytes divides EventsBytes. Short events, of up to short bytes each, are bounded by their
-// number, which Redis exceeds by less than eventsOver; they get at most a quarter. The scripts
-// count the bytes of longer events, which get the rest.
+// number, which Redis exceeds by less than eventsOver. They get at most a quarter. Longer events
+// get the rest; the scripts count their bytes.
 func (c Config) eventBytes() (short, large int) {
 	const eventsOver = 100
 	n := c.EventsCap + eventsOver
@@ -195,8 +194,8 @@ func (c Config) eventBytes() (short, large int) {
 // Grace is how long a session that was woken may go unclaimed.
 func (c Config) Grace() time.Duration { return min(index.ClaimGrace, c.SentinelTTL) }
 
-// LineMost is how many messages may wait in a line, and how many delayed ones, before the rest is
-// archived. Senders stop at Limits.Queue. What a turn requeues comes on top.
+// LineMost is how many messages may wait in a queue, and how many delayed ones, before the rest is
+// archived. Senders stop at Limits.Queue. A turn may requeue TurnMessages above it.
 func (c Config) LineMost() int64 { return int64(c.Limits.Queue + c.TurnMessages) }
 
 // stream returns the limits of the event stream, as scripts read them.
@@ -224,8 +223,8 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	return c.ValidNames(sessions), nil
 }
 
-// Await is Pop for one session, and waits for it up to block. It ignores ctx while it waits,
-// because a session that Redis has popped must not be lost.
+// Await is Pop for one session, and waits for it up to block. It ignores ctx while it waits:
+// otherwise a popped session may get lost.
 func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, error) {
 	one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
 	if errors.Is(err, redis.Nil) {
@@ -238,7 +237,7 @@ func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, er
 	return c.ValidNames([]string{session}), nil
 }
 
-// maxSkipped is how many queues Config.SkippedQueue is called for.
+// maxSkipped is for how many queues Config.SkippedQueue is called.
 const maxSkipped = 1000
 
 // once returns a function that calls f once with each of the first most names.
@@ -280,7 +279,7 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// newSessionID returns a new session id. Ids sort by the time of their making.
+// newSessionID returns a new transcript ID. IDs sort by time.
 func newSessionID() string {
 	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:10])
 }

@@ -68,7 +68,7 @@ func TestContract_AcceptStoresWhatAsynqStores(t *testing.T) {
 	}
 }
 
-// taskStored is what is stored of a message.
+// taskStored is a message's stored task.
 type taskStored struct {
 	fields     map[string]string
 	line, keys []string

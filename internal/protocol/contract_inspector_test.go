@@ -262,7 +262,7 @@ func deleteQueue(b *actors.Bench, i *asynq.Inspector) {
 	}
 }
 
-// noHalves checks that no task lacks its msg, no id its task and no task its id.
+// noHalves checks that every task has its msg and its ID in a list, and every ID its task.
 func noHalves(b *actors.Bench) {
 	b.Helper()
 	listed := map[string]bool{}

@@ -86,7 +86,7 @@ func TestContract_Layout(t *testing.T) {
 		t.Errorf("lease of %v seconds", lease)
 	}
 	expect.Equal(t, "state", b.Redis.HGet(b.Ctx, b.Keys.Task("one"), "state").Val(), "active")
-	// By this field a claim tells a stock server's task from its own.
+	// By this field a claim recognizes a stock server's task.
 	expect.Equal(t, "pending_since of a task that a server runs", b.Redis.HExists(b.Ctx, b.Keys.Task("one"), "pending_since").Val(), false)
 	close(goOn)
 	expect.Soon(t, "the queue to be drained", func() bool { return b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() == 0 })
@@ -120,7 +120,7 @@ func TestContract_Layout(t *testing.T) {
 	}
 }
 
-// What asynq.Client enqueues, the consumer takes.
+// The consumer takes the tasks that asynq.Client enqueues.
 func TestContract_WhatTheConsumerTakes(t *testing.T) {
 	t.Parallel()
 	payload := `{"v":1,"text":"hi","later":"field"}`

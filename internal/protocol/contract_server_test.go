@@ -48,7 +48,7 @@ func TestContract_StockServerDrains(t *testing.T) {
 	expect.List(t, "the consumer takes over again", b.Drain(), "again")
 }
 
-// While a stock asynq.Server works on a message, nobody claims the session.
+// While a stock asynq.Server works on a message, the session cannot be claimed.
 func TestContract_StockServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

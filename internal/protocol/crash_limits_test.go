@@ -65,7 +65,7 @@ func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 }
 
 // Sixth invariant: a message that keeps killing its worker is archived, and the session begins a
-// new conversation.
+// new transcript.
 func TestStuckSession(t *testing.T) {
 	t.Parallel()
 	for _, waiting := range []bool{true, false} {
@@ -133,7 +133,7 @@ func TestFinishedTurnResetsTheCounter(t *testing.T) {
 }
 
 // The interruptions that CRASH_POLICY=suspend has counted outlive a claim that has to wait, and one
-// whose reply was lost: the message may be what kills the workers.
+// with a lost reply: the message may be the one that kills workers.
 func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	t.Parallel()
 	for name, between := range map[string]func(b *actors.Bench){

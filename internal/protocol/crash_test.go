@@ -159,7 +159,7 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 	})
 }
 
-// A message that replaces the running turn is not refused because the line is full.
+// A message that replaces the running turn is accepted by a full queue.
 func TestInterruptIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback} {
@@ -217,7 +217,7 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	}
 }
 
-// What a dead owner's turn had done becomes a transcript that expires like any other.
+// The entries of a dead owner's turn become a transcript that expires like any other.
 func TestTranscriptOfADeadTurnExpires(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -18,13 +18,13 @@ import (
 type Decide struct {
 	Session  string
 	Question int    // its number; 0: the open one
-	Turn     string // the id of the question's turn, also if Question is 0; "": whichever
+	Turn     string // the ID of the question's turn, also if Question is 0; "": any
 	Decision session.Decision
-	Call     string // names this call, so that the script recognizes a repetition
+	Call     string // identifies this call, so that the script recognizes a repetition
 	User     string // who decides; "": unknown
 
-	// Fresh is for how long after a question the user may still see the one before it. For so long
-	// a decision without a number is refused.
+	// Fresh is how long after a new question the user may still see the one before it. During that
+	// time a decision without a number is refused.
 	Fresh time.Duration
 }
 

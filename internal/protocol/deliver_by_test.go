@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// submitBy submits a message whose outcome goes to hook, by a time or within a duration of its own.
+// submitBy submits a message with its outcome to hook, by a time or within a duration.
 func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 	b.Helper()
 	route, err := wire.Route{To: "hook"}.DeliverBy(by)
@@ -25,7 +25,7 @@ func submitBy(b *actors.Bench, id, by string, opts ...actors.Option) {
 	expect.OK(b, err)
 }
 
-// takeAll takes what is to be delivered now, and returns why records were given up.
+// takeAll takes the records to deliver now, and returns why others were given up.
 func takeAll(b *actors.Bench, maxAge time.Duration) (taken deliveries.TakenLines, dead []string) {
 	b.Helper()
 	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: maxAge}}, time.Minute)
@@ -148,7 +148,7 @@ func TestDeliverByIsOverAfterRedriveAndRerun(t *testing.T) {
 	}
 }
 
-// What tells that a reply is void is delivered however late it comes: the reply may have arrived.
+// A notice that a reply is void is delivered however late: the reply may have arrived.
 func TestWithdrawnHasNoDeliverBy(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// filled is a session in mid-turn with a line of n, far beyond its present cap.
+// filled is a session in mid-turn with a queue of n, far beyond its present cap.
 func filled(t *testing.T, n int, s session.QueueSettings) *actors.Bench {
 	t.Helper()
 	b := actors.NewBench(t)
@@ -26,7 +26,7 @@ func filled(t *testing.T, n int, s session.QueueSettings) *actors.Bench {
 	return b
 }
 
-// A message drops at most a batch from a line that is far too long, the oldest first, and asynq
+// A message drops at most a batch from a queue that is far too long, the oldest first, and asynq
 // counts each. The next messages drop the rest.
 func TestDropsInBatches(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestDropsLookNoFurther(t *testing.T) {
 	expect.OK(t, b.Client.Session(actors.Key).SetQueue(b.Ctx, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("newer").Position, 1+urgent+4)
 
-	// With fewer of them it reaches one that can be dropped.
+	// With fewer of them it finds one that can be dropped.
 	for i := range 4 {
 		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("first", 101-i))))
 	}

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// summarizing is a line of one message. The next turn gets a note of what was dropped.
+// summarizing is a queue of one message. The next turn gets a note of dropped messages.
 func summarizing(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	t.Helper()
 	return actors.NewBench(t, append([]actors.Setup{actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
@@ -31,8 +31,8 @@ func drops(b *actors.Bench, name string, n int) {
 	b.Say(name + "-last")
 }
 
-// noteOf returns what a turn's note has of dropped messages: the first, the last, how many, and how
-// many more.
+// noteOf returns a turn's note of dropped messages: the first, the last, how many, and how many
+// more.
 func noteOf(b *actors.Bench, h *protocol.Claim) string {
 	b.Helper()
 	past, err := h.History(b.Ctx)
@@ -117,7 +117,7 @@ func TestSummariesThatWereNotGiven(t *testing.T) {
 	}
 }
 
-// A note stays in its conversation, and ends with a stop. Messages that are dropped later are in
+// A note stays with its transcript, and ends with a stop. Messages that are dropped later are in
 // the next note.
 func TestSummariesStayInTheirConversation(t *testing.T) {
 	t.Parallel()
@@ -154,8 +154,8 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 	}
 }
 
-// The conversation ends in the middle of a turn that has a note: the turn's end removes none of the
-// messages that were dropped since.
+// The transcript is replaced during a turn that has a note: the turn's end keeps the messages that
+// were dropped since.
 func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)

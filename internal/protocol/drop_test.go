@@ -12,8 +12,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A full line archives what it drops, with the reason. An event reports it, and a waiting sender
-// gets its outcome.
+// A full queue archives dropped messages, with the reason. An event reports it, and a waiting
+// sender gets its outcome.
 func TestDroppedMessagesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, drop := range []session.DropPolicy{session.DropOld, session.DropSummarize} {
@@ -81,7 +81,7 @@ func TestDropsSpareInterrupts(t *testing.T) {
 	expect.Equal(t, "b", b.Outcome("b").Status, session.StatusDropped)
 }
 
-// Turns get the lines of dropped messages until one that got them is done, and then not again.
+// Turns get the notes of dropped messages until a turn with them is done.
 func TestSummariesAreGivenOnce(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

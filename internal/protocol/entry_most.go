@@ -7,16 +7,16 @@ import (
 	"turnstile/pkg/session"
 )
 
-// taskRest is how many bytes a task has besides its payload: its names, a sender's headers, and the
-// errors of the attempts so far.
+// taskRest is how many bytes a task may have apart from its payload: its names, a sender's headers,
+// and the errors of the attempts so far.
 const taskRest = 256 << 10
 
 // TaskMost is the most bytes of a message's task in Redis. A worker does not read a larger task: it
 // archives the task with its length in place of its content.
 func TaskMost(l session.Limits) int64 { return int64(l.WithDefaults().MessageBytes) + taskRest }
 
-// entryMost is the most bytes of one stored transcript entry: a sixteenth of TranscriptBytes, or as
-// much as a message may have if that is more.
+// entryMost is the most bytes of one stored transcript entry: a sixteenth of TranscriptBytes, or
+// the maximum of a message if that is more.
 func (c *Consumer) entryMost() int { return max(c.cfg.TranscriptBytes/16, int(TaskMost(c.cfg.Limits))) }
 
 // bounded shortens the entries that are too long.
@@ -52,8 +52,8 @@ func atMost(e session.Entry) int {
 	return n
 }
 
-// shortened returns an entry that says how much of it was left out. It does not shorten what a user
-// said, which the limits of a message bound.
+// shortened returns an entry that says how much of it was left out. It leaves a user's text whole:
+// the limits of a message bound it.
 func shortened(e session.Entry, most int) session.Entry {
 	part := most / 32
 	e.Text = leaveOut(e.Text, 3*part)

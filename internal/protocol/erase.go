@@ -16,17 +16,16 @@ type Erase struct {
 	Batch   int      // the most messages of a batch
 	Others  []string // further keys to delete, not among Keys
 	Last    bool     // the session has no other key left
-	Keep    bool     // erase nothing while an outcome is owed or not delivered
+	Keep    bool     // erase nothing while an outcome is undelivered
 
-	// Unused erases nothing unless no message waits and the last turn ended so long ago. 0: whatever
-	// waits.
+	// Unused, if not 0, erases nothing unless no message waits and the last turn ended so long ago.
 	Unused time.Duration
 }
 
-// Kept is why an Erase has erased nothing.
+// Kept is why an Erase erased nothing.
 type Kept struct {
-	Owed, Stored int   // owed: outcomes that are owed, and that are not delivered
-	At           int64 // used: when to look again, ms; 0: unknown
+	Owed, Stored int   // owed: outcomes of messages that have not ended, and undelivered ones
+	At           int64 // used: when to try again, ms; 0: unknown
 }
 
 // Do returns gone, held (the session has an owner), changed (a turn has run since the keys were

@@ -68,7 +68,7 @@ func (s eventSchema) check(t testing.TB, text string) {
 }
 
 // The schema has all fields, types, statuses and modes, the table has a row for each type, and the
-// example is valid. TestStatesPage checks what the scripts write.
+// example is valid. TestStatesPage checks the scripts' writes.
 func TestEventSchema(t *testing.T) {
 	t.Parallel()
 	s := readEventSchema(t)
@@ -119,7 +119,7 @@ func TestEventSchema(t *testing.T) {
 	expect.List(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)
 }
 
-// The schema refuses what is not an event.
+// The schema refuses other values than events.
 func TestEventSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	s := readEventSchema(t)

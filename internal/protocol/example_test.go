@@ -14,8 +14,8 @@ import (
 	"turnstile/test/demo"
 )
 
-// The owner's moves, as pkg/worker makes them: claim, then finish each turn until
-// the line is empty.
+// The owner's moves, as pkg/worker makes them: claim, then finish each turn until the queue is
+// empty.
 func ExampleConsumer_Claim() {
 	rdb, stop := demo.Redis()
 	defer stop()

@@ -85,7 +85,7 @@ func AwaitingUnclaim(c *Consumer) int {
 	return len(c.replyLost)
 }
 
-// LoseReply leaves Unclaim a claim whose sentinel ended long ago.
+// LoseReply leaves Unclaim a claim with a sentinel that ended long ago.
 func LoseReply(c *Consumer, session string) {
 	c.addReplyLost(&Claim{consumer: c, session: session, keys: scripts.KeysOf(session, "", time.Now())})
 }

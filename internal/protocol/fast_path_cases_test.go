@@ -28,7 +28,7 @@ func variants(t *testing.T, f func(t *testing.T, b *actors.Bench), changes ...ac
 	}
 }
 
-// After a failover to a Redis whose clock is behind, the fencing token is ahead of the clock. It is
+// After a failover to a Redis with an earlier clock, the fencing token is ahead of the clock. It is
 // not a time: messages do not age by it.
 func TestFenceAheadOfTheClock(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
@@ -49,7 +49,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// A task whose own fields are unreadable runs all the same.
+// A task runs although fields of it are unreadable.
 func TestDamagedSeen(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.SayAll("a", "b")

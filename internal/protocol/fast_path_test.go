@@ -45,7 +45,7 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// fastCalls counts what the fast paths did themselves.
+// fastCalls counts the calls that the fast paths completed.
 type fastCalls struct{ plain, special, released int }
 
 func (a *fastCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -155,7 +155,7 @@ func eventsOf(picture string) []string {
 	return strings.SplitAfter(line, "} ")
 }
 
-// moment is what a step of a life did, and the state after it.
+// moment is the effect of a step of a life, and the state after it.
 type moment struct{ did, turn, left string }
 
 func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
@@ -308,7 +308,7 @@ var passing = []struct {
 // seenBefore caches lasting: most lines of a picture were in the one before.
 var seenBefore sync.Map
 
-// lasting returns a line of a dump without what changes with time and chance.
+// lasting returns a line of a dump without values that change with time and chance.
 func lasting(line string) string {
 	if known, ok := seenBefore.Load(line); ok {
 		return known.(string)

@@ -18,9 +18,9 @@ import (
 type End struct {
 	Status  session.Status
 	Reply   string
-	Error   string          // why the status is not done, for users
+	Error   string          // why the turn did not succeed, for users
 	Code    string          // of a failure
-	Detail  string          // why, for operators; empty if Error says it all
+	Detail  string          // why, for operators; may be empty
 	Entries []session.Entry // for the transcript
 	Usage   *session.Usage  // of the turn; nil if unknown
 
@@ -29,11 +29,11 @@ type End struct {
 	Rollback bool
 
 	// Untaken are the ids of messages that Steer returned and the agent did not take. They go back
-	// to their places in the line, or are archived if a /stop came first.
+	// to their places in the queue, or are archived if a /stop came first.
 	Untaken []string
 
-	// Told is how many of Turn.Dropped the agent's note named. If it is not 0, the note counted
-	// Turn.Omitted too.
+	// Told is how many of Turn.Dropped the agent's note named. If it is not 0, the note also
+	// counted Turn.Omitted.
 	Told int
 
 	// Release ends ownership even if more messages wait.
@@ -51,7 +51,7 @@ func (e End) archives() bool {
 // claim.
 func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	defer c.consumer.readers.Wrote(c.session)
-	defer c.ends()() // for both scripts: the first may have released the sentinel, and its reply was lost
+	defer c.ends()() // for both scripts: the first may have released the sentinel before its reply was lost
 	w, err := c.written(end)
 	if err != nil {
 		return false, err
@@ -80,8 +80,8 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	return true, nil
 }
 
-// inheritMark gives the next turn the resume mark that the last one's claim found. The last turn did
-// not finish, so the mark is still there, and a new claim would find it.
+// inheritMark gives the next turn the resume mark that the last turn's claim found. That turn did
+// not finish, so the mark is still stored, and a new claim would find it.
 func (c *Claim) inheritMark(last ClaimedTurn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ const (
 	resultsReplied = 4 << 20
 )
 
-// shortResult returns the result of the turn's messages behind the first one. "" means the turn's
+// shortResult returns the result of the turn's messages after the first one. "" means the turn's
 // end as it was published. Otherwise it leaves out the messages' names, and if it is still too
 // long, the reply.
 func shortResult(e session.Event, outcome string) (string, error) {
@@ -137,24 +137,22 @@ func (c *Claim) finishArgs(o scripts.Owner, end End, w written) scripts.FinishAr
 	}
 }
 
-// written is what a turn's end stores, as JSON.
+// written are the JSON texts that a turn's end stores.
 type written struct {
 	outcome, start string // start is "" if it was sent before
 	result         string // see shortResult
 	entries        []string
-	bounds         string // of the transcript, "" if they need no look now
+	bounds         string // of the transcript; "": do not bound it now
 }
 
-// A transcript is bounded when a turn has written boundedBytes to it, with every
-// boundedEntries that were written to it, and with every turn once it has had more entries
-// than it keeps.
+// A transcript is bounded after a turn that wrote boundedBytes to it, after every boundedEntries
+// entries, and after every turn once more entries were written than are kept.
 const (
 	boundedBytes   = 64 << 10
 	boundedEntries = 32
 )
 
-// bounds is the scripts' argument of that name, for a turn whose conversation had some
-// entries before.
+// bounds is the scripts' argument of that name.
 func (c *Consumer) bounds(before int64, entries []string) string {
 	size, count := 0, int64(len(entries))
 	for _, e := range entries {
@@ -198,8 +196,8 @@ func (c *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// ErrNotWoken is wrapped by an error of Finish, Requeue, Retry or Survive that carried out its move:
-// the turn has ended and the sentinel is released, but the session has waiting messages and could
+// ErrNotWoken is wrapped by errors of Finish, Requeue, Retry and Survive after the move was carried
+// out: the turn ended and the sentinel is released, but the session has waiting messages and could
 // not be woken. PutBack wakes it; otherwise reap or the sweep finds it.
 var ErrNotWoken = errors.New("the session was not woken for its waiting messages")
 
@@ -217,8 +215,7 @@ func (c *Claim) released(ctx context.Context, now, at int64) error {
 	return nil
 }
 
-// The most bytes of an error that are stored: with the turn's end, and in the task of a message
-// that is retried.
+// How many bytes of an error are stored: with the turn's end, and in the task of a retried message.
 const (
 	errorMost   = 16 << 10
 	failureMost = 1 << 10
@@ -249,7 +246,7 @@ func (c *Claim) mayBeFast(end End) bool {
 		!c.renewed && len(c.part) == 1 && c.part[0].task != "" && len(end.Entries) <= fastEntries
 }
 
-// finishFast ends a turn of which mayBeFast is true. done is false if the session needs the full
+// finishFast ends a turn for which mayBeFast is true. done is false if the session needs the full
 // path after all.
 func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
 	last, sent, now := c.Turn(), time.Now(), c.redisNow()

@@ -35,7 +35,7 @@ func TestForeignTasks(t *testing.T) {
 	}
 }
 
-// A task whose msg is no protobuf at all does not stop its session.
+// A task with a msg that is not protobuf does not stop its session.
 func TestBrokenTask(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -55,7 +55,7 @@ func TestFullRedis(t *testing.T) {
 				}
 				actors.Same(t, "a refused "+s.script, before, b.Dump())
 			case err != nil && strings.Contains(err.Error(), "was not woken"):
-				// The turn has ended; the indexes are full too. Reap finds the rest.
+				// The turn ended; the indexes are full, too. Reap finds the rest.
 				b.Overdue(rediskey.Owned)
 				b.Reap()
 				if !b.IsIn(rediskey.Ready, actors.Key) && !b.IsIn(rediskey.Due, actors.Key) {

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A task that asynq can read is read here with the same fields, and what cannot be read here asynq
-// cannot read either.
+// A task that asynq can read is read here with the same fields. A task that cannot be read here is
+// unreadable for asynq, too.
 func FuzzTaskMessage(f *testing.F) {
 	f.Add(encodeTask("s", "m1", []byte(`{"v":1,"text":"hello"}`), "nonce", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
 	f.Add(append(encodeTask("s", "m1", nil, "", ""), completion(3600, 1795227266)...))
@@ -60,7 +60,7 @@ func FuzzTaskMessage(f *testing.F) {
 	})
 }
 
-// Signals come over a channel to which everybody may publish: one that means nothing is ignored.
+// Signals come over a channel to which everybody may publish: invalid ones are ignored.
 func FuzzSignal(f *testing.F) {
 	for _, text := range []string{`{"kind":"stop","token":"t","fence":1}`, `{"kind":"answer","question":1,"answer":"allow"}`, `{"kind":"ready","session":"s"}`, `{"kind":"steer"}`, `{"fence":1e99}`, `{"kind":"new"}`, "\xff"} {
 		f.Add("own", text)
@@ -77,7 +77,7 @@ func FuzzSignal(f *testing.F) {
 	})
 }
 
-// Notes of dropped messages that anybody has stored never make a turn forget more than it was told.
+// Stored notes of any content never make a turn remove more notes than it was told.
 func FuzzNotes(f *testing.F) {
 	f.Add(`3 1 ["a","b"]`, 1)
 	f.Add(`9223372036854775807 -9223372036854775808 ["a"]`, 5)

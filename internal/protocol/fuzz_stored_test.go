@@ -9,8 +9,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// An entry that anybody has stored is read, in some form, and what is read can be stored again and
-// read as the same. It is one line, because a transcript's file has a line for each.
+// A stored entry of any content is read, in some form, and the result can be stored again and read
+// as the same. It is one line, because a transcript's file has a line for each.
 func FuzzEntry(f *testing.F) {
 	for _, text := range []string{
 		`{"role":"user","text":"a < b","message":"m1","meta":{"k":"v"},"attachments":[{"name":"f","path":"/f"}],"turn":"t","at":1}`,

@@ -20,9 +20,9 @@ import (
 // taskFields are the fields of a task's hash that a script reads, other than msg.
 var taskFields = []string{"", "seen", "redelivered", "deaths", "quiet", "unique_key", "seq", "first", "steer", "pending_since", "state", "result", "arrived"}
 
-// A task that another program has stored runs, or ends as a dead letter that says why, and the message
-// behind it runs: whatever its id, its bytes and one of its fields are. What asynq could read before, it
-// can read afterwards.
+// Another program's task runs, or ends as a dead letter that says why, and the next message runs:
+// for any ID, bytes and content of one field. If asynq could read the task before, it can read it
+// afterwards.
 func FuzzTasks(f *testing.F) {
 	good := protocol.EncodeTask(actors.Key, "a", []byte(`{"v":1,"text":"hello"}`), "")
 	f.Add("m1", good, uint8(0), "")
@@ -111,7 +111,7 @@ func FuzzTasks(f *testing.F) {
 	})
 }
 
-// What a script writes to a task with an error, asynq reads: all that it had, and the new error alone.
+// asynq reads a task to which a script wrote an error: all that it had, and only the new error.
 func FuzzArchivedTask(f *testing.F) {
 	f.Add("\x3a\x03old\x58\x01", uint16(0))
 	f.Add("\xa2\x06\x02ab\x7a\x06\x0a\x01k\x12\x01v", uint16(3))

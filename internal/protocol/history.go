@@ -14,19 +14,19 @@ import (
 	"turnstile/pkg/session"
 )
 
-// HistoryPage is how many bytes of a transcript one reply has, or one longer entry. A reply with
-// the whole transcript could take longer than the read timeout.
+// HistoryPage is how many bytes of a transcript one reply has; a longer entry is read alone. A
+// reply with the whole transcript could take longer than the read timeout.
 const HistoryPage = 2 << 20
 
-// droppedMost is how many bytes of dropped messages a turn reads, or one longer message. The note
-// has one line of each.
+// droppedMost is how many bytes of dropped messages a turn reads; one message may be longer. The
+// note has one line of each.
 const droppedMost = 4 << 20
 
 // historyPage is the size of the pages that History reads. One byte more than HistoryBytes shows
 // that something does not fit.
 func (c *Consumer) historyPage() int { return min(HistoryPage, c.cfg.HistoryBytes+1) }
 
-// History is what a turn is given of the session so far.
+// History is the session's history that a turn gets.
 type History struct {
 	// Entries are the transcript's, oldest first. If it has more than Config.HistoryBytes, they are
 	// the newest turns that fit, and at least the last turn. Older counts the entries that were
@@ -34,15 +34,15 @@ type History struct {
 	Entries []session.Entry
 	Older   int
 
-	// Partial is what an earlier run of the same message had done when it was interrupted; nil if
-	// there was none.
+	// Partial has the entries of an earlier, interrupted run of the same message; nil if there was
+	// none.
 	Partial *Partial
 
-	// State is the agent state, see StoreState. It is nil if there is none, or if it does not fit
-	// the transcript any more.
+	// State is the agent state, see StoreState. It is nil if there is none, or if it no longer fits
+	// the transcript.
 	State json.RawMessage
 
-	// Dropped are the texts of those of Turn.Dropped that still exist: the newest, 4 MiB of them or
+	// Dropped are the texts of the messages in Turn.Dropped that still exist: the newest 4 MiB, or
 	// one longer. Omitted counts the older ones.
 	Dropped []string
 	Omitted int
@@ -64,7 +64,7 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		if t.enough() {
 			break
 		}
-		// Nobody else changes the transcript meanwhile: only the owner appends and trims, and Undo
+		// The transcript does not change meanwhile: only the owner appends and trims, and Undo
 		// needs a free sentinel.
 		err = c.persist(ctx, func() error {
 			call := pageOf(c.session, turn.SessionID, t.left, size)
@@ -187,8 +187,7 @@ func (t *tail) enough() bool {
 }
 
 // whole returns how many of the newest entries form the turns that fit, or the last turn if none
-// fits. It returns 0 if the beginning of the last turn is not read yet. A turn's entries stay
-// together.
+// fits. It returns 0 if the beginning of the last turn is not read yet. Turns are never split.
 func (t *tail) whole() int {
 	fits, size := 0, 0
 	for i := range t.entries {

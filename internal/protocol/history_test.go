@@ -176,8 +176,8 @@ func (c *trips) count(cmds ...redis.Cmder) {
 	}
 }
 
-// The history of an ordinary turn costs one round trip. Of a transcript of hundreds of MB, only
-// what the agent gets is read, in replies that a slow network can carry.
+// The history of an ordinary turn costs one round trip. Of a transcript of hundreds of MB, only the
+// agent's part is read, in replies that a slow network can carry.
 func TestHistoryInPages(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)

@@ -8,8 +8,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Most sessions are idle, so finish deletes what only a turn needs, on both of its paths. A worker that
-// keeps agents warm stays named: senders notify it of the next message first.
+// Most sessions are idle, so finish deletes fields that only a turn needs, on both of its paths.
+// The name of a worker that keeps agents warm stays: senders notify it of the next message first.
 func TestIdleSessionKeepsLittle(t *testing.T) {
 	t.Parallel()
 	for name, warm := range map[string]bool{"cold": false, "warm": true} {

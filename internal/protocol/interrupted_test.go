@@ -19,7 +19,7 @@ import (
 
 func crashSuspends(c *protocol.Config) { c.CrashPolicy = protocol.CrashSuspend }
 
-// did returns entries of what a turn has done so far.
+// did returns a turn's entries so far.
 func did(turn protocol.ClaimedTurn, texts ...string) []session.Entry {
 	entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
 	for _, text := range texts {
@@ -29,7 +29,7 @@ func did(turn protocol.ClaimedTurn, texts ...string) []session.Entry {
 	return entries
 }
 
-// mark marks the running turn as a drain does whose time is up.
+// mark marks the running turn as a drain does after its timeout.
 func mark(b *actors.Bench, h *protocol.Claim, reason string) {
 	b.Helper()
 	m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, reason)[0]
@@ -84,7 +84,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		past := historyOf(b, h)
 		expect.Equal(t, "entries from before", len(past.Entries), 0)
 		expect.Equal(t, "a partial from before", past.Partial == nil, true)
-		// The message may still be what kills the workers.
+		// The message may still be the one that kills workers.
 		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
 		expect.OK(t, h.Promote(b.Ctx))
 		b.Finish(h)
@@ -304,7 +304,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	}
 }
 
-// What an interrupted turn of such a message had done goes with it. Found by make chaos.
+// The partial of such a message's interrupted turn goes with it. Found by make chaos.
 func TestPartialOfAMessageThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

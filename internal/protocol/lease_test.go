@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An owner that trusted its lease longer than the sentinel lives could run beside the next owner.
-// Each move that extends the lease has to extend the sentinel.
+// An owner that trusted its lease longer than the sentinel lives could run at the same time as the
+// next owner. Each move that extends the lease has to extend the sentinel.
 func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 	t.Parallel()
 	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{

@@ -11,29 +11,29 @@ import (
 	"turnstile/internal/script"
 )
 
-// Values of Looked.What. The others are paused and empty.
+// Values of Looked.State. The others are paused and empty.
 const (
-	LookOwned = "held"  // N: how long its sentinel still lives, ms
+	LookOwned = "held"  // N: remaining life of its sentinel, ms
 	LookReady = "ready" // N: 1 if its owner died
-	LookWait  = "wait"  // N: until when, ms
+	LookWait  = "wait"  // N: when it can be claimed, ms
 )
 
-// Looked says whether a session can be claimed.
+// Looked is whether a session can be claimed.
 type Looked struct {
-	What string
+	State string
 	Now  int64 // Redis' clock, ms
 	N    int64
 	Err  error // wraps ErrBroken if it is about the session's keys
 }
 
-// Look reads of each session whether it can be claimed. lua/look.lua.
+// Look reads whether each session can be claimed. lua/look.lua.
 func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Looked {
 	found := make([]Looked, len(sessions))
 	at := time.Now()
 	calls := scripts.Look.Each(ctx, rdb, len(sessions), func(i int) ([]string, scripts.LookArgs) { return look(sessions[i], at) })
 	for i, call := range calls {
 		r := scripts.Look.Result(call)
-		found[i] = Looked{What: r.State, Now: r.Now, N: r.N, Err: call.Err}
+		found[i] = Looked{State: r.State, Now: r.Now, N: r.N, Err: call.Err}
 		if broken(call.Err) {
 			found[i].Err = fmt.Errorf("%w: %w", ErrBroken, call.Err)
 		}

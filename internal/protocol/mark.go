@@ -18,9 +18,8 @@ type MarkResult struct {
 	Starting bool
 }
 
-// Mark is called when a drain's time is up, before the turns are interrupted. It sets the resume
-// mark of turns that run, and keeps the others from starting. It decides by the phase at that
-// moment.
+// Mark is called at the end of a drain's timeout, before the turns are interrupted. It sets the
+// resume mark of turns in the phase running, and keeps the others from starting.
 func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []MarkResult {
 	marks := make([]MarkResult, len(claims))
 	calls := scripts.Mark.Each(ctx, c.rdb, len(claims), func(i int) ([]string, scripts.MarkArgs) {
@@ -30,7 +29,7 @@ func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []M
 	for i, call := range calls {
 		status := scripts.Mark.Result(call).Status
 		marks[i] = MarkResult{Claim: claims[i], Err: call.Err, Starting: status == scripts.Starting}
-		// It may be that the turn has just ended, which is no loss. Renewals find out.
+		// Perhaps the turn has just ended, which is no loss. Renewals detect a real one.
 		if call.Err == nil && status == scripts.Lost {
 			marks[i].Err = fmt.Errorf("mark %s: %w", claims[i].session, lease.ErrLost)
 		}

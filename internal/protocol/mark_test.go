@@ -21,7 +21,7 @@ import (
 // The marks that turns get. pkg/resume tests those from outside.
 
 // cuts are the ways to interrupt a running turn. Each leaves the session to the next claim. A death
-// has a reason of its own.
+// has its own reason.
 var cuts = map[string]func(b *actors.Bench, h *protocol.Claim, reason string){
 	"marked, given back": func(b *actors.Bench, h *protocol.Claim, reason string) {
 		mark(b, h, reason)
@@ -85,7 +85,7 @@ func TestB15_InterruptedTurnsAreMarked(t *testing.T) {
 	})
 }
 
-// The first reason stays: what ends the turn after its mark is not a second interruption.
+// The first reason stays: the end of a turn after its mark is not a second interruption.
 func TestB16_ReasonOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
@@ -122,7 +122,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 }
 
 // A suspended session stays suspended, whatever interrupts its turn, and the next turn begins a new
-// conversation.
+// transcript.
 func TestB18_SuspensionOutlastsTheInterruption(t *testing.T) {
 	t.Parallel()
 	for before, marked := range map[string]bool{"unmarked": false, "marked": true} {
@@ -189,7 +189,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 	})
 }
 
-// clears are the ways in which a mark ends without a finished turn: with its conversation.
+// clears are the ways in which a mark ends without a finished turn: with its transcript.
 var clears = map[string]func(b *actors.Bench){
 	"a new conversation": func(b *actors.Bench) { b.Replies("/new", "new conversation") },
 	"a turn that ends in a new one": func(b *actors.Bench) {

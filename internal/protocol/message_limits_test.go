@@ -75,7 +75,7 @@ func TestTooLongToBeRead(t *testing.T) {
 	}
 }
 
-// It is not steered in and not collected. A stop and a full line archive it like others.
+// It is not steered in and not collected. A stop and a full queue archive it like others.
 func TestTooLongElsewhere(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`

@@ -15,7 +15,7 @@ func accept(b *actors.Bench, id string, mode session.Mode) error {
 	return acceptWith(b, id, mode, 10_000, 0)
 }
 
-// acceptWith is accept with another cap of the line, and a delay.
+// acceptWith is accept with another cap of the queue, and a delay.
 func acceptWith(b *actors.Bench, id string, mode session.Mode, lineCap int, delay time.Duration) error {
 	nonce, payload := "nonce-"+id, fmt.Appendf(nil, `{"v":1,"text":%q}`, id)
 	return protocol.Do(b.Ctx, b.Redis, "accept", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Idem(id)},
@@ -47,7 +47,7 @@ func finishMove(b *actors.Bench, h *protocol.Claim, status session.Status, relea
 	}
 }
 
-// stopInPart makes one call of a stop whose batch is one message.
+// stopInPart makes one call of a stop, with a batch of one message.
 func stopInPart(b *actors.Bench) error {
 	until := b.RedisTime().Add(time.Minute).UnixMilli()
 	return protocol.Do(b.Ctx, b.Redis, "stop", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("in part")},

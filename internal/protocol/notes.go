@@ -13,12 +13,12 @@ const notesMost = 50
 
 // notes are the stored counts of dropped messages when a turn was claimed.
 type notes struct {
-	ids     int   // how many are stored by id: more than a note names if others have written the record
-	omitted int64 // how many older ones there have been in all that no note named
+	ids     int   // how many IDs are stored: more than a note names if another program wrote the record
+	omitted int64 // how many older ones no note has named, in all
 }
 
-// setDropped reads what scripts return of dropped messages: "omitted omitted_told ids", see
-// lua/lib/notes.lua. If it cannot be read, the turn has no note of them.
+// setDropped reads the notes of dropped messages in a script's result: "omitted omitted_told ids",
+// see lua/lib/notes.lua. If they cannot be read, the turn has none.
 func (t *ClaimedTurn) setDropped(result string) {
 	omitted, rest, _ := strings.Cut(result, " ")
 	told, list, _ := strings.Cut(rest, " ")
@@ -33,7 +33,7 @@ func (t *ClaimedTurn) setDropped(result string) {
 	t.Dropped, t.Omitted = ids[older:], int(max(out-known, 0))+older
 }
 
-// told returns how many of the stored ids finish may forget if the note named the first n of
+// told returns how many of the stored IDs finish may remove if the note named the first n of
 // Dropped.
 func (t *ClaimedTurn) told(n int) int {
 	if n <= 0 || len(t.Dropped) == 0 {

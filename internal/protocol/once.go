@@ -17,8 +17,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Once carries out a command that a sender has given an id at most once. Its record stands where that
-// of a message with the id would, so the id names one of them: "hash nonce", and " result" at the end.
+// Once carries out a command with an ID at most once. Its record has the key of a message with that
+// ID, so an ID is either a command's or a message's. The record is "hash nonce", with " result" at
+// the end.
 type Once struct {
 	rdb  redis.UniversalClient
 	key  string
@@ -26,22 +27,23 @@ type Once struct {
 	life time.Duration
 }
 
-// NewOnce is for the command with that id of a session. what is all that the sender wants.
-func NewOnce(rdb redis.UniversalClient, sessionKey, id string, what []byte, life time.Duration) Once {
-	hash := sha256.Sum256(append([]byte("command\n"), what...))
+// NewOnce returns the Once of a session's command with that ID. call is the command with all its
+// arguments.
+func NewOnce(rdb redis.UniversalClient, sessionKey, id string, call []byte, life time.Duration) Once {
+	hash := sha256.Sum256(append([]byte("command\n"), call...))
 	return Once{rdb, rediskey.For(sessionKey).Idem(id), hex.EncodeToString(hash[:16]) + " " + rand.Text(), max(life, time.Millisecond)}
 }
 
-// Begin returns the result of the command if it was carried out before. Otherwise begun: carry it out
-// and call End, or Free if nothing was changed.
+// Begin returns the result of the command if it was carried out before. If begun is true, carry it
+// out and call End, or Free if nothing was changed.
 //
-// The error wraps session.ErrConflict if the id belongs to something else, and session.ErrExpired if
-// the command was begun and has no result: another call carries it out now, or its program has died.
-// It wraps session.ErrUnchanged if the id has no record of this call.
+// The error wraps session.ErrConflict if the ID has another record, and session.ErrExpired if the
+// command was begun and has no result: another call carries it out now, or its program died. It
+// wraps session.ErrUnchanged if this call stored no record.
 func (o Once) Begin(ctx context.Context) (result string, begun bool, err error) {
 	stored, err := o.step(ctx, "begin", "")
 	if err != nil && !redisconn.Unchanged(err) {
-		_ = o.Free(context.WithoutCancel(ctx)) // the command is not carried out, so its repetition may be
+		_ = o.Free(context.WithoutCancel(ctx)) // this call does not carry it out, so a repetition may
 	}
 	if err != nil {
 		return "", false, Unchanged(err, false)

@@ -60,7 +60,7 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	}
 }
 
-// Delayed messages of one second come in the order of their enqueueing, whatever their ids, behind
+// Delayed messages of one second come in the order of their enqueueing, whatever their IDs, after
 // the messages that wait.
 func TestOrderOfDelayedMessages(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	expect.List(t, "order", b.Drain(), "waiting", "first", "z", "m", "a", "k")
 }
 
-// A delayed message that becomes due while its session runs joins the line when the turn ends.
+// A delayed message that becomes due while its session runs joins the queue when the turn ends.
 func TestDelayedMessageJoinsAtFinish(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -162,7 +162,8 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 	}
 }
 
-// Ids without a task at the head of the line are skipped, and do not keep a session awake for ever.
+// IDs without a task at the head of the queue are skipped, and do not wake the session again and
+// again.
 func TestHeadOfTheLineIsGone(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{0, 1} {
@@ -199,7 +200,7 @@ func TestHeadOfTheLineIsGone(t *testing.T) {
 	}
 }
 
-// A delayed id without a task does not keep its session awake either.
+// Neither does a delayed ID without a task.
 func TestDelayedMessageIsGone(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

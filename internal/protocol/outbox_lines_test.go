@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A line is delivered in order, by one deliverer at a time.
+// A queue is delivered in order, by one deliverer at a time.
 func TestLinesAreInOrder(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -49,7 +49,7 @@ func TestLinesAreInOrder(t *testing.T) {
 		expect.Equal(t, "attempt, unsure", fmt.Sprint(second[0].Attempt, second[0].Unsure), "2 true")
 		expect.Equal(t, "attempt, unsure", fmt.Sprint(second[1].Attempt, second[1].Unsure), "1 false")
 
-		// The first holder's lease has ended.
+		// The first holder's lease is over.
 		ok, _ = ack(deliveries.Ack{Delivery: first[2], Verdict: deliveries.Delivered})
 		expect.Equal(t, "acknowledged by another", ok, false)
 
@@ -113,7 +113,7 @@ func TestAnAttemptCountsForItsRecord(t *testing.T) {
 	expect.Equal(t, "attempt of the next", take()[0].Attempt, 1)
 }
 
-// A record whose destination no deliverer knows is kept for three days, then given up.
+// A record with an unknown destination is kept for three days, then given up.
 func TestRecordsOfUnknownDestinations(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

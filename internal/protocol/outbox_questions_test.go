@@ -11,8 +11,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A question reaches the routes of its turn, and so does its end, unless nobody has tried to deliver
-// the question yet.
+// A question reaches the routes of its turn, and so does its end, unless delivery of the question
+// was not tried yet.
 func TestQuestionsAreDelivered(t *testing.T) {
 	t.Parallel()
 	known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
@@ -50,7 +50,7 @@ func TestQuestionsAreDelivered(t *testing.T) {
 	}
 }
 
-// A question may be delivered while its line is leased, wherever it stands in the line: then its end is
+// A question may be delivered while its queue is leased, at any place in the queue: then its end is
 // delivered, too.
 func TestAQuestionBehindOthersIsClosed(t *testing.T) {
 	t.Parallel()

@@ -9,13 +9,13 @@ import (
 // it, too.
 const partialVersion = 1
 
-// Partial is the checkpoint of a running turn: its entries so far, in case it is interrupted. The
-// turn's end deletes it.
+// Partial is the checkpoint of a running turn, in case it is interrupted. The turn's end deletes
+// it.
 type Partial struct {
 	Fence    int64           // the turn's fencing token
 	Turn     string          // the turn's id
 	Messages []string        // the ids of its messages, oldest first
-	Entries  []session.Entry // what it would add to the transcript if it ended now
+	Entries  []session.Entry // its entries so far
 }
 
 // storedPartial has the entries as text, so that the claim script can append them to a transcript

@@ -22,7 +22,7 @@ func TestPartialRoundTrip(t *testing.T) {
 	if !ok || !reflect.DeepEqual(got, p) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
-	// Each entry is a text of its own, ready for the transcript.
+	// Each entry is a separate text, ready for the transcript.
 	if !strings.Contains(text, `"entries":["{\"role\":\"user\",\"text\":\"a < b\"`) {
 		t.Errorf("stored as %s", text)
 	}

@@ -11,8 +11,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// The age of a message of a plain asynq.Client counts from its turn: expires_in does not see how long it
-// waited in line.
+// The age of an asynq.Client's message counts from its turn: expires_in does not include its wait
+// in the queue.
 func TestAgeOfAPlainMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -29,7 +29,7 @@ func TestAgeOfAPlainMessage(t *testing.T) {
 	}
 }
 
-// A message of a plain asynq.Client waits in line, whatever its mode: accept applies the modes.
+// An asynq.Client's message waits in the queue, whatever its mode: accept applies the modes.
 func TestModeOfAPlainMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

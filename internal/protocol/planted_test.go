@@ -13,7 +13,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What a round of several calls has seen first counts at its end: the line that is due soonest.
+// The end of a round of several calls remembers the queue that is due soonest, even if the first
+// call saw it.
 func TestTakeRemembersTheSoonestLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -35,7 +36,7 @@ func TestTakeRemembersTheSoonestLine(t *testing.T) {
 	}
 }
 
-// Steers that the agent has not taken return to the line, however the turn ends, unless by a stop.
+// Steers that the agent has not taken return to the queue, unless the turn ends by a stop.
 func TestUntakenSteersReturnHoweverTheTurnEnds(t *testing.T) {
 	t.Parallel()
 	for _, status := range []session.Status{session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusExpired} {
@@ -80,7 +81,7 @@ func TestRenewalOfTheTurnBefore(t *testing.T) {
 	expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 0)
 }
 
-// Each turn that writes to a transcript sets its TTL anew.
+// Each turn that writes to a transcript renews its TTL.
 func TestTranscriptLivesAfterItsLastTurn(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.Say("a")

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// record is what a destination gets of one record.
+// record is a record as its destination gets it.
 type record struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -61,8 +61,8 @@ func recorded(b *actors.Bench) (lines []string) {
 	return lines
 }
 
-// Whatever script ends a message keeps its promise: each message with a route is either owed an
-// answer and has not ended, or one record tells of its end.
+// Each script that ends a message keeps its promise: a message with a route has either not ended
+// and has a promise, or one record has its outcome.
 func TestEveryEndIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for _, s := range situations() {
@@ -87,7 +87,7 @@ func TestEveryEndIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// promisesHold compares what is owed and recorded with the session's tasks.
+// promisesHold compares promises and records with the session's tasks.
 func promisesHold(b *actors.Bench, when string) {
 	b.Helper()
 	owed := b.Redis.HGetAll(b.Ctx, b.Keys.Owed()).Val()
@@ -173,7 +173,8 @@ func TestNoRouteNoKeys(t *testing.T) {
 	}
 }
 
-// One record tells a route of all messages of a turn; messages with another route have another one.
+// One record notifies a route of all messages of a turn; messages with another route have another
+// record.
 func TestOneRecordForEachRoute(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -209,7 +210,7 @@ func TestLargeOutcomesAreTruncated(t *testing.T) {
 	expect.Equal(t, "reply", r.Data.Outcome.Reply, "")
 }
 
-// A rerun promises the end anew, and its record says what it repeats. So does a /retry.
+// A rerun promises the outcome again, and its record names the repeated message. So does a /retry.
 func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -231,7 +232,7 @@ func TestRepeatedMessagesAreRecordedAgain(t *testing.T) {
 	expect.Equal(t, "repeats", list[3].Data.RetryOf, "a")
 }
 
-// An undo tells the destinations of messages whose results have gone, too.
+// An undo notifies destinations also after the results were deleted.
 func TestWithdrawnAfterThePurge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -282,7 +283,7 @@ func TestManyWithdrawnAfterThePurge(t *testing.T) {
 	expect.Equal(t, "withdrawn", n, most)
 }
 
-// What asynqmon's buttons end is found by a deliverer, which has it from the sweep.
+// The sweep makes a deliverer find messages that asynqmon's buttons ended.
 func TestPromisesOutlivePeople(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -315,7 +316,7 @@ func TestPromisesOutlivePeople(t *testing.T) {
 	expect.Equal(t, "in the index", b.IsIn("turnstile:outbox", actors.Key), false)
 }
 
-// OUTBOX_CAP counts what is owed and what is stored.
+// OUTBOX_CAP counts promises and stored records.
 func TestOutboxCap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 )
 
-// What was requested of a turn. Promote and Requeue return one of these errors: finish the turn
+// Promote and Requeue return one of these errors if that end of the turn was requested: finish it
 // with that status instead.
 var (
 	ErrStopRequested      = errors.New("stop was requested")
@@ -34,8 +34,7 @@ func requested(what string) error {
 
 // Promote moves the turn from starting to running. Call it before the agent is started, and do not
 // start the agent on an error. The error is ErrStopRequested, ErrInterruptRequested or
-// ErrRollbackRequested if that was requested of the turn meanwhile, ErrDraining if a drain came
-// first.
+// ErrRollbackRequested if that was requested, ErrDraining if a drain came first.
 func (c *Claim) Promote(ctx context.Context) error {
 	if c.consumer.cfg.Immediate {
 		return nil
@@ -55,7 +54,7 @@ func (c *Claim) Promote(ctx context.Context) error {
 }
 
 // SteerWaits reports whether Promote found a message to be steered into the turn, or Steer left
-// some behind. Later ones are reported by signals and renewals.
+// some. Later ones are reported by signals and renewals.
 func (c *Claim) SteerWaits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

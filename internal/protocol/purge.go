@@ -9,8 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Purge deletes a batch of the results and dead letters of each session whose time is over.
-// lua/purge.lua.
+// Purge deletes a batch of each session's expired results and dead letters. lua/purge.lua.
 func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, archiveTTL time.Duration) []Batch {
 	at := time.Now()
 	calls := scripts.Purge.Each(ctx, rdb, len(sessions), func(i int) ([]string, scripts.PurgeArgs) {
@@ -25,7 +24,7 @@ func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, ba
 	return all
 }
 
-// Batch is what one call did in one session.
+// Batch is the result of one call in one session.
 type Batch struct {
 	N    int
 	More bool // there is more to do: call again

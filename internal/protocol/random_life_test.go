@@ -37,7 +37,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	b.Redis.AddHook(faults)
 	var taken, plain []string // acknowledged; of these, in mode queue
 	var h *protocol.Claim
-	var turns []string // session ids, the oldest first
+	var turns []string // transcript IDs, the oldest first
 	began := func() {
 		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
 			turns = append(turns, sid)

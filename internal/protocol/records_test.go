@@ -49,8 +49,8 @@ var moments = map[string][]string{
 	"task": {running, dead},
 }
 
-// damagedRecords are damaged values by kind of record. A hash is written as field=value, with blanks
-// between several and -field to remove one. V stands for a version from the future.
+// damagedRecords are damaged values by kind of record. A hash is written as field=value, with
+// spaces between several and -field to remove one. V stands for a version from the future.
 func damagedRecords() map[string][]string {
 	return map[string][]string{
 		"record": {
@@ -226,7 +226,7 @@ func TestForgetOfADamagedRecord(t *testing.T) {
 	}
 }
 
-// runs does what a worker does in a turn.
+// runs runs a turn as a worker does.
 func runs(b *actors.Bench, h *protocol.Claim) {
 	b.Helper()
 	past, err := h.History(b.Ctx)

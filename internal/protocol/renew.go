@@ -16,9 +16,9 @@ import (
 type Renewal struct {
 	Claim     *Claim
 	Err       error // wraps lease.ErrLost if another worker owns the session
-	Requested error // of the turn with Fence: ErrStopRequested or another such error, or nil
+	Requested error // request to the turn with Fence: ErrStopRequested or another such error, or nil
 	Fence     int64
-	Waiting   int     // messages behind the turn
+	Waiting   int     // waiting messages
 	Steer     bool    // one of them is to be steered in
 	Decided   Decided // the last decision
 }
@@ -50,9 +50,9 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 		}
 		renewals[i] = r
 	}
-	// Reap finds most expired sentinels by the owned index. This repairs the index for a session
-	// that is missing there or has too late a time: its entry failed, or a wake-up replaced it
-	// after the claim. On an error the next renewal or the sweep repairs it.
+	// Reap finds most expired sentinels by the owned index. Repair the index where a session is
+	// missing or has too late a time: its entry failed, or a wake-up replaced it after the claim.
+	// On an error the next renewal or the sweep repairs it.
 	for some := range slices.Chunk(held, index.TimerBatch) {
 		call := c.indexOwned(some)
 		_, _ = call.Script.Run(ctx, c.rdb, call.Keys, call.Args...)
@@ -60,7 +60,7 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 	return renewals
 }
 
-// indexOwned has reap check the sessions of claims after a TTL at the latest. It takes up to
+// indexOwned makes reap check the sessions of claims after a TTL at the latest. It takes up to
 // TimerBatch claims.
 func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 	sessions := make([]string, len(claims))

@@ -74,8 +74,8 @@ func TestRenewWhileFinishing(t *testing.T) {
 	expect.List(t, "what waits", b.Waiting())
 }
 
-// A renewal returns what was requested of the turn, and renews asynq's lease until the sentinel's
-// end. Before its first lease, asynqmon does not count the turn as an orphan.
+// A renewal returns requests to the turn, and renews asynq's lease until the sentinel's end. Before
+// its first lease, asynqmon does not count the turn as an orphan.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -11,8 +11,8 @@ import (
 )
 
 // Retry requeues the turn after a failure, to be claimed again after wait. It stores the error's
-// text with the message. The next attempt starts from where this one did: inherited are the entries
-// of an earlier, interrupted run that this attempt continued.
+// text with the message. The next attempt starts where this one did: inherited are the entries of
+// an earlier, interrupted run that this attempt continued.
 func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
 	partial, err := c.partial(inherited)
 	if err != nil {
@@ -24,7 +24,7 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inhe
 }
 
 // Requeue requeues an interrupted turn, to be claimed again at once. It does not count as an
-// attempt. reason becomes the reason of the resume mark. entries are what the turn has done so far.
+// attempt. reason becomes the reason of the resume mark. entries are the turn's so far.
 func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
 	partial, err := c.partial(entries)
 	if err != nil {

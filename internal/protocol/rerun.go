@@ -9,15 +9,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Rerun puts dead letters back at the end of the line. lua/rerun.lua.
+// Rerun puts dead letters back at the end of the queue. lua/rerun.lua.
 type Rerun struct {
 	Session string
-	Call    string // names this call, so that the script recognizes a repetition
+	Call    string // identifies this call, so that the script recognizes a repetition
 	LineCap int
 	Letters []DeadTask // in the order in which they run
 }
 
-// DeadTask names a dead letter by its task id and, as stored, its time of arrival. A task that has
+// DeadTask identifies a dead letter by its task ID and its stored time of arrival. A task with
 // another time by now is skipped.
 type DeadTask struct{ ID, Arrived string }
 

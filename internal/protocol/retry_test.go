@@ -35,7 +35,7 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
-// A retry begins anew: it does not get the checkpoint of the failed attempt.
+// A retry does not get the checkpoint of the failed attempt.
 func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -50,7 +50,7 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	}
 }
 
-// The checkpoint of an earlier, interrupted run stays if the failed attempt stored none of its own.
+// The checkpoint of an earlier, interrupted run stays if the failed attempt stored none.
 func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

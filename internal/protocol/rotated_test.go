@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// What is stored about an interrupted turn belongs to its conversation: a /new in mid-turn leaves
-// it behind, however the turn ends.
+// The records of an interrupted turn belong to its transcript: after a /new in mid-turn they do not
+// apply, however the turn ends.
 func TestNewConversationHasNoOldMark(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
@@ -46,8 +46,8 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 	}
 }
 
-// A turn whose session id was rotated leaves nothing to the new conversation, however it ends: no
-// mark, no partial, no count.
+// A turn with a rotated transcript leaves nothing to the new one, however it ends: no mark, no
+// partial, no count.
 func TestRotatedInMidTurn(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){

@@ -18,8 +18,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Sender accepts messages. What comes while enough messages are on their way goes together with the
-// next ones, in the order in which it came. It is safe for concurrent use.
+// Sender accepts messages. While the maximum number of requests is in flight, further messages wait
+// and are sent as one batch, in order. It is safe for concurrent use.
 type Sender struct {
 	rdb    redis.UniversalClient
 	single bool
@@ -39,7 +39,7 @@ func NewSender(rdb redis.UniversalClient) *Sender {
 	return s
 }
 
-// Now returns Redis' clock in ms. It asks Redis only if no result has shown the clock yet.
+// Now returns Redis' clock in ms. It asks Redis only if no result had the time yet.
 func (s *Sender) Now(ctx context.Context) (int64, error) {
 	s.mu.Lock()
 	last := s.clock
@@ -61,9 +61,9 @@ func (s *Sender) set(now int64) {
 	s.clock = clock{now, time.Now()}
 }
 
-// Accept accepts a message, and wakes its session if nobody owns it. It lists the session in the
-// indexes ahead of the script, because the sender may die right after it: in the same round trip,
-// except on a Cluster. The error wraps session.ErrUnchanged if nothing was stored.
+// Accept accepts a message, and wakes its session if it has no owner. It lists the session in the
+// indexes before the script, because the sender may die right after the script: in the same round
+// trip, except on a Cluster. The error wraps session.ErrUnchanged if nothing was stored.
 func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	named := a.Route.To != "" && a.Route.To != session.NoReply || a.Route.To == "" && a.Fallback != ""
 	m, err := a.encode(s.full.Over(ctx, s.rdb, named, a.Limits.Destination))
@@ -87,7 +87,7 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 }
 
 // send stores messages and wakes their sessions, in two round trips, or in three if one of them
-// needs the full path behind the fast one.
+// needs the full path after the fast one.
 func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 	sessions := make([]string, len(messages))
 	for i, m := range messages {
@@ -138,8 +138,8 @@ func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), message
 		}
 		m.result = Accepted{Now: r.Now, State: r.State, N: r.N, Duplicate: r.Duplicate}
 		if m.call.Unsure && !m.named && m.result.refused() {
-			// An earlier attempt may have stored it, and it was carried out and deleted since: no
-			// record of an unnamed message is kept.
+			// An earlier attempt may have stored it, and its task may be deleted by now: the ID of
+			// an unnamed message is not remembered.
 			m.call.Err = fmt.Errorf("%w; the last one was refused: %s", redisconn.ErrUnsure, m.result.State)
 		}
 		s.set(m.result.Now)
@@ -147,7 +147,7 @@ func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), message
 	return special
 }
 
-// wake wakes the sessions that nobody owns.
+// wake wakes the sessions without an owner.
 func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
 	var now int64
 	var ups []index.WakeUp

@@ -18,9 +18,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Messages that are submitted while others are on their way go together: those of idle sessions on
-// the fast path, those of a busy one on the full path, each with its own result. One whose context
-// ends while it waits is not stored.
+// Messages that are submitted while others are in flight are sent together: those of idle sessions
+// on the fast path, those of a busy one on the full path, each with its own result. If a message's
+// context ends while it waits, it is not stored.
 func TestWaitingMessagesGoTogether(t *testing.T) {
 	t.Parallel()
 	b, faults := actors.NewBench(t), &redistest.Faults{}

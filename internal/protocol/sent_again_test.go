@@ -15,9 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A request that is sent again has the result of the first time and changes nothing, whatever
-// others have done in between: the turn that it found has ended, the line was stopped, others made
-// the same request, or a new conversation began.
+// A repeated request has the first one's result and changes nothing, whatever happened in between:
+// the turn ended, the queue was stopped, others made the same request, or a new transcript began.
 func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 	t.Parallel()
 	kept := []string{"stop/", "undo/", "undo/to try again", "rerun/"}
@@ -46,7 +45,7 @@ func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 }
 
 // goOn lets others use the session: its turn ends, and the waiting messages are run, stopped and
-// refused, requeued and rerun, in one conversation and the next.
+// refused, requeued and rerun, in one transcript and the next.
 func goOn(b *actors.Bench) {
 	b.Helper()
 	other := *b

@@ -60,10 +60,10 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 
 var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
 
-// withoutClock leaves out what follows the clock: asynq's lease, and when the record was last changed.
+// withoutClock leaves out times: asynq's lease, and when the record was last changed.
 func withoutClock(dump string) string { return clock.ReplaceAllString(dump, "lease") }
 
-// timeless returns a result without what follows the clock.
+// timeless returns a result without times.
 func timeless(script string, v any) string {
 	a, _ := v.([]any)
 	blank := func(list []any, indexes ...int) {
@@ -85,7 +85,7 @@ func timeless(script string, v any) string {
 	}
 	switch script {
 	case "trim":
-		blank(a, 0) // how many have left the line: no caller relies on it
+		blank(a, 0) // how many left the queue: no caller relies on it
 	case "accept":
 		blank(a, 0)
 		if a[1] == "idle" {
@@ -158,7 +158,7 @@ func TestScriptsSentTwice(t *testing.T) {
 	}
 }
 
-// A turn whose commands are all sent twice is the same turn.
+// A turn is the same if all its commands are sent twice.
 func TestTurnOfCommandsSentTwice(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -224,8 +224,8 @@ func TestLostReplies(t *testing.T) {
 	expect.List(t, "what is run afterwards", b.Drain(), "b", "c")
 }
 
-// A rotation comes between a claim whose reply is lost and its repetition: the turn still writes
-// into its first session id (B77).
+// A rotation comes between a claim with a lost reply and its repetition: the turn still writes into
+// its first transcript (B77).
 func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -12,8 +12,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Signal notifies a worker of what is requested of its turn. Signals may get lost: the next
-// renewal, or the ready index, has the same.
+// Signal notifies a worker of a request to its turn. Signals may get lost: the next renewal, or the
+// ready index, has the same.
 type Signal struct {
 	// Requested is ErrStopRequested, ErrInterruptRequested or ErrRollbackRequested. It is nil if
 	// Steer is set (a message waits to be steered into the turn), Decided (the user has decided
@@ -22,8 +22,8 @@ type Signal struct {
 	Steer     bool
 	Decided   Decided
 
-	// Token and Fence name the turn. A stop by asynqmon's Cancel has TaskID instead, and goes to
-	// every worker.
+	// Token and Fence identify the turn. A stop by asynqmon's Cancel has TaskID instead, and goes
+	// to every worker.
 	Token  string
 	Fence  int64
 	TaskID string
@@ -42,7 +42,7 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), receive func(Signa
 	defer publisher.Wait()
 	defer stop()
 	started := func() {
-		_ = c.rdb.Publish(ctx, rediskey.Signal(stream.WorkerSignals), c.cfg.Worker).Err() // readers ask again anyway
+		_ = c.rdb.Publish(ctx, rediskey.Signal(stream.WorkerSignals), c.cfg.Worker).Err() // readers repeat their requests anyway
 		ready()
 	}
 	return stream.Subscribe(ctx, c.rdb, []string{own, rediskey.AsynqCancel, watched}, started, func(m *redis.Message) {

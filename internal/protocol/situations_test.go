@@ -30,7 +30,7 @@ func situations() []situation {
 	return slices.Concat(plain, outboxSituations(), routed(plain))
 }
 
-// routed are the situations of scripts that keep promises, in a session whose messages have a route.
+// routed are the situations of scripts that keep promises, with a route for each message.
 func routed(plain []situation) (all []situation) {
 	for _, s := range plain {
 		if !slices.Contains(protocol.KeyNames(s.script), "deliveries") {

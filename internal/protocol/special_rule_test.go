@@ -79,7 +79,7 @@ func renewAsOwner(b *actors.Bench) {
 	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().TranscriptID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
-// special fails the test if the session has what its field special does not cover.
+// special fails the test if the session is not ordinary and its field special does not say so.
 func special(b *actors.Bench) {
 	b.Helper()
 	var left []string
@@ -143,7 +143,7 @@ func aside() []situation {
 	}
 }
 
-// vanished are turns whose message an operator deletes while they run.
+// vanished are turns in which an operator deletes the message.
 func vanished() []situation {
 	turn := func(then func(b *actors.Bench, h *protocol.Claim) func() error, keys ...string) func(b *actors.Bench) func() error {
 		return func(b *actors.Bench) func() error {

@@ -7,9 +7,9 @@ import (
 	"turnstile/internal/protocol/scripts"
 )
 
-// StoreState stores the agent state for the session's next turns and replaces the one before; nil
-// removes it. entries is how many entries the turn will append if it ends well. The state becomes
-// void if another turn appends to the transcript, or with the transcript's end.
+// StoreState replaces the agent state for the session's next turns; nil removes it. entries is how
+// many entries the turn will append if it ends well. The state becomes void if another turn appends
+// to the transcript, or if the transcript is replaced.
 func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries int) error {
 	turn, text := c.Turn(), ""
 	if data != nil {

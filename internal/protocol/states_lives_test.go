@@ -19,7 +19,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// lives are what the situations leave out.
+// lives are the transitions that the situations leave out.
 func lives() map[string]func(b *actors.Bench) {
 	later := func(b *actors.Bench, id string) { // a delayed message that is not due
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: id, Delay: time.Hour})
@@ -253,7 +253,7 @@ func lives() map[string]func(b *actors.Bench) {
 			expect.OK(b, err)
 		},
 	}
-	// How a turn in each phase may end, and what follows.
+	// How a turn in each phase may end, and the state after it.
 	for name, phase := range map[string]func(b *actors.Bench) *protocol.Claim{
 		"starting":    (*actors.Bench).Claim,
 		"running":     (*actors.Bench).Start,

@@ -39,7 +39,7 @@ var (
 	inParens = regexp.MustCompile(`\([^)]*\)`)
 )
 
-// statesPage reads the diagrams of docs/keys.md. A composite stands for its members.
+// statesPage reads the diagrams of docs/keys.md. A composite means its members.
 func statesPage(t *testing.T) map[step]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/keys.md")
@@ -252,7 +252,7 @@ func (o *observer) fields() {
 	}
 }
 
-// designPage returns the names in the tables of a page of docs/ whose first column has this head,
+// designPage returns the names in the tables of a page of docs/ with this head of the first column,
 // by the heading above.
 func designPage(t *testing.T, name, first string) map[string][]string {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 )
 
 // Steer makes waiting messages with the mode steer a part of the running turn, and returns them.
-// They are acked or redelivered with it, or go back to their places in the line if End.Untaken
+// They are acked or redelivered with it, or go back to their places in the queue if End.Untaken
 // names them.
 //
 // It reads the first and the last 500 waiting messages; SteerWaits reports whether there may be
@@ -68,8 +68,8 @@ func (c *Claim) Dismiss(ctx context.Context, m Taken, end End) error {
 	return nil
 }
 
-// split divides the turn's messages into those that end with it, and those that were steered in but
-// that the agent did not take.
+// split divides the turn's messages into those that end with it, and steered ones that the agent
+// did not take.
 func (c *Claim) split(untaken []string) (ending, back []part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,8 +104,8 @@ func TestSteerWhoseResultIsLost(t *testing.T) {
 	expect.Equal(t, "its end", b.Outcome("b").Status, session.StatusDone)
 }
 
-// A message that the agent did not take has its old place in the line, as if it was never offered:
-// behind those that came before, and behind those that go first.
+// A message that the agent did not take has its old place in the queue, as if it was never offered:
+// after earlier ones, and after those that go first.
 func TestUntakenSteerKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,12 +13,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// An untaken message goes back to its place near the ends of a long line, and ahead of its place in
-// the middle.
+// An untaken message goes back to its place near the ends of a long queue, and ahead of its place
+// in the middle.
 func TestUntakenSteersOfALongLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, behind int // ids in line, older and newer than the steers
+		before, behind int // IDs in the queue, older and newer than the steers
 		place          int // of the first steer, from the head
 	}{
 		"near the head":       {400, 900, 400},
@@ -84,7 +84,7 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	}
 }
 
-// A /stop that comes while a turn ends also stops what was steered into it.
+// A /stop that comes while a turn ends also stops messages that were steered into it.
 func TestStopOfAnUntakenMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stopBatch bounds what one call of Stop archives: messages, and bytes.
+// stopBatch bounds one call of Stop: the messages that it archives, and their bytes.
 const stopBatch = "500 4194304"
 
 // Stop requests the end of the running turn and archives the waiting messages, a batch with each
@@ -22,7 +22,7 @@ type Stop struct {
 	Limits  session.Limits
 }
 
-// StopResult is what one call of Stop did.
+// StopResult is the result of one call of Stop.
 type StopResult struct {
 	Late    bool // it did nothing: the call came after Until
 	Earlier bool // it archived messages of an earlier stop: call again with the same number

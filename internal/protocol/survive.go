@@ -9,10 +9,10 @@ import (
 	"turnstile/internal/script"
 )
 
-// Survive records that the owner of a lost claim lives, so the loss of its turn is neither a death
-// nor an interruption. Call it when the turn has wound down: from then on its message cannot kill
-// the worker any more. It tries until Redis has replied or ctx ends.
-// If the error wraps ErrNotWoken the word is recorded, and reap or the sweep finds the session.
+// Survive records that the owner of a lost claim lives: the loss then counts neither as a death nor
+// as an interruption. Call it when the turn has wound down, because its message can no longer kill
+// the worker. It tries until Redis has replied or ctx ends. After ErrNotWoken the survival is
+// recorded, and reap or the sweep finds the session.
 func (c *Claim) Survive(ctx context.Context) error {
 	c.mu.Lock()
 	ids := taskIDs(c.part)

@@ -84,7 +84,7 @@ func TestSurvivorsOfAStartingTurn(t *testing.T) {
 	}
 }
 
-// What others have counted stays: only the owner's own turn is taken back, once.
+// Other counts stay: only the owner's own turn is taken back, once.
 func TestSurvivorsTakeBackOnlyTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -112,8 +112,7 @@ func TestSurvivorsTakeBackOnlyTheirOwn(t *testing.T) {
 	expect.Equal(t, "suspended", resumeRecord(b).Suspended, true)
 }
 
-// A turn whose end was stored is not undone by its owner's word, and a later conversation's count
-// stays.
+// A survivor does not undo a turn with a stored end, and a later transcript's count stays.
 func TestSurvivorsOfAnEndedTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

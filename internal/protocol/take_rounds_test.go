@@ -35,8 +35,8 @@ func take(b *actors.Bench, known []deliveries.Line) deliveries.TakenLines {
 	return taken
 }
 
-// Calls go round all lines of a session: neither those that wait nor those with many records keep the
-// others from being delivered. A repeated call returns what the first one has leased.
+// Calls go round all queues of a session: neither those that wait nor those with many records keep
+// the others from being delivered. A repeated call returns the first one's leases.
 func TestTakeGoesRound(t *testing.T) {
 	t.Parallel()
 	for _, twice := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestTakeGoesRound(t *testing.T) {
 	}
 }
 
-// A line with more records than a call returns does not starve those behind it.
+// A queue with more records than a call returns does not starve the next ones.
 func TestTakeLeavesALongLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -117,7 +117,7 @@ func TestTakeLooksAtAllPromises(t *testing.T) {
 	}
 }
 
-// A clock that is put back delays no line: neither one that waits, nor one whose deliverer has died.
+// A clock that is set back delays no queue: neither one that waits, nor one with a dead deliverer.
 func TestTakeAfterTheClockWasPutBack(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{"waits": "-token 0 1 %d 0 503", "is leased": "token %d 0 0 1 "} {
@@ -139,7 +139,7 @@ func TestTakeAfterTheClockWasPutBack(t *testing.T) {
 	}
 }
 
-// Any text that a stock asynq.Server has stored as a result is told as valid JSON.
+// Any text that a stock asynq.Server has stored as a result is delivered as valid JSON.
 func TestForeignResults(t *testing.T) {
 	t.Parallel()
 	ours := `{"type":"turn_ended","messages":["m"],"status":"failed","error":"no"}`
@@ -177,7 +177,7 @@ func TestForeignResults(t *testing.T) {
 	}
 }
 
-// A receiver learns the ids of its own messages only, in the outcome as well.
+// A receiver gets only its messages' IDs, in the outcome as well.
 func TestRecordsNameNobodyElsesMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -282,8 +282,8 @@ func TestRunInAsynqmonRepeats(t *testing.T) {
 	expect.Equal(t, "repeats", list[0].Data.RetryOf+", "+list[1].Data.RetryOf, ", a")
 }
 
-// Records of a destination that the caller does not know wait for one that does, however many others the
-// caller knows.
+// Records of a destination that the caller does not know wait for another caller, however many
+// destinations this one knows.
 func TestTakeLeavesUnknownDestinations(t *testing.T) {
 	t.Parallel()
 	for n := range 5 {

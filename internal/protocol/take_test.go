@@ -31,7 +31,7 @@ func store(b *actors.Bench, to string, first int64, n, size int) {
 	expect.OK(b, err)
 }
 
-// A line of which a call has no room for a record is not leased.
+// A queue is not leased if the call has no room for its record.
 func TestTakeLeasesWhatItReturns(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -47,7 +47,7 @@ func TestTakeLeasesWhatItReturns(t *testing.T) {
 	}
 }
 
-// A call that gives up as many records as it may delivers none of those that are too old as well.
+// A call that gives up its maximum of records does not deliver other ones that are too old.
 func TestTakeDeliversNothingTooOld(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -85,7 +85,8 @@ func TestManyRoutesAreTruncated(t *testing.T) {
 	}
 }
 
-// A deliverer whose lease another one has does not go on because that one has delivered the record.
+// A deliverer that lost its lease to another one does not continue when that one has delivered the
+// record.
 func TestAckOfALostLease(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -107,7 +108,7 @@ func TestAckOfALostLease(t *testing.T) {
 	}
 }
 
-// A question behind the head of a leased line may be in its taker's hands: it is closed, not removed.
+// A deliverer may have a question after the head of a leased queue: it is closed, not removed.
 func TestAQuestionBehindTheHeadIsClosed(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -122,7 +123,7 @@ func TestAQuestionBehindTheHeadIsClosed(t *testing.T) {
 	expect.List(t, "records", recorded(b), "message.done a", "question.asked b", "question.closed b")
 }
 
-// A failure whose text begins like that of a rollback is none.
+// A failure with a text that begins like a rollback's is not a rollback.
 func TestAFailureIsNoRollback(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -133,7 +134,8 @@ func TestAFailureIsNoRollback(t *testing.T) {
 	expect.List(t, "records", recorded(b), "message.failed a")
 }
 
-// The promise to a message that an operator has deleted is kept, although another one has its id now.
+// The promise for a message that an operator has deleted is kept, although another one has its ID
+// now.
 func TestAPromiseOutlivesItsID(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(b *actors.Bench){

@@ -95,7 +95,7 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 }
 
 // attempts returns how often a task has failed. asynq stores 32 bits, and other programs may write
-// any number: a negative one counts as 0, and the highest leaves room for one more.
+// any number: negative ones count as 0, and the highest result leaves room for one more.
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
 // Payload returns the message in the task, as its sender has encoded it.
@@ -117,8 +117,8 @@ func MessageID(prefix, taskID string) string {
 	return id
 }
 
-// completion returns the fields that a completed task's message gains: for how long its result is
-// kept, and since when, both in seconds.
+// completion returns the fields that are added to a completed task's message: how long its result
+// is kept, and since when, both in seconds.
 func completion(retention, at int64) string {
 	b := protowire.AppendTag(nil, fieldRetention, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(retention))
@@ -128,12 +128,12 @@ func completion(retention, at int64) string {
 
 // Headers of a task.
 const (
-	nonceHeader = "turnstile-nonce" // the Submit that stored it
+	nonceHeader = "turnstile-nonce" // of the call that stored it
 	traceHeader = "traceparent"     // as any producer may set it
 )
 
-// maxRetry is what asynqmon shows as a task's retries, and what a stock asynq.Server would do.
-// Turnstile's workers have a limit of their own.
+// maxRetry is the number of retries that asynqmon shows and a stock asynq.Server makes. Turnstile's
+// workers have their own setting.
 const maxRetry = 2
 
 // encodeTask encodes a task with a payload as asynq.Client does. A nonce and a traceparent become
@@ -187,6 +187,5 @@ func parseHeader(b []byte) (name, value string) {
 	return name, value
 }
 
-// defaultTimeout is what asynq.Client gives a task without a timeout. Only a stock asynq.Server
-// uses it.
+// defaultTimeout is asynq.Client's default timeout of a task. Only a stock asynq.Server uses it.
 const defaultTimeout = 30 * time.Minute

@@ -15,8 +15,8 @@ import (
 // MaxTitle is the longest title, in characters.
 const MaxTitle = 200
 
-// CleanTitle makes a title of an agent's proposal: one line, trimmed, truncated to MaxTitle characters. The
-// result may be empty.
+// CleanTitle makes a title from an agent's proposal: one line, trimmed, truncated to MaxTitle
+// characters. The result may be empty.
 func CleanTitle(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	n := 0

@@ -11,8 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// An agent's title never replaces a user's, whoever comes first, and never lands on another
-// transcript (B71).
+// An agent's title never replaces a user's, in any order, and never names another transcript (B71).
 func TestB71_TitleOfTheUserStays(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

@@ -50,8 +50,8 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	expect.Equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }
 
-// It is bounded too if each turn writes more than one call frees of what an earlier, higher limit
-// has left.
+// It is bounded even if each turn writes more than one call frees, after a higher limit was
+// lowered.
 func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)

@@ -66,8 +66,8 @@ func TestLowerTranscriptBytes(t *testing.T) {
 	}
 }
 
-// The newest entry stays, however long. Undo and agent state do not notice that the beginning has
-// gone.
+// The newest entry stays, however long. Undo and agent state do not depend on the removed
+// beginning.
 func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, transcriptBytes(1<<20), func(c *protocol.Config) { c.Limits = session.Limits{MessageBytes: 8 << 20} })

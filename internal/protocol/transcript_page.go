@@ -9,8 +9,8 @@ import (
 )
 
 // TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
-// beginning. left is how many of the oldest entries it may read, -1 for all. It returns how many
-// older entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
+// beginning. left limits it to so many of the oldest entries; -1 is all. It returns how many older
+// entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
 func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
 	call := pageOf(sessionKey, sessionID, left, bytes)
 	call.Run(ctx, rdb)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trim archives a batch of the messages beyond the cap of each session's line. lua/trim.lua.
+// Trim archives a batch of the messages beyond the cap of each session's queue. lua/trim.lua.
 func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Batch {
 	at := time.Now()
 	calls := scripts.Trim.Each(ctx, rdb, len(sessions), func(i int) ([]string, scripts.TrimArgs) {

@@ -15,18 +15,18 @@ type ClaimedTurn struct {
 	ID        string
 	Fence     int64
 
-	// Taken is the turn's first message, Collected are the ones that were collected behind it.
+	// Taken is the turn's first message, Collected are the messages collected with it.
 	Taken
 	Collected []Taken
 
 	Attempt int   // from 1; a failure raises it
-	Entries int64 // entries written to this session id before, plus one for each undo, see docs/keys.md
+	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/keys.md
 
-	Reset     string        // "suspended" if the session id is new because of a suspension
+	Reset     string        // "suspended" if the transcript is new because of a suspension
 	Resume    string        // the reason of the resume mark that the claim found, if any
 	ResumeAge time.Duration // the age of that mark, by Redis' clock
 
-	// Dropped are the task ids of messages that were dropped from a full line and that the turn's
+	// Dropped are the task IDs of messages that were dropped from a full queue and that the turn's
 	// note names: the newest, at most 50. Omitted counts the older ones.
 	Dropped []string
 	Omitted int
@@ -40,7 +40,7 @@ type ClaimedTurn struct {
 
 // Taken is a message that is part of a turn.
 type Taken struct {
-	// Message is what the user said. Err says why it cannot be read, for example because it is
+	// Message is the user's message. Err says why it cannot be read, for example because it is
 	// another program's task.
 	Message wire.Message
 	Err     error
@@ -56,8 +56,8 @@ type Taken struct {
 // First reports whether the message was in no turn before: it is neither retried nor redelivered.
 func (t Taken) First() bool { return t.retried == 0 && t.Redelivered == 0 }
 
-// fastTaskMost is the largest task, in bytes, that finish's fast path sends back. The script then
-// need not read the task.
+// fastTaskMost is the largest task, in bytes, that finish's fast path sends back, so that the
+// script need not read it.
 const fastTaskMost = 16 << 10
 
 // Messages are the messages that the turn was claimed for.

@@ -67,8 +67,8 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 	})
 }
 
-// Steer messages beyond the limits of a turn wait for a turn of their own, and renewals do not
-// report them again and again.
+// Steer messages beyond the limits of a turn wait for a separate turn, and renewals do not report
+// them again and again.
 func TestSteeredTurnHasItsLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 	}
 }
 
-// between puts ids without a task at the end of the line: they only take up room.
+// between puts IDs without a task at the end of the queue: they only take up room.
 func between(b *actors.Bench, n int) {
 	b.Helper()
 	ids := make([]any, n)
@@ -123,7 +123,7 @@ func between(b *actors.Bench, n int) {
 	expect.OK(b, b.Redis.LPush(b.Ctx, b.Keys.Pending(), ids...).Err())
 }
 
-// A steer searches both ends of a long line. A message in the middle is found when those before it
+// A steer searches both ends of a long queue. A message in the middle is found when those before it
 // have been steered or had their turn.
 func TestSteerOfALongLine(t *testing.T) {
 	t.Parallel()

@@ -10,9 +10,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// Unclaim releases the sessions that a failed Claim may have claimed: its reply was lost, so nobody
-// runs their turns. It tries until Redis has replied about each of them, its sentinel has expired,
-// or ctx ends. Of concurrent calls one does the work and the others return at once.
+// Unclaim releases the sessions that a Claim with a lost reply may have claimed: their turns do not
+// run. It tries until Redis has replied about each of them, its sentinel has expired, or ctx ends.
+// Of concurrent calls one does the work and the others return at once.
 func (c *Consumer) Unclaim(ctx context.Context) error {
 	var failed error
 	for claim := c.nextReplyLost(true); claim != nil; claim = c.nextReplyLost(false) {
@@ -21,7 +21,7 @@ func (c *Consumer) Unclaim(ctx context.Context) error {
 	return failed
 }
 
-// addReplyLost records claims whose reply was lost.
+// addReplyLost records claims with a lost reply.
 func (c *Consumer) addReplyLost(claims ...*Claim) {
 	c.replyLostMu.Lock()
 	defer c.replyLostMu.Unlock()
@@ -29,7 +29,7 @@ func (c *Consumer) addReplyLost(claims ...*Claim) {
 }
 
 // nextReplyLost returns the next claim for an Unclaim, which begins with its first call. It returns
-// nil if there is none, or if another Unclaim is at work, which handles all claims before it ends.
+// nil if there is none, or if another Unclaim is running: that one handles all claims.
 func (c *Consumer) nextReplyLost(begins bool) *Claim {
 	c.replyLostMu.Lock()
 	defer c.replyLostMu.Unlock()
@@ -44,7 +44,7 @@ func (c *Consumer) nextReplyLost(begins bool) *Claim {
 	return claim
 }
 
-// unclaim releases what the claim has taken, while its sentinel may still live.
+// unclaim releases the claim's session, while its sentinel may still live.
 func (c *Claim) unclaim(parent context.Context) error {
 	consumer := c.consumer
 	ctx, cancel := context.WithDeadline(parent, c.claimedBy)
@@ -69,8 +69,8 @@ func (c *Claim) unclaim(parent context.Context) error {
 	return nil
 }
 
-// mayHaveClaimed reports whether a claim may have been carried out although it failed. Only an
-// error that Redis replied says that it was not, and only of the last attempt.
+// mayHaveClaimed reports whether a failed claim may have been carried out. Only an error from Redis
+// shows that it was not, and only for the last attempt.
 func mayHaveClaimed(err error) bool {
 	return err != nil && (!redisconn.Refused(err) || errors.Is(err, redisconn.ErrUnsure))
 }

@@ -27,7 +27,7 @@ func TestStopBeforeAnUnclaim(t *testing.T) {
 	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
 }
 
-// An operator deletes the message of a claim that is undone: workers get what is left.
+// An operator deletes the message of a claim that is undone: workers get the other messages.
 func TestUnclaimOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -28,8 +28,8 @@ func loseClaim(b *actors.Bench, script string) {
 	}
 }
 
-// A claim whose reply was lost is undone: the session waits for no TTL, and its message is as
-// before the claim.
+// A claim with a lost reply is undone: the session waits for no TTL, and its message is as before
+// the claim.
 func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 	t.Parallel()
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
@@ -115,7 +115,7 @@ func TestCheckpointShowsItsOwner(t *testing.T) {
 	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 
-// A turn that was to begin a new conversation still begins it.
+// A turn that was to begin a new transcript still begins it.
 func TestUnclaimOfAFreshConversation(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -134,7 +134,7 @@ func TestUnclaimOfAFreshConversation(t *testing.T) {
 	}
 }
 
-// Unclaim ends with its context, or when the sentinel has ended by itself.
+// Unclaim ends with its context, or when the sentinel has expired.
 func TestUnclaimWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 100 * time.Millisecond })

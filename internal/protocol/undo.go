@@ -15,16 +15,16 @@ import (
 type Undo struct {
 	Session   string
 	SessionID string
-	Turn      string        // the id of that turn
+	Turn      string        // the ID of that turn
 	Entries   int           // how many it has
 	Length    int64         // of the transcript when it was read
-	Written   int64         // entries written to the session id by then
+	Written   int64         // entries written to the transcript by then
 	Messages  []string      // ids of the turn's messages
-	Again     *wire.Message // a message to put at the head of the line; nil: none
+	Again     *wire.Message // a message to put at the head of the queue; nil: none
 	Limits    session.Limits
 }
 
-// UndoResult is what Undo did.
+// UndoResult is the result of Undo.
 type UndoResult struct {
 	State   string // ok, held (the session has an owner) or changed (read the transcript again)
 	Entries int    // removed

@@ -154,13 +154,13 @@ func (r *round) sort(session string, l protocol.Looked) error {
 		}
 		r.checkAgain(session, after.Milliseconds())
 		return fmt.Errorf("check session %s: %w", session, l.Err)
-	case l.What == protocol.LookOwned:
+	case l.State == protocol.LookOwned:
 		r.checkAgain(session, max(l.N, 1))
-	case l.What == protocol.LookReady && r.left() == 0:
+	case l.State == protocol.LookReady && r.left() == 0:
 		// The next run checks it.
-	case l.What == protocol.LookReady:
+	case l.State == protocol.LookReady:
 		r.ready = append(r.ready, index.WakeUp{Session: session}) // waking it renews its place in the owned index
-	case l.What == protocol.LookWait:
+	case l.State == protocol.LookWait:
 		r.waiting = append(r.waiting, index.WakeUp{Session: session, At: l.N})
 		r.checked = append(r.checked, session)
 	default:

@@ -101,17 +101,17 @@ func (r *Recovery) wake(ctx context.Context, now int64, sessions []string, budge
 		switch {
 		case l.Err != nil:
 			err = errors.Join(err, fmt.Errorf("check session %s: %w", s, l.Err))
-		case l.What == protocol.LookOwned:
+		case l.State == protocol.LookOwned:
 			overdue = append(overdue, redis.Z{Score: float64(l.Now + l.N), Member: s}) // at its sentinel's end
-		case l.What == protocol.LookReady && l.N == 1: // its owner died
+		case l.State == protocol.LookReady && l.N == 1: // its owner died
 			overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
-		case l.What == protocol.LookReady:
+		case l.State == protocol.LookReady:
 			if found++; found <= budget {
 				ups = append(ups, index.WakeUp{Session: s})
 			} else {
 				overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
 			}
-		case l.What == protocol.LookWait:
+		case l.State == protocol.LookWait:
 			ups = append(ups, index.WakeUp{Session: s, At: l.N})
 		}
 	}

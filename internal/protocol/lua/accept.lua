@@ -1,10 +1,10 @@
--- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe to
--- repeat. One call drops at most 100 messages or about 4 MiB from a line that is too long. Later calls
--- drop the rest.
+-- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe
+-- to repeat. One call drops at most 100 messages or about 4 MiB from a queue that is too long.
+-- Later calls drop the rest.
 --
--- The fast path is for the common case: a new message without a delay or a route, for a session that
--- nobody owns. It accepts messages of many sessions in one call. It does nothing if it finds anything
--- else, and the sender sends the full path.
+-- The fast path is for the common case: a new message without a delay or a route, for a session
+-- without an owner. It accepts messages of many sessions in one call. In other cases it does
+-- nothing, and the sender sends the full path.
 --
 -- KEYS fast: sentinel run record followups pending idem
 -- KEYS full: sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
@@ -23,19 +23,19 @@
 --   mode                  busy mode, or '' for the session's
 --   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
 --   to                    destination of the outcome; '': the session's own, else fallback; '-': none
---   hash                  of what the sender wants, if it named the id, else ''
---   idem_ttl int          for how long another hash is a conflict, ms
+--   hash                  of the message as the sender wants it, if it chose the id, else ''
+--   idem_ttl int          how long another hash is a conflict, ms
 -- EACH full
 --   s.prefix              of task ids
---   delay number          for how long it waits before it joins the line, ms
+--   delay number          how long it waits before it joins the queue, ms
 --   followup              JSON object
 --   fallback              destination, or ''
 --   context               JSON for the destination, or ''
---   deliver_by number     until when the outcome is to be delivered, ms; 0: the destination says
+--   deliver_by number     deadline of the delivery, ms; 0: the destination's
 --   lasts number          the same from now on, ms; 0: see deliver_by
 --   outbox_cap number     how many deliveries the session may owe and store
---   after                 id of the task that it must follow directly in the conversation, or ''
---   full list             destinations to which nothing more may go, of all sessions
+--   after                 id of the task that it must directly follow, or ''
+--   full list             destinations that have reached their cap over all sessions
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Submit. state:
@@ -57,8 +57,8 @@
 
 local now = now_ms()
 
--- signal_warm(run, session) tells the last owner, which may have a warm agent of the session: it gets
--- the message's signal a little before the other workers, which do not wait for it.
+-- signal_warm(run, session) notifies the last owner, which may have a warm agent of the session, a
+-- little before the other workers.
 local function signal_warm(run, session)
   if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
 end
@@ -68,8 +68,8 @@ local run, record = fields(s.run, 'mode', 'hold', 'worker', 'warm'), fields(s.re
 if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then return false end
 local waiting, seq = call('LPUSH', s.pending, id), false
 if type(waiting) ~= 'number' then return false end
--- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
--- In a line of one even the first may be one too many: a delayed message counts.
+-- After other messages, one may exceed the cap, be collected, or wait for collected ones. If the
+-- cap is one, even the first may exceed it: delayed messages count.
 if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
   and not call('HGET', s.task .. call('LINDEX', s.pending, '-1'), 'quiet') then
   seq = call('HINCRBY', s.record, 'seq', '1')
@@ -85,10 +85,10 @@ signal_warm(run, session)
 return result{now = now, state = 'idle', n = now, duplicate = 0}
 -- FULL
 local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
-local NEWEST = 1000 -- ids at the end of the line among which a message is searched
+local NEWEST = 1000 -- ids at the end of the queue among which a message is searched
 local own = own_id(s, id)
 
--- 1. What is known of the id.
+-- 1. The id's record.
 local t = fields(s.task .. id, 'state', 'seen', 'seq')
 local new, used = not t.state, hash ~= '' and call('GET', s.idem)
 if used and string.sub(used, 1, #hash) ~= hash then return result{now = now, state = 'conflict', n = 0, duplicate = 0} end
@@ -112,14 +112,14 @@ local ok, set = try(cjson.decode, record.queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
 -- within(n, least, most) returns a setting as a whole number. It returns false, as for no setting,
--- if that cannot be read, or is one that only a newer version knows.
+-- if it cannot be read or only a newer version knows it.
 local function within(n, least, most)
   n = tonumber(n)
   return n and n >= least and n <= most and math.floor(n)
 end
 local policies = {new = 'new', old = 'old', summarize = 'summarize'}
 
--- next_seq() is the message's place among others.
+-- next_seq() returns a new message's place among others.
 local function next_seq()
   local seq = pcall('HINCRBY', s.record, 'seq', 1)
   if type(seq) == 'number' then return seq end
@@ -139,7 +139,7 @@ if routed then
   if call('HLEN', s.owed) + call('ZCARD', s.outbox) >= outbox_cap then return result{now = now, state = 'outbox', n = outbox_cap, duplicate = 0} end
 end
 
--- store(at, ...) stores the task of a new message, seen at that time, with further fields.
+-- store(at, ...) stores the task of a new message, first seen at that time, with further fields.
 local function store(at, ...)
   call('HSET', s.task .. id, 'msg', msg, 'state', state, 'seq', next_seq(), 'seen', int(at), ...)
   if routed then
@@ -153,8 +153,8 @@ local function store(at, ...)
   if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 end
 
--- mark_seen(at) gives a message that was found its place among others and its age. The session's first
--- message begins the session's record.
+-- mark_seen(at) gives an existing message its place among others and its age. The session's first
+-- message creates the session's record.
 local function mark_seen(at)
   if of_another then call('HDEL', s.followups, own) end
   if not record.created_at then call('HSET', s.record, 'v', '1', 'created_at', int(now)) end
@@ -163,7 +163,7 @@ local function mark_seen(at)
   if not t.seen then call('HSET', s.task .. id, 'seen', int(at)) end
 end
 
--- 3. A message that runs, that has ended or that is delayed.
+-- 3. A message that runs, ended or is delayed.
 if state == 'active' then return result{now = now, state = 'running', n = 1, duplicate = duplicate} end
 if state == 'completed' or state == 'archived' then return result{now = now, state = state, n = 0, duplicate = duplicate} end
 local delayed_cap = math.ceil(line_cap / 2)
@@ -191,37 +191,37 @@ if new and after ~= '' then
     local ok, ids = try(cjson.decode, last.ids or '[]')
     for _, other in ipairs(ok and type(ids) == 'table' and ids or {}) do follows = follows or other == after end
     local talk = fields(s.record, 'session_id', 'undone')
-    -- /new has begun another conversation, or /undo has taken the last turn from this one.
+    -- /new has begun another transcript, or /undo has removed the last turn.
     if talk.session_id ~= last.sid or string.match(talk.undone or '', '^%d+ (%S+)') == s.prefix .. (last.fence or '') then follows = false end
   end
   if not follows then return result{now = now, state = 'not_last', n = 0, duplicate = 0} end
 end
 if new then waiting = waiting + 1 end
 
--- 5. Whether a turn runs, and what the settings make of the message.
+-- 5. Whether a turn runs, and the message's mode.
 local owner = call('GET', s.sentinel)
 local busy = owner and owner == run.token
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
--- A collected message waits for more, also behind others that already wait for more.
+-- A collected message waits for more, also if others already wait for more.
 local collected = mode == 'collect' and not known and (busy or waiting > 1)
 local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(run.debounce) or 0)) .. ' ' .. int(math.max(cap, 1))
 
--- Delayed messages are counted only where they matter: they may be half of the line.
+-- Delayed messages are counted only where they matter: they may be half of the queue.
 local over = waiting > line_cap or waiting > line_cap - delayed_cap and waiting + call('ZCARD', s.scheduled) > line_cap
 
--- Its place, from the end of the line. False: so many have come behind it that it stays there in
--- any mode, or a /stop has taken it out of the line.
+-- Its place, from the end of the queue. False: so many messages came after it that it stays there
+-- in any mode, or a /stop has taken it out of the queue.
 local place = 0
 if not new and (busy or over) and call('LINDEX', s.pending, 0) ~= id then place = call('LPOS', s.pending, id, 'MAXLEN', NEWEST) end
 
--- A message that takes the running turn's place makes room itself.
+-- A message that replaces the running turn makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and run.phase == 'running' and place
 local full = waiting > cap and not urgent
 
--- 6. Whether it is refused, and what it drops.
+-- 6. Whether it is refused, and the messages that it drops.
 local refusal, drops, most = false, {}, cap
 if new and busy then
   if mode == 'reject' then
@@ -248,7 +248,7 @@ if refusal then
   return result{now = now, state = refusal, n = most, duplicate = 0}
 end
 
--- 7. It joins the line.
+-- 7. It joins the queue.
 if new then
   store(now, 'pending_since', int(now) .. '000000')
   call(busy and urgent and 'RPUSH' or 'LPUSH', s.pending, id)
@@ -266,7 +266,7 @@ if not busy then
   return result{now = now, state = 'idle', n = at, duplicate = duplicate}
 end
 
--- 8. The dropped ones become dead letters.
+-- 8. Dropped messages become dead letters.
 for _, d in ipairs(drops) do
   local why = 'dropped: more than ' .. cap .. ' messages were waiting'
   local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(s, d.id)) ..
@@ -281,7 +281,7 @@ count_archived(s, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the turn that runs now, and of no other.
+-- signal(kind) requests this of the present turn only.
 local function signal(kind)
   call('HSET', s.run, kind, run.fence)
   call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')

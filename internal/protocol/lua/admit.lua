@@ -1,7 +1,7 @@
 -- admit: returns whether one more message may wait in all sessions together, by the workers' last
--- count (Trim). If no worker has counted for a minute, none runs turns either: then each message
--- that is let in here is added to the count. Senders may write the key: a count that cannot be read is
--- none, until the workers' next one replaces it.
+-- count (Trim). If no worker has counted for a minute, none runs turns either: then each admitted
+-- message is added to the count. Senders may write the key: an unreadable count is ignored, until
+-- the workers' next one replaces it.
 --
 -- KEYS waiting
 --   count: messages that wait; at: when they were counted, ms

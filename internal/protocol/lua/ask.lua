@@ -1,5 +1,5 @@
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
--- session's life, so a late decision fits no later question.
+-- session's life, so a late decision never matches a later question.
 --
 -- KEYS sentinel run owed outbox deliveries
 -- ARGS

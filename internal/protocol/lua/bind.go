@@ -75,9 +75,9 @@ func bindings(args []Arg, before int) string {
 
 var returned = regexp.MustCompile(`\breturn (.*?)( end)?\n$`)
 
-// eachSession runs body for each session, one after the other. A function that does so for one session
-// would cost more than the rest of the fast path's own work: so body stands in a loop that is run once,
-// and break takes the place of return.
+// eachSession runs body for each session, one after the other. A function for one session would
+// cost more than the rest of the fast path's own work: so body is in a loop that runs once, with
+// break in place of return.
 func (h Header) eachSession(both, body string) (string, error) {
 	var keys, names []string
 	var converted string

@@ -1,7 +1,7 @@
--- cancel: ends one message, and no other that waits. If it waits or is delayed, it becomes a dead
--- letter. If it is part of a turn, and that is meant too, the end of that turn is requested, as by
--- stop. A search in the line begins at both ends: only a message that has more than 1,000 on either
--- side costs more, one pass of the line.
+-- cancel: ends one message, and no other waiting one. If it waits or is delayed, it becomes a dead
+-- letter. If it is part of a turn, and turn_too is set, the end of that turn is requested, as by
+-- stop. The queue is searched from both ends: only a message with more than 1,000 on either side
+-- costs more, one pass of the queue.
 --
 -- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
 -- KEYS owed outbox deliveries call
@@ -16,14 +16,14 @@
 --   turn_too flag        also if it is part of a turn
 --   deadline number      do nothing after this ms: the sender has given up
 -- RETURNS
---   'taken' now:int wake:flag      it is a dead letter now; wake: 1 if what is left may be claimed sooner now
+--   'taken' now:int wake:flag      it is a dead letter now; wake: 1 if the rest of the queue may be claimed sooner now
 --   'ending'              the end of its turn is requested
 --   'running'             it is part of a turn: nothing is written
 --   'ended' state result  the task's, before this call
 --   'unknown'             there is no such task
 --   'late'
 
-local SEARCHED = 1000 -- ids at either end of the line
+local SEARCHED = 1000 -- ids at either end of the queue
 
 local now = now_ms()
 local kept = call('GET', s.call)
@@ -42,7 +42,7 @@ if t.state == 'active' then
   if ok and type(ids) == 'table' and run.phase ~= 'idle' then
     for _, other in ipairs(ids) do part = part or other == id end
   end
-  -- A turn of a stock asynq.Server is none of ours.
+  -- A turn of a stock asynq.Server cannot be ended.
   if not turn_too or not part then return running{} end
   call('HDEL', s.followups, '') -- see below
   if run.stop ~= run.fence then

@@ -16,8 +16,8 @@ import (
 // globals are the names that Redis gives a script, apart from those that every script makes locals.
 const globals = "redis KEYS ARGV pcall tonumber tostring type ipairs pairs next unpack string table math cjson"
 
-// foreign are the fields of tables that a script gets from elsewhere: errors of redis.pcall, and what
-// is stored as JSON. The words are those of a session's queue settings.
+// foreign are the fields of tables that a script does not make: errors of redis.pcall, and stored
+// JSON. The words are those of a session's queue settings.
 var foreign = map[string]string{
 	"":       "err",
 	"accept": "mode cap drop debounce_ms new old summarize",
@@ -63,8 +63,8 @@ var (
 	runRead  = regexp.MustCompile(`fields\(s\.run, ([^)]*)\)`)
 )
 
-// checkRun finds fields of the run record that the script, or a function that it uses, looks at and
-// the script does not read from Redis. They would be nil.
+// checkRun finds fields of the run record that are used by the script or its functions, but not
+// read from Redis. They would be nil.
 func (p *parts) checkRun() error {
 	read, looked := map[string]bool{}, map[string]bool{}
 	p.each(func(code string) string {

@@ -1,4 +1,4 @@
--- checkpoint: stores what the running turn has done so far, in case it is interrupted.
+-- checkpoint: stores the running turn's entries so far, in case it is interrupted.
 --
 -- KEYS sentinel run record partial
 -- ARGS

@@ -1,10 +1,10 @@
 -- claim: takes the sentinel, and with it the next message, or several that are collected into one
 -- turn.
 --
--- The fast path is for the common case: nothing but messages waits, and the last owner has released
--- the session. It claims many sessions in one call, and does no more than these need. If the head
--- of the line is no ordinary message, it moves the head back. It skips tasks that a stock
--- asynq.Server is to retry: they wait for the end of the turn.
+-- The fast path is for the common case: only ordinary messages wait, and the last owner has
+-- released the session. It claims many sessions in one call. If the head of the queue is not an
+-- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
+-- they wait for the end of the turn.
 --
 -- KEYS fast: sentinel run followups resume partial paused scheduled active record pending
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
@@ -44,8 +44,8 @@
 --   'wait' at:int            ms
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
---     found waiting, or of messages at the head of the line that are too long to be read, or it
---     has removed ids without a task from the line
+--     found waiting, or of messages at the head of the queue that are too long to be read, or it
+--     has removed ids without a task from the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
@@ -57,8 +57,8 @@ local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
 -- record and the session's record, and returns its fence. first: there is no run record yet; last:
--- the last fence; known: there is a session's record. The records of a session's first turn are
--- short: a missing field has its default.
+-- the last fence; known: the session has a record. The records of a session's first turn are short:
+-- a missing field has its default.
 local function begin(s, first, last, sid, ids, entries, known)
   local fence, at = int(next_fence(last, now)), int(now)
   if first and drop == 'new' and warm == '0' then
@@ -82,7 +82,7 @@ if run.fence == nil or record.fence == nil or (run.phase or 'idle') ~= 'idle' or
   or (run.reset or '') ~= '' or (run.resume or '') ~= '' or (run.special or '') ~= '' or (record.dropped or '') ~= '' then
   return false
 end
--- A session that nobody has owned has none of the keys that only owners write.
+-- A session that never had an owner has none of the keys that only owners write.
 if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.partial) ~= 0
   or not (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active) ~= 0 then
   return false
@@ -107,7 +107,7 @@ local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt',
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
 
--- 1. Whoever has the session keeps it. A claim that is repeated returns what it returned before.
+-- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
@@ -116,8 +116,8 @@ if owner == s.token and run.token == s.token then
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
--- 2. Most sessions are ordinary: they have none of these keys. Of the others, in_active has the newest
--- first, and due are delayed tasks whose time has come. A /stop whose sender has died is finished first.
+-- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
+-- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
 local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.stopped) == 0
 local mark, in_active, due = {reason = '', interruptions = 0}, {}, {}
 if not ordinary then
@@ -132,17 +132,17 @@ if not ordinary then
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
 end
 
--- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
--- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
--- because the reply may be lost: that counts neither as a death nor as an interruption. Nor does the
--- loss of an owner that has said that it lives: see survive.
+-- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
+-- in too many turns with a worker's death. An owner that has not confirmed its claim may not know
+-- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
+-- does the loss of an owner that has reported that it lives: see survive.
 local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
 local verdict, crashed, excused = false, false, false
-local final = false -- this death suspends the session, or ends a message
+local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
   verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
 elseif request == 'rollback' then
@@ -159,8 +159,8 @@ elseif survived and run.phase == 'running' then
   excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
--- 4. Messages in active go back to the head of the line. If one has somebody else's live lease, a
--- stock asynq.Server works on this queue: wait for it.
+-- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
+-- a stock asynq.Server works on this queue: wait for it.
 local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
 if dead then
   local ok, ids = try(cjson.decode, run.ids)
@@ -173,11 +173,11 @@ for _, id in ipairs(in_active) do
   local deaths = confirmed and ours[id] and fields(s.task .. id, 'deaths', 'died') or {}
   local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
   local ends = ours[id] and verdict
-  -- A turn whose agent has not started is not interrupted, but its message may still be what kills
-  -- the workers.
+  -- A turn without a started agent is not interrupted, but its message may still be the one that
+  -- kills workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
     ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
-    given_up = given_up or id == in_turn[1] -- no later turn has what an earlier one of it had done
+    given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
     final = true
   end
   if call('HEXISTS', s.task .. id, 'msg') == 0 then
@@ -189,13 +189,13 @@ for _, id in ipairs(in_active) do
     back[#back + 1] = {id = id, died = died, fences = deaths.died}
   end
 end
--- 5. What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
--- Redis.
+-- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
+-- when it reaches Redis.
 if final and run.doubted ~= run.fence then
   if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
   return held{left = tonumber(ttl)}
 end
-local partial_entries = {} -- what an interrupted turn had done, in this run or an earlier one
+local partial_entries = {} -- of the interrupted turn, in this run or an earlier one
 if #ending > 0 and verdict and not verdict.archive then
   -- To decode a longer one would block Redis for too long.
   local stored = call('STRLEN', s.partial) <= 4 * 1024 * 1024 and call('GET', s.partial)
@@ -204,11 +204,11 @@ if #ending > 0 and verdict and not verdict.archive then
     and type(p.entries) == 'table' then
     partial_entries = p.entries
   end
-  -- Without entries the message would be in no transcript, so it becomes a dead letter.
+  -- Without entries the message would not be in the transcript, so it becomes a dead letter.
   if #partial_entries == 0 then verdict.archive = true end
 end
 
--- 6. The next turn: a message that comes back, or the head of the line.
+-- 6. The next turn: a message that comes back, or the head of the queue.
 local first, gone, waits = false, 0, false
 if #back > 0 then
   first = load_task(s, back[#back].id)
@@ -252,10 +252,10 @@ end
 
 check_routes(s, group)
 
--- 7. The session is claimed. From here on everything is written.
+-- 7. The session is claimed. All writes come after this one.
 if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left = tonumber(ttl)} end
 
--- 8. What becomes of the dead owner's turn. If it died before its start was in the stream, write it now.
+-- 8. The dead owner's turn ends. If its start is not in the stream yet, write it now.
 if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
@@ -294,15 +294,15 @@ if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict or given_up then call('DEL', s.partial) end
 if dead and rotated then leave_conversation(s) end
 if dead then close_question(s, now) end
--- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
+-- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s, mark) end
 if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
-forward(s, due, now) -- delayed tasks join the line
+forward(s, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
--- 9. Nothing is to be run now: the session is released again.
+-- 9. Nothing can run now: the session is released again.
 if not first or waits then
   call('DEL', s.sentinel)
   call('HSET', s.run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
@@ -313,8 +313,9 @@ if not first or waits then
   return empty{}
 end
 
--- 10. The conversation. A suspended session begins a new transcript, under the same queue and lock. If a crash alone
--- suspended it, its interruptions are still counted: the message may be what kills the workers.
+-- 10. The transcript. A suspended session begins a new one, under the same queue and lock. If only
+-- a crash suspended it, its interruptions are still counted: its message may be the one that kills
+-- workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record.dropped
 if mark.suspended or crashed and crash_suspends then
   sid, reset, dropped = false, 'suspended', ''

@@ -3,8 +3,8 @@
 // package.
 //
 // A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. A [Kind] may
-// follow an argument. A field of a result may have a type: see [Field]; what is called NAME... is a
-// list of all further elements. In its text
+// follow an argument. A field of a result may have a type: see [Field]; NAME... is a list of all
+// further elements. In its text
 //
 //   - s is the session: a table of its keys, and of the arguments that are declared as s.NAME.
 //     Other arguments are locals;

@@ -1,5 +1,5 @@
--- decide: stores the user's decision on a question of the running turn. The owner learns it at
--- once, or by its next renewal.
+-- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
+-- or with its next renewal.
 --
 -- KEYS sentinel run outbox deliveries
 -- ARGS
@@ -22,7 +22,7 @@ local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'q
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
--- A repetition of a decision that was carried out must not decide the question that came since.
+-- A repeated decision that was carried out must not decide a newer question.
 if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of} end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end

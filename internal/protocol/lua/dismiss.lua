@@ -1,4 +1,4 @@
--- dismiss: archives one of several messages of a turn, which is not to be run. The turn continues
+-- dismiss: archives one of several messages of a turn, which must not run. The turn continues
 -- without it.
 --
 -- KEYS sentinel run followups events active lease processed processed_day archived failed failed_day

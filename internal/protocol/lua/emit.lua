@@ -1,4 +1,4 @@
--- emit: writes the next events of a turn. A batch that was written is not written again.
+-- emit: writes the next events of a turn. A batch is never written twice.
 --
 -- KEYS sentinel run events
 -- ARGS

@@ -1,6 +1,6 @@
--- erase: removes everything of a conversation, unless somebody owns it. Messages are erased a batch
--- at a time: first those that have ended, last those that wait, the newest first. The call that
--- finds less than a batch erases the rest.
+-- erase: removes all keys of a session without an owner. Messages are erased a batch at a time:
+-- first ended ones, last waiting ones, the newest first. The call that finds less than a batch
+-- erases the rest.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered others...
@@ -53,7 +53,8 @@ for _, id in ipairs(ids) do call('UNLINK', s.task .. id, idem .. own_id(s, id)) 
 for _, unique in ipairs(locks) do call('DEL', unique) end
 for _, key in ipairs(others) do call('UNLINK', key) end
 -- After this, fences begin with Redis' clock again, so the last one must be in the past. Turns of
--- less than a ms run a little ahead of the clock. A fence further ahead is none of ours.
+-- less than a ms run a little ahead of the clock. A fence further ahead was not written by
+-- Turnstile.
 local ahead = math.max(tonumber(fence) or 0, tonumber(sequence) or 0) - now_ms()
 if #ids < size and last and (ahead < 0 or ahead > 1000) then
   for i = 1, #KEYS - #others do call('UNLINK', KEYS[i]) end
@@ -66,6 +67,6 @@ for _, p in ipairs(parts) do
     call('ZREMRANGEBYRANK', p.key, 0, p.n - 1)
   end
 end
--- A claim is not to archive messages of a /stop if none are left.
+-- A claim must not archive messages of a /stop if none are left.
 if call('EXISTS', s.stopped) == 0 and call('HGET', s.run, 'stopping') == '1' then call('HSET', s.run, 'stopping', '') end
 return batch{n = #ids}

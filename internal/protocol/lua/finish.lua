@@ -2,10 +2,9 @@
 -- its reply. Then it takes the next message under the same sentinel with a new fence, or releases
 -- the session. It does all of this or nothing.
 --
--- The fast path is for the common case: the turn had one message and is done, and nothing is out of
--- the ordinary in its session. It ends the turns of many sessions in one call, and does no more
--- than these need. If it finds anything else, it undoes what it has done, and the worker sends the
--- full path.
+-- The fast path is for the common case: the turn had one message and is done, and its session is
+-- ordinary. It ends the turns of many sessions in one call. In other cases it undoes its writes,
+-- and the worker sends the full path.
 --
 -- KEYS fast: sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
@@ -49,7 +48,7 @@
 --   short_outcome              JSON, of a turn of many messages: the result of all but the first
 --     one; '': the outcome
 --   ending list                ids of the messages that end
---   untaken list               ids of steered messages that go back to their places in the line, or
+--   untaken list               ids of steered messages that go back to their places in the queue, or
 --     are archived if a stop of this turn was requested
 -- EACH
 --   entries range              JSON
@@ -65,8 +64,8 @@
 -- every ten turns and with a release. Until then the run record counts these turns, and the next
 -- claim writes those of a dead owner.
 
--- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a result of its own,
--- because a table within a table costs as much as all its fields.
+-- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a flat result, because
+-- a nested table costs as much as all its fields.
 local function follow(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then
@@ -138,7 +137,7 @@ return follow(now, next_id, next_msg, seen, redelivered, unique_key)
 local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
 
--- 1. Only the owner ends its turn. A call that is repeated returns what it returned before.
+-- 1. Only the owner ends its turn. A repeated call returns the same result.
 if not owned(s, run) then
   local before = earlier_result(s, run)
   if before == 'released' then return released{at = next_at(s, run.hold, now) or 0, now = now} end
@@ -158,13 +157,13 @@ for i, id in ipairs(ending) do
   if msg then
     acks[#acks + 1] = {id = id, msg = msg, unique = unique, outcome = i > 1 and short_outcome ~= '' and short_outcome or outcome,
       route = route_of(s, id)}
-  else -- somebody has deleted the task
+  else -- another program has deleted the task
     gone_tasks[#gone_tasks + 1] = id
   end
 end
 
--- 3. Most sessions are ordinary: they have none of these keys, and no notes. Of the others, due are
--- delayed tasks whose time has come, and dropped are the notes.
+-- 3. Most sessions are ordinary: they have none of these keys, and no notes. In the others, due are
+-- due delayed tasks, and dropped are the notes.
 local ordinary = not noted and call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial) == 0
 local due, dropped, paused = {}, '', false
 if not ordinary then
@@ -240,13 +239,13 @@ if broken then
   return broken
 end
 
--- 6. What becomes of the messages.
+-- 6. The messages end.
 for _, id in ipairs(gone_tasks) do
   call('LREM', s.active, '-1', id)
   pcall('ZREM', s.lease, id)
   pcall('HDEL', s.followups, own_id(s, id))
 end
-if #done < #acks then -- somebody has taken them out of active
+if #done < #acks then -- another program has taken them out of active
   for _, a in ipairs(acks) do pcall('ZREM', s.lease, a.id) end
 end
 for _, a in ipairs(done) do
@@ -262,13 +261,13 @@ end
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s, back) end
 
--- 7. What earlier turns have left: the partial, the resume mark, and the notes that the agent has got.
+-- 7. Leftovers of earlier turns: the partial, the resume mark, and the notes that the agent got.
 local rotated = run.rotated and run.rotated ~= ''
 if not ordinary then
   call('DEL', s.partial)
   if well then
     call('DEL', s.resume)
-  elseif rotated then -- the mark is the old conversation's
+  elseif rotated then -- the mark is the old transcript's
     call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
   end
   if remaining then
@@ -286,7 +285,7 @@ forward(s, due, now)
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
--- 9. The end is made known, to destinations and in the event stream.
+-- 9. The end is reported to destinations and in the event stream.
 close_question(s, now)
 keep_promises(s, done, outcome, now)
 append_event(s, outcome, start)

@@ -46,7 +46,7 @@ const generated = "// Code generated from ../lua%s by go generate; DO NOT EDIT.\
 // own are the keys that are no session's, or named after the call.
 var own = map[string]bool{"call": true, "idem": true, "index": true, "waiting": true, "destinations": true}
 
-// groups are arguments that a call gets together, see scripts.go.
+// groups are arguments that a call gets as one struct, see scripts.go.
 var groups = []struct {
 	name   string
 	fields []string
@@ -65,7 +65,7 @@ type generator struct {
 
 func (g *generator) printf(text string, values ...any) { fmt.Fprintf(&g.out, text, values...) }
 
-// write formats what was printed, and makes a file of it.
+// write formats the printed text into a file.
 func (g *generator) write(file, source string) error {
 	body := g.out.String()
 	g.out.Reset()
@@ -259,7 +259,7 @@ func (g *generator) result(name string, results map[string]Result) error {
 	return nil
 }
 
-// shared writes what several scripts have: records and statuses.
+// shared writes the records and statuses that several scripts have.
 func (g *generator) shared() error {
 	for _, key := range slices.Sorted(maps.Keys(g.records)) {
 		r, name := g.records[key], goName(key)
@@ -280,7 +280,7 @@ func (g *generator) shared() error {
 	return g.write("statuses.go", "")
 }
 
-// rest returns the field for the elements behind the others.
+// rest returns the field for the elements after the others.
 func (r Result) rest() []Field {
 	if r.Rest == "" {
 		return nil
@@ -335,7 +335,7 @@ func (f Field) goType() string {
 	return "[]" + goName(f.Type)
 }
 
-// goName returns a name as Go writes it: FreshSID for fresh_sid.
+// goName returns a name in Go's form: FreshSID for fresh_sid.
 func goName(name string) string {
 	words := strings.Split(name, "_")
 	for i, word := range words {

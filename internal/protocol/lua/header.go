@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// Header is what a script's comment declares: its KEYS, ARGS and RETURNS.
+// Header has a script's declarations: its KEYS, ARGS and RETURNS.
 type Header struct {
-	Keys []string // names; the last one ends with ... where it stands for any number
+	Keys []string // names; if the last one ends with ..., it stands for any number
 	Args []Arg    // of a call, or shared by the calls of a command
 	Each []Arg    // of each session, where several calls share a command
 
 	// Results are the tables that the script returns, by the name of their constructor.
 	Results map[string]Result
 
-	comment string // of the move, without what is declared for the other path
+	comment string // of the move, without the other path's declarations
 }
 
-// Arg is one word of ARGV, or a list of them behind its length.
+// Arg is one word of ARGV, or a list of them after its length.
 type Arg struct {
 	Name  string
 	Kind  Kind
 	Field bool   // of the session's table, else a local
-	doc   string // what stands behind its declaration
+	doc   string // the text after its declaration
 }
 
 // Kind is how a script reads an argument.
@@ -43,8 +43,8 @@ const (
 	Range  Kind = "range" // a list that stays where it is: ARGV[NAME_first] to ARGV[NAME_last]
 )
 
-// Result is a table that a script returns. Status is its first element, if it has one. Rest names the
-// elements behind the fields, if there may be any.
+// Result is a table that a script returns. Status is its first element, if it has one. Rest names
+// the elements after the fields, if there may be any.
 type Result struct {
 	Status string
 	Fields []Field
@@ -92,7 +92,7 @@ var (
 func (a Arg) list() bool { return a.Kind == List || a.Kind == Range }
 
 // parseMove reads the header of a move for one path, and returns the text below it. In a block,
-// lines that are indented by more than three blanks are prose.
+// lines that are indented by more than three spaces are prose.
 func parseMove(text, path string) (h Header, body string, err error) {
 	h.Results = map[string]Result{}
 	var comment strings.Builder

@@ -1,4 +1,4 @@
--- index_due: returns the members of an index whose time has come. Writes nothing.
+-- index_due: returns the due members of an index. Writes nothing.
 --
 -- KEYS index
 -- ARGS

@@ -13,7 +13,7 @@ import (
 type expression struct {
 	params []string
 	of     []string // the expression's text, divided at its parameters
-	param  []int    // the parameter behind each part but the last
+	param  []int    // the parameter after each part but the last
 	uses   map[string]bool
 	call   bool // it is a call, and needs no parentheses
 }
@@ -41,7 +41,7 @@ func (p *parts) inline() error {
 	return nil
 }
 
-// drop removes the functions that nothing calls any more.
+// drop removes functions without a call.
 func (p *parts) drop(known map[string]expression) {
 	used := names(p.body)
 	for i := len(p.functions) - 1; i >= 0; i-- {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// fieldOf matches a field that code reads of a table: what stands before it, and the field.
+// fieldOf matches a field of a table: the character before it, the table and the field.
 func fieldOf(table string) *regexp.Regexp {
 	return regexp.MustCompile(`(^|[^.\w])` + table + `\.([a-z_]+)`)
 }

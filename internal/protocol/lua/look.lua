@@ -1,5 +1,5 @@
--- look: returns whether a session can be claimed. Writes nothing. It fails if one of the keys that a
--- claim reads has a wrong type: such a session would be woken again and again.
+-- look: returns whether a session can be claimed. Writes nothing. It fails if a key that a claim
+-- reads has a wrong type: such a session would be woken again and again.
 --
 -- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
 -- ARGS

@@ -26,7 +26,7 @@ func scripts(t *testing.T) (*library, map[string]Script) {
 	return l, all
 }
 
-// parsed returns a script's own text, and what it uses of the library.
+// parsed returns a script's own text, and the parts of the library that it uses.
 func parsed(t *testing.T, l *library, name string) (code string) {
 	t.Helper()
 	file, fast := strings.CutSuffix(name, FastSuffix)

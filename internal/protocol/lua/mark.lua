@@ -1,6 +1,7 @@
 -- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
 -- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
--- one, and needs no mark. Nor does one whose end was requested: it is not requeued.
+-- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
+-- either.
 --
 -- KEYS sentinel run resume
 -- ARGS

@@ -1,5 +1,5 @@
--- once: the record of a command under an id that a sender gave it: "hash nonce", and " result" once it
--- was carried out.
+-- once: the record of a command with an id from its sender: "hash nonce", and " result" once it was
+-- carried out.
 --
 -- KEYS idem
 -- ARGS
@@ -13,7 +13,8 @@
 
 local stored = call('GET', s.idem) or ''
 local changes = step == 'begin' and stored == '' or stored == mark
--- A full Redis refuses a script only until its first write, so that one frees memory: /stop is to work.
+-- A full Redis refuses a script only until its first write, so that one frees memory: /stop must
+-- work.
 if changes then call('DEL', s.idem) end
 if step == 'begin' and changes then
   stored = mark

@@ -1,10 +1,10 @@
--- outbox_due: takes sessions from the index of the outbox whose time has come: their next time is
--- that of a deliverer that dies with them.
+-- outbox_due: takes due sessions from the index of the outbox. Their new score is when another
+-- deliverer takes them if this one dies.
 --
 -- KEYS index
 -- ARGS
 --   batch int       how many at most
---   hidden number   for how long nobody else takes them, ms
+--   hidden number   how long no other call takes them, ms
 -- RETURNS
 --   result: now:int at:int sessions:list     at: their new score
 

@@ -1,4 +1,4 @@
--- promote: takes a turn from starting to running, before its agent is started.
+-- promote: moves a turn from starting to running, before its agent is started.
 --
 -- KEYS sentinel run
 -- ARGS

@@ -1,4 +1,4 @@
--- redrive: puts records that were given up back at the end of their lines, under new sequences, or
+-- redrive: puts records that were given up back at the end of their queues, under new sequences, or
 -- deletes them. The oldest come first. A question that has closed is deleted: its end may have been
 -- delivered already.
 --

@@ -17,7 +17,7 @@ local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrup
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local now, ids = now_ms(), cjson.decode(run.ids)
 local ends, waiting = lease_end(now, ttl), call('LLEN', s.pending)
-local confirmed = s.fence == run.fence -- else the owner knows only the turn before
+local confirmed = s.fence == run.fence -- else the owner knows only the previous turn
 local of, question, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
 if of ~= run.fence then question, decision, by = 0, '', '' end
 

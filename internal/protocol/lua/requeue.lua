@@ -1,5 +1,5 @@
--- requeue: puts a turn back at the head of the line and releases the session: for another try after
--- a while, or because its worker drains.
+-- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
+-- while, or because its worker drains.
 --
 -- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
@@ -48,7 +48,7 @@ for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
     gone[#gone + 1] = ids[i]
   end
 end
-local rotated = run.rotated and run.rotated ~= '' -- the next run is in another conversation
+local rotated = run.rotated and run.rotated ~= '' -- the next run has another transcript
 local stored = false
 if failed and content == '' then
   local begins = pcall('GETRANGE', s.partial, 0, 63) -- the beginning of Partial.Encode's
@@ -61,7 +61,7 @@ call('LLEN', s.active)
 call('LLEN', s.pending)
 
 call('DEL', s.sentinel)
-for _, id in ipairs(gone) do -- somebody has deleted the task
+for _, id in ipairs(gone) do -- another program has deleted the task
   call('LREM', s.active, 1, id)
   pcall('ZREM', s.lease, id)
 end

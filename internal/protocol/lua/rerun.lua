@@ -1,12 +1,12 @@
--- rerun: puts dead letters that are named back at the end of the line, in the order of their names,
--- if they have not changed since the caller read them.
+-- rerun: puts the given dead letters back at the end of the queue, in the given order, if they have
+-- not changed since the caller read them.
 --
 -- KEYS pending archived owed outbox deliveries call
 -- ARGS
 --   s.task              prefix of the session's task hashes
 --   s.prefix            of task ids
 --   statuses            the outcomes that are meant, separated by blanks
---   line_cap number     how many messages may wait: what has no room stays a dead letter
+--   line_cap number     how many messages may wait: those without room stay dead letters
 --   ids list            of the tasks
 --   arrived list        of each, '' if it has none. Another one shows that the message has been run
 --     and has failed since

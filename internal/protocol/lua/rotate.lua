@@ -1,6 +1,6 @@
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one. What is stored of interrupted turns is deleted, except how many
--- there were in a row: one of the waiting messages may be what kills the workers.
+-- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
+-- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial
 -- ARGS

@@ -1,6 +1,6 @@
 -- steer: makes waiting messages that are to be steered in a part of the running turn: they are
--- acked or redelivered with it. It searches near either end of the line. A message in the middle of
--- a longer line, or one for which the turn has no room, waits and becomes a turn of its own.
+-- acked or redelivered with it. It searches near either end of the queue. A message in the middle
+-- of a longer queue, or without room in the turn, waits and becomes a separate turn.
 --
 -- KEYS sentinel run followups pending active
 -- ARGS
@@ -26,8 +26,8 @@ for _, id in ipairs(known) do knows[id] = true end
 
 local steered, waiting = {}, call('LLEN', s.pending)
 
--- consider(id, from_end) returns whether the turn has room for more. It adds a message that is to
--- be steered in to steered. from_end tells LREM the nearer end: 1 the newest, -1 the oldest.
+-- consider(id, from_end) returns whether the turn has room for more. It adds a message with the
+-- mode steer to steered. from_end is LREM's count, for the nearer end: 1 the newest, -1 the oldest.
 local function consider(id, from_end)
   local t, own = fields(s.task .. id, 'state', 'steer'), own_id(s, id)
   if t.state ~= 'pending' or not t.steer then return true end
@@ -42,7 +42,7 @@ local function consider(id, from_end)
   return true
 end
 
--- A turn that is to end takes no more messages: a /stop does not apply to those that came after it.
+-- A turn that is to end takes no more messages: a /stop does not apply to later ones.
 if requested(run, s.fence) == '' and #ids < most then
   for _, id in ipairs(ids) do room = room - call('HSTRLEN', s.task .. id, 'msg') end
   local fits = room > 0
@@ -60,7 +60,7 @@ if requested(run, s.fence) == '' and #ids < most then
 else
   waiting = 0
 end
--- Steered messages leave their places to others, which were not searched yet.
+-- After steering, other messages move into the searched part of the queue.
 local more = #steered > 0 and waiting > 2 * NEAR
 call('LLEN', s.active)
 

@@ -1,5 +1,5 @@
--- stop: requests the end of the running turn, and moves what waits behind it to a list of its own
--- in one go. Each call archives a batch of that list. The request names the turn that it found.
+-- stop: requests the end of the running turn, and moves all waiting messages to a separate list.
+-- Each call archives a batch of that list. The request applies to the turn that it found.
 --
 -- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped
 -- KEYS owed outbox deliveries call

@@ -1,5 +1,5 @@
--- survive: an owner that has lost its lease, and whose turn has wound down, says that it lives. So
--- the loss counts neither as a death nor as an interruption. If a claim has counted it already, it is
+-- survive: records that an owner lives that has lost its lease and wound down its turn. So the loss
+-- counts neither as a death nor as an interruption. If a claim has counted it already, the count is
 -- taken back; a message that was given up, or a suspension, stays.
 --
 -- KEYS sentinel run resume

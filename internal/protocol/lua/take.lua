@@ -1,11 +1,11 @@
--- take: leases the lines of a session whose next record may be delivered now, and returns their
--- first records. A line is what one destination gets of one session, in order.
+-- take: leases the session's queues with a record to deliver now, and returns their first records.
+-- Each destination of the session has a queue: its records, in order.
 --
--- A call looks at no more than 100 lines, and stops where its records would be too many. The next one
--- goes on there, so that all lines have their turn.
+-- A call checks at most 100 queues, and stops when it has enough records. The next call continues
+-- there, so that every queue is served.
 --
--- It also looks for promises that no script kept: their messages were deleted or archived in
--- asynqmon, or ended by another program. It keeps these, at most about 500 or 4 MiB in a call.
+-- It also looks for outcomes that no script has recorded: their messages were deleted or archived
+-- in asynqmon, or ended by another program. It records these, at most about 500 or 4 MiB in a call.
 --
 -- KEYS owed outbox deliveries undelivered
 -- ARGS
@@ -15,30 +15,30 @@
 --   lease number      for how long, ms
 --   most number       records, at most
 --   bytes number      of their texts, at most; the first may have more
---   unknown_age number    the age at which a record is given up whose destination the caller does not know, ms
+--   unknown_age number    the age at which a record for an unknown destination is given up, ms
 --   known list        the destinations that the caller knows
 --   ages list         of each: the age at which a record is given up, ms
---   paused list       of each: '1' if it is to get nothing now
+--   paused list       of each: '1' if nothing may be delivered now
 -- RETURNS
 --   result: now:int at:int unknown:int last:int forged:list records:record     last: the highest sequence of a record of the session;
 --     forged: destinations of members of the outbox that no script can have written, which are removed;
 --     '-': it is unknown; at: when to look again, ms: not after now if there is more to
---     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
+--     look at, 0: nothing is stored; unknown: how many queues are of destinations that the caller does
 --     not know
 --   record: to sequence:int id:int attempt:int unsure:flag refused:int by:int body     id: the sequence under which it was stored
 --     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was;
 --     by: until when it is to be delivered, ms, 0: until its age
 
 local KEPT = 4 * 1024 * 1024 -- bytes of results that one call reads
-local LINES = 100            -- that it looks at, and records that it gives up
+local LINES = 100            -- that it checks, and records that it gives up
 local LATER = 60 * 1000
-local LONGEST = 2 * 3600 * 1000 -- that a line waits, or is leased: beyond it, the clock was put back
+local LONGEST = 2 * 3600 * 1000 -- that a queue waits, or is leased: if longer, the clock was set back
 
 local now, of = now_ms(), {}
 for i, to in ipairs(known) do of[to] = {age = tonumber(ages[i]), paused = paused[i] == '1'} end
 
--- told(own, state, text) returns the outcome that a task's result tells. A stock asynq.Server stores
--- any text: it is the reply. Without one an operator has archived the message.
+-- told(own, state, text) returns the outcome in a task's result. A stock asynq.Server stores any
+-- text: it is the reply. Without a text an operator has archived the message.
 local function told(own, state, text)
   if not text then return false end
   if string.sub(text, 1, 20) == '{"type":"turn_ended"' and valid(text) == text and try(cjson.decode, text) then return text end
@@ -54,7 +54,7 @@ local scan = call('HSCAN', s.owed, call('HGET', s.deliveries, 'scan') or '0', 'C
 for i = 1, #scan[2], 2 do
   local id = s.prefix .. scan[2][i]
   local t = fields(s.task .. id, 'state', 'route')
-  -- A task without a route is another message, which has got the id of one that was deleted.
+  -- A task without a route is another message, with the id of one that was deleted.
   if not t.route or t.state == 'completed' or t.state == 'archived' then
     read = read + call('HSTRLEN', s.task .. id, 'result')
     if read > KEPT and #ended > 0 then
@@ -79,7 +79,7 @@ end
 local at, unknown, size, given_up = 0, 0, 0, 0
 local records, forged = {}, {}
 
--- look_at(time) has the caller look again no later than then.
+-- look_at(time) makes the caller check again no later than then.
 local function look_at(time)
   if at == 0 or time < at then at = time end
 end
@@ -93,7 +93,7 @@ local function too_old(member, d)
   return d and 'it was too old' or 'it was too old, and nobody knows its destination'
 end
 
--- is_full(first) returns whether the call has no room for a line with this first record.
+-- is_full(first) returns whether the call has no room for a queue with this first record.
 local function is_full(first)
   return #records >= most or #records > 0 and size + call('HSTRLEN', s.deliveries, sequence_of(first) or '') > bytes
 end
@@ -104,7 +104,7 @@ local function remove(member, to)
   forged[#forged + 1] = to
 end
 
--- look(to) looks at the line of a destination. Returns whether there was room for that.
+-- look(to) checks the queue of a destination. Returns whether there was room for that.
 local function look(to)
   local d, line = of[to], load_line(s, to)
   if line.till > now + LONGEST then line.till = 1 end
@@ -114,7 +114,7 @@ local function look(to)
     if sequence_of(first) then
       local why = too_old(first, d)
       if not why then break end
-      -- A lease that has ended without an ack leaves its attempt unsure.
+      -- A lease that expired without an ack leaves its attempt unsure.
       give_up(s, to, sequence_of(first), why, line.till > 0 or line.unsure == 1, now)
     else
       remove(first, d and to or '-')
@@ -143,7 +143,7 @@ local function look(to)
     end
     for i, member in ipairs(line_records(s, to, most - #records)) do
       local sequence = sequence_of(member)
-      if not sequence then break end -- it is removed when it comes first
+      if not sequence then break end -- it is removed when it is the first
       size = size + call('HSTRLEN', s.deliveries, sequence)
       if #records > 0 and size > bytes then break end
       local body, id, unsure, refused, by = unpack(call('HMGET', s.deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence))
@@ -157,9 +157,9 @@ local function look(to)
   return true
 end
 
--- The field walk is "token from soonest next soonest": the call with that token began behind the line
--- from, and the next one begins behind the line next. '-' is before the first. soonest is the at of
--- the lines before. A repetition of a call begins where it began.
+-- The field walk is "token from soonest next soonest": the call with that token began after the
+-- queue from, and the next one begins after the queue next. '-' is before the first. soonest is the
+-- at of the queues before. A repetition of a call begins where it began.
 local by, from, was, behind, soonest = string.match(call('HGET', s.deliveries, 'walk') or '', '^(%S+) (%S+) (%d+) (%S+) (%d+)$')
 if by ~= token then from, was = behind or '-', soonest or 0 end
 at, behind = tonumber(was), from

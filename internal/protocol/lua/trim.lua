@@ -1,6 +1,6 @@
--- trim: archives what waits in a line beyond its cap, the newest first, then delayed messages
--- beyond it, the last to be due first. These are of producers that know no cap. A call archives at
--- most 100 messages or about 4 MiB.
+-- trim: archives waiting messages beyond the queue's cap, the newest first, then delayed messages
+-- beyond it, the last due first. They come from producers that do not know the cap. A call archives
+-- at most 100 messages or about 4 MiB.
 --
 -- KEYS run followups events pending scheduled processed processed_day archived failed failed_day owed outbox deliveries
 -- ARGS
@@ -12,7 +12,7 @@
 --   s.longest number     how many bytes a task's msg may have
 --   line_cap number      how many may wait
 -- RETURNS
---   result: left:int more:flag     how many left the line; 1 if there are more: call again
+--   result: left:int more:flag     how many left the queue; 1 if there are more: call again
 
 local MOST, BYTES = 100, 4 * 1024 * 1024
 local now = now_ms()

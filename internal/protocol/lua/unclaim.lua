@@ -1,7 +1,6 @@
--- unclaim: takes back a claim whose reply was lost, by its token: nobody knows what it took. Its
--- messages go back to the head of the line as they were, because no agent got them. If the end of
--- that turn was requested meanwhile, nothing goes back: the next claim ends the turn like one whose
--- owner has died.
+-- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
+-- the queue as they were, because no agent got them. If the end of that turn was requested
+-- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
 -- KEYS sentinel run followups resume pending active lease scheduled retry
 -- ARGS
@@ -14,7 +13,7 @@
 
 local now = now_ms()
 local run = fields(s.run, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'stop', 'rollback', 'interrupt')
-local mine = s.token .. ' - released' -- no fence: nobody knows it
+local mine = s.token .. ' - released' -- no fence: the caller does not know it
 if run.last == mine then return released{at = run.token == s.token and now or next_at(s, run.hold, now) or 0, now = now} end
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local ids, back = cjson.decode(run.ids), {}

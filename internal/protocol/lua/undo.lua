@@ -1,5 +1,5 @@
--- undo: removes the last turn's entries from the transcript. To try again, the same words become a
--- message at the head of the line. It is refused while somebody owns the session, or if the
+-- undo: removes the last turn's entries from the transcript. For a retry, the same texts become a
+-- message at the head of the queue. It is refused while the session has an owner, or if the
 -- transcript was changed since the caller read its end.
 --
 -- KEYS sentinel run record transcript pending owed outbox deliveries call
@@ -21,8 +21,8 @@
 --   'changed'          read the transcript again: nothing is written
 
 local now, again = now_ms(), id ~= ''
--- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
--- has undone the same turn. The message is enqueued if nobody has done so.
+-- If the turn was removed before, call is "entries task": this is a repetition, or another call has
+-- undone the same turn. The message is enqueued unless that was done.
 local record = fields(s.record, 'session_id')
 local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
 n = tonumber(n)
@@ -45,7 +45,7 @@ end
 
 if not out then
   call('LTRIM', s.transcript, 0, -1 - n)
-  -- The count tells warm agents that the transcript has changed: it only rises.
+  -- The count shows warm agents that the transcript has changed: it only rises.
   if counted then call('HINCRBY', s.run, 'entries', 1) end
   local routes, ids = by_route(tasks)
   for _, route in ipairs(routes) do add_record(s, route, 'message.withdrawn', ids[route], ',"turn":' .. quote(turn), now) end

@@ -31,17 +31,17 @@ type AcceptArgs struct {
 	Mode      string   // busy mode, or '' for the session's
 	LineCap   int64    // how many messages may wait, at most half of them (rounded up) delayed
 	To        string   // destination of the outcome; '': the session's own, else fallback; '-': none
-	Hash      string   // of what the sender wants, if it named the id, else ''
-	IdemTTL   int64    // for how long another hash is a conflict, ms
-	Delay     int64    // for how long it waits before it joins the line, ms
+	Hash      string   // of the message as the sender wants it, if it chose the id, else ''
+	IdemTTL   int64    // how long another hash is a conflict, ms
+	Delay     int64    // how long it waits before it joins the queue, ms
 	Followup  string   // JSON object
 	Fallback  string   // destination, or ''
 	Context   string   // JSON for the destination, or ''
-	DeliverBy int64    // until when the outcome is to be delivered, ms; 0: the destination says
+	DeliverBy int64    // deadline of the delivery, ms; 0: the destination's
 	Lasts     int64    // the same from now on, ms; 0: see deliver_by
 	OutboxCap int64    // how many deliveries the session may owe and store
-	After     string   // id of the task that it must follow directly in the conversation, or ''
-	Full      []string // destinations to which nothing more may go, of all sessions
+	After     string   // id of the task that it must directly follow, or ''
+	Full      []string // destinations that have reached their cap over all sessions
 }
 
 // Words are the arguments as ARGV has them.
@@ -70,8 +70,8 @@ type AcceptFastArgs struct {
 	Mode    string // busy mode, or '' for the session's
 	LineCap int64  // how many messages may wait, at most half of them (rounded up) delayed
 	To      string // destination of the outcome; '': the session's own, else fallback; '-': none
-	Hash    string // of what the sender wants, if it named the id, else ''
-	IdemTTL int64  // for how long another hash is a conflict, ms
+	Hash    string // of the message as the sender wants it, if it chose the id, else ''
+	IdemTTL int64  // how long another hash is a conflict, ms
 }
 
 // Words are the arguments as ARGV has them.

@@ -1,12 +1,12 @@
 -- Code generated from ../lua/accept.lua by go generate; DO NOT EDIT.
 --
--- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe to
--- repeat. One call drops at most 100 messages or about 4 MiB from a line that is too long. Later calls
--- drop the rest.
+-- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe
+-- to repeat. One call drops at most 100 messages or about 4 MiB from a queue that is too long.
+-- Later calls drop the rest.
 --
--- The fast path is for the common case: a new message without a delay or a route, for a session that
--- nobody owns. It accepts messages of many sessions in one call. It does nothing if it finds anything
--- else, and the sender sends the full path.
+-- The fast path is for the common case: a new message without a delay or a route, for a session
+-- without an owner. It accepts messages of many sessions in one call. In other cases it does
+-- nothing, and the sender sends the full path.
 --
 -- KEYS sentinel run record followups events pending scheduled retry processed processed_day archived failed failed_day
 -- KEYS owed outbox deliveries idem
@@ -24,19 +24,19 @@
 --   mode                  busy mode, or '' for the session's
 --   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
 --   to                    destination of the outcome; '': the session's own, else fallback; '-': none
---   hash                  of what the sender wants, if it named the id, else ''
---   idem_ttl int          for how long another hash is a conflict, ms
+--   hash                  of the message as the sender wants it, if it chose the id, else ''
+--   idem_ttl int          how long another hash is a conflict, ms
 -- EACH
 --   s.prefix              of task ids
---   delay number          for how long it waits before it joins the line, ms
+--   delay number          how long it waits before it joins the queue, ms
 --   followup              JSON object
 --   fallback              destination, or ''
 --   context               JSON for the destination, or ''
---   deliver_by number     until when the outcome is to be delivered, ms; 0: the destination says
+--   deliver_by number     deadline of the delivery, ms; 0: the destination's
 --   lasts number          the same from now on, ms; 0: see deliver_by
 --   outbox_cap number     how many deliveries the session may owe and store
---   after                 id of the task that it must follow directly in the conversation, or ''
---   full list             destinations to which nothing more may go, of all sessions
+--   after                 id of the task that it must directly follow, or ''
+--   full list             destinations that have reached their cap over all sessions
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Submit. state:
@@ -87,8 +87,8 @@ end
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -144,8 +144,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -172,14 +172,14 @@ local function without(msg, numbers)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
--- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
--- others there, and after a Run in asynqmon the message does not expire again at once.
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
+-- and after a Run in asynqmon the message does not expire again at once.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -213,12 +213,12 @@ end
 local function goes_first(s_followups, own, first) return first and call('HEXISTS', s_followups, own) == 1 end
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -245,8 +245,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -262,9 +262,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -295,17 +295,16 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -317,9 +316,10 @@ local function own_end(s_deliveries, s_prefix, ids)
 end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s_deliveries, s_prefix, routes, ids)
   local text, new = call('HGET', s_deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -335,9 +335,9 @@ local function remember_routes(s_deliveries, s_prefix, routes, ids)
   call('HSET', s_deliveries, 'routes', text)
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
@@ -397,7 +397,7 @@ local function load_short(s_longest, s_task, id)
   return load_msg(s_task, id)
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -407,7 +407,7 @@ local function held_back(id, hold, now)
   return false
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
@@ -452,8 +452,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
@@ -480,16 +480,16 @@ end
 local full = list()
 local now = now_ms()
 
--- signal_warm(run, session) tells the last owner, which may have a warm agent of the session: it gets
--- the message's signal a little before the other workers, which do not wait for it.
+-- signal_warm(run, session) notifies the last owner, which may have a warm agent of the session, a
+-- little before the other workers.
 local function signal_warm(run, session)
   if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
 end
 local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
-local NEWEST = 1000 -- ids at the end of the line among which a message is searched
+local NEWEST = 1000 -- ids at the end of the queue among which a message is searched
 local own = own_id(s_prefix, id)
 
--- 1. What is known of the id.
+-- 1. The id's record.
 local t = fields_2(s_task .. id)
 local new, used = not t.state, hash ~= '' and call('GET', s_idem)
 if used and string.sub(used, 1, #hash) ~= hash then return {now, 'conflict', 0, 0} end
@@ -514,14 +514,14 @@ local ok, set = try(cjson.decode, record_queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
 -- within(n, least, most) returns a setting as a whole number. It returns false, as for no setting,
--- if that cannot be read, or is one that only a newer version knows.
+-- if it cannot be read or only a newer version knows it.
 local function within(n, least, most)
   n = tonumber(n)
   return n and n >= least and n <= most and math.floor(n)
 end
 local policies = {new = 'new', old = 'old', summarize = 'summarize'}
 
--- next_seq() is the message's place among others.
+-- next_seq() returns a new message's place among others.
 local function next_seq()
   local seq = pcall('HINCRBY', s_record, 'seq', 1)
   if type(seq) == 'number' then return seq end
@@ -541,7 +541,7 @@ if routed then
   if call('HLEN', s_owed) + call('ZCARD', s_outbox) >= outbox_cap then return {now, 'outbox', outbox_cap, 0} end
 end
 
--- store(at, ...) stores the task of a new message, seen at that time, with further fields.
+-- store(at, ...) stores the task of a new message, first seen at that time, with further fields.
 local function store(at, ...)
   call('HSET', s_task .. id, 'msg', msg, 'state', state, 'seq', next_seq(), 'seen', string.format('%d', at), ...)
   if routed then
@@ -555,8 +555,8 @@ local function store(at, ...)
   if hash ~= '' then call('SET', s_idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 end
 
--- mark_seen(at) gives a message that was found its place among others and its age. The session's first
--- message begins the session's record.
+-- mark_seen(at) gives an existing message its place among others and its age. The session's first
+-- message creates the session's record.
 local function mark_seen(at)
   if of_another then call('HDEL', s_followups, own) end
   if not record_created_at then call('HSET', s_record, 'v', '1', 'created_at', string.format('%d', now)) end
@@ -565,7 +565,7 @@ local function mark_seen(at)
   if not t.seen then call('HSET', s_task .. id, 'seen', string.format('%d', at)) end
 end
 
--- 3. A message that runs, that has ended or that is delayed.
+-- 3. A message that runs, ended or is delayed.
 if state == 'active' then return {now, 'running', 1, duplicate} end
 if state == 'completed' or state == 'archived' then return {now, state, 0, duplicate} end
 local delayed_cap = math.ceil(line_cap / 2)
@@ -593,37 +593,37 @@ if new and after ~= '' then
     local ok, ids = try(cjson.decode, last.ids or '[]')
     for _, other in ipairs(ok and type(ids) == 'table' and ids or {}) do follows = follows or other == after end
     local talk = fields_5(s_record)
-    -- /new has begun another conversation, or /undo has taken the last turn from this one.
+    -- /new has begun another transcript, or /undo has removed the last turn.
     if talk.session_id ~= last.sid or string.match(talk.undone or '', '^%d+ (%S+)') == s_prefix .. (last.fence or '') then follows = false end
   end
   if not follows then return {now, 'not_last', 0, 0} end
 end
 if new then waiting = waiting + 1 end
 
--- 5. Whether a turn runs, and what the settings make of the message.
+-- 5. Whether a turn runs, and the message's mode.
 local owner = call('GET', s_sentinel)
 local busy = owner and owner == run.token
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
--- A collected message waits for more, also behind others that already wait for more.
+-- A collected message waits for more, also if others already wait for more.
 local collected = mode == 'collect' and not known and (busy or waiting > 1)
 local quiet = string.format('%d', (now + (within(set.debounce_ms, 0, 3600000) or tonumber(run.debounce) or 0))) .. ' ' .. string.format('%d', (math.max(cap, 1)))
 
--- Delayed messages are counted only where they matter: they may be half of the line.
+-- Delayed messages are counted only where they matter: they may be half of the queue.
 local over = waiting > line_cap or waiting > line_cap - delayed_cap and waiting + call('ZCARD', s_scheduled) > line_cap
 
--- Its place, from the end of the line. False: so many have come behind it that it stays there in
--- any mode, or a /stop has taken it out of the line.
+-- Its place, from the end of the queue. False: so many messages came after it that it stays there
+-- in any mode, or a /stop has taken it out of the queue.
 local place = 0
 if not new and (busy or over) and call('LINDEX', s_pending, 0) ~= id then place = call('LPOS', s_pending, id, 'MAXLEN', NEWEST) end
 
--- A message that takes the running turn's place makes room itself.
+-- A message that replaces the running turn makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and run.phase == 'running' and place
 local full = waiting > cap and not urgent
 
--- 6. Whether it is refused, and what it drops.
+-- 6. Whether it is refused, and the messages that it drops.
 local refusal, drops, most = false, {}, cap
 if new and busy then
   if mode == 'reject' then
@@ -650,7 +650,7 @@ if refusal then
   return {now, refusal, most, 0}
 end
 
--- 7. It joins the line.
+-- 7. It joins the queue.
 if new then
   store(now, 'pending_since', string.format('%d', now) .. '000000')
   call(busy and urgent and 'RPUSH' or 'LPUSH', s_pending, id)
@@ -668,7 +668,7 @@ if not busy then
   return {now, 'idle', at, duplicate}
 end
 
--- 8. The dropped ones become dead letters.
+-- 8. Dropped messages become dead letters.
 for _, d in ipairs(drops) do
   local why = 'dropped: more than ' .. cap .. ' messages were waiting'
   local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(s_prefix, d.id)) ..
@@ -683,7 +683,7 @@ count_archived(s_failed, s_failed_day, s_processed, s_processed_day, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s_record, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the turn that runs now, and of no other.
+-- signal(kind) requests this of the present turn only.
 local function signal(kind)
   call('HSET', s_run, kind, run.fence)
   call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')

@@ -1,12 +1,12 @@
 -- Code generated from ../lua/accept.lua by go generate; DO NOT EDIT.
 --
--- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe to
--- repeat. One call drops at most 100 messages or about 4 MiB from a line that is too long. Later calls
--- drop the rest.
+-- accept: stores a message, unless there is one with its id, and notifies the session's owner. Safe
+-- to repeat. One call drops at most 100 messages or about 4 MiB from a queue that is too long.
+-- Later calls drop the rest.
 --
--- The fast path is for the common case: a new message without a delay or a route, for a session that
--- nobody owns. It accepts messages of many sessions in one call. It does nothing if it finds anything
--- else, and the sender sends the full path.
+-- The fast path is for the common case: a new message without a delay or a route, for a session
+-- without an owner. It accepts messages of many sessions in one call. In other cases it does
+-- nothing, and the sender sends the full path.
 --
 -- KEYS sentinel run record followups pending idem
 -- EACH
@@ -18,8 +18,8 @@
 --   mode                  busy mode, or '' for the session's
 --   line_cap number       how many messages may wait, at most half of them (rounded up) delayed
 --   to                    destination of the outcome; '': the session's own, else fallback; '-': none
---   hash                  of what the sender wants, if it named the id, else ''
---   idem_ttl int          for how long another hash is a conflict, ms
+--   hash                  of the message as the sender wants it, if it chose the id, else ''
+--   idem_ttl int          how long another hash is a conflict, ms
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Submit. state:
@@ -58,8 +58,8 @@ end
 
 local now = now_ms()
 
--- signal_warm(run, session) tells the last owner, which may have a warm agent of the session: it gets
--- the message's signal a little before the other workers, which do not wait for it.
+-- signal_warm(run, session) notifies the last owner, which may have a warm agent of the session, a
+-- little before the other workers.
 local function signal_warm(run, session)
   if run.warm == '1' then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"ready","session":"' .. session .. '"}') end
 end
@@ -77,8 +77,8 @@ while KEYS[k + 1] do
     if run.hold == nil or record.queue == nil or (run.hold or '') ~= '' or to == '' and (record.reply_to or '') ~= '' then result = false break end
     local waiting, seq = call('LPUSH', s_pending, id), false
     if type(waiting) ~= 'number' then result = false break end
-    -- Behind others, a message may be one too many, or one that is collected, or wait for such messages.
-    -- In a line of one even the first may be one too many: a delayed message counts.
+    -- After other messages, one may exceed the cap, be collected, or wait for collected ones. If the
+    -- cap is one, even the first may exceed it: delayed messages count.
     if waiting == 1 and line_cap > 1 or waiting <= line_cap - math.ceil(line_cap / 2) and mode ~= 'collect' and run.mode ~= 'collect' and not record.queue
       and not call('HGET', s_task .. call('LINDEX', s_pending, '-1'), 'quiet') then
       seq = call('HINCRBY', s_record, 'seq', '1')

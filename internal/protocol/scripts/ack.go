@@ -26,7 +26,7 @@ type AckArgs struct {
 	Sequence int64  // of the record
 	Verdict  string // 'delivered', 'again', 'dead', or 'release': it was not tried
 	Wait     int64  // until the next attempt, ms
-	Unsure   bool   // again, dead: what became of it is unknown, so it may have been delivered
+	Unsure   bool   // again, dead: it may have been delivered
 	Refused  bool   // again: the receiver refused this record
 	Why      string // the error of the attempt
 }

@@ -1,7 +1,8 @@
 -- Code generated from ../lua/ack.lua by go generate; DO NOT EDIT.
 --
--- ack: writes down what became of the record at the head of a line: it was delivered, it is to be
--- tried again, or it is given up. It does nothing if the lease is another's by now.
+-- ack: stores the result of delivering the record at the head of a destination's queue: it was
+-- delivered, is to be tried again, or is given up. It does nothing if another deliverer has the
+-- lease by now.
 --
 -- KEYS owed outbox deliveries undelivered
 -- ARGS
@@ -10,11 +11,11 @@
 --   sequence int     of the record
 --   verdict          'delivered', 'again', 'dead', or 'release': it was not tried
 --   wait number      until the next attempt, ms
---   unsure flag      again, dead: what became of it is unknown, so it may have been delivered
+--   unsure flag      again, dead: it may have been delivered
 --   refused flag     again: the receiver refused this record
 --   why              the error of the attempt
 -- RETURNS
---   result: ok:flag left:flag    ok: 0 if the lease was lost; left: 1 if the line has more records
+--   result: ok:flag left:flag    ok: 0 if the lease was lost; left: 1 if the queue has more records
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
@@ -27,15 +28,15 @@ local function check_outbox(s_deliveries, s_outbox, s_owed)
   call('HLEN', s_deliveries)
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -69,10 +70,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -86,7 +87,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- store_line(s, to, token, till, attempts, at, unsure, why) writes what load_line reads.
+-- store_line(s, to, token, till, attempts, at, unsure, why) writes the state that load_line reads.
 local function store_line(s_deliveries, to, token, till, attempts, at, unsure, why)
   call('HSET', s_deliveries, 'line ' .. to, token .. ' ' .. string.format('%d', till) .. ' ' .. string.format('%d', attempts) .. ' ' .. string.format('%d', at) .. ' ' .. string.format('%d', unsure) ..
     ' ' .. (why or ''))
@@ -99,8 +100,8 @@ local member = to .. ' ' .. sequence
 check_outbox(s_deliveries, s_outbox, s_owed)
 call('ZCARD', s_undelivered)
 if line.token ~= token then
-  -- A repetition finds the lease released, or ended with the last record of the line. If another has
-  -- leased the line since, the caller must not go on with it.
+  -- A repetition finds the lease released, or ended with the last record of the queue. If another
+  -- deliverer has leased the queue since, the caller must not continue.
   local again = line.token == '-' .. token
     or line.token == '-' and (verdict == 'delivered' or verdict == 'dead') and not call('ZSCORE', s_outbox, member)
   return {again and 1 or 0, again and line_records(s_outbox, to, 1)[1] and 1 or 0}
@@ -120,7 +121,7 @@ local left = line_records(s_outbox, to, 1)[1]
 if not left then
   call('HDEL', s_deliveries, 'line ' .. to)
 elseif verdict == 'delivered' or verdict == 'dead' then
-  -- The holder of the lease goes on with the next record.
+  -- The holder of the lease continues with the next record.
   store_line(s_deliveries, to, token, line.till, 0, 0, 1)
 elseif verdict == 'again' and left == member then
   if refused then call('HINCRBY', s_deliveries, 'refused ' .. sequence, 1) end

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/ask.lua by go generate; DO NOT EDIT.
 --
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
--- session's life, so a late decision fits no later question.
+-- session's life, so a late decision never matches a later question.
 --
 -- KEYS sentinel run owed outbox deliveries
 -- ARGS
@@ -25,12 +25,12 @@ local function fields_1(key)
   return {token = v[1], fence = v[2], questions = v[3], answered = v[4], ids = v[5]}
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -57,8 +57,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -74,9 +74,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -92,10 +92,10 @@ local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind,
   return to .. ' ' .. sequence
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -105,10 +105,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -116,9 +116,9 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) tells the routes of the open question that it is over. A question that no
--- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
--- behind the head.
+-- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
+-- leased the queue may have it, also after the head.
 local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
@@ -166,9 +166,8 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do

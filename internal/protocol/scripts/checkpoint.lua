@@ -1,6 +1,6 @@
 -- Code generated from ../lua/checkpoint.lua by go generate; DO NOT EDIT.
 --
--- checkpoint: stores what the running turn has done so far, in case it is interrupted.
+-- checkpoint: stores the running turn's entries so far, in case it is interrupted.
 --
 -- KEYS sentinel run record partial
 -- ARGS

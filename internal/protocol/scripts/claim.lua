@@ -3,10 +3,10 @@
 -- claim: takes the sentinel, and with it the next message, or several that are collected into one
 -- turn.
 --
--- The fast path is for the common case: nothing but messages waits, and the last owner has released
--- the session. It claims many sessions in one call, and does no more than these need. If the head
--- of the line is no ordinary message, it moves the head back. It skips tasks that a stock
--- asynq.Server is to retry: they wait for the end of the turn.
+-- The fast path is for the common case: only ordinary messages wait, and the last owner has
+-- released the session. It claims many sessions in one call. If the head of the queue is not an
+-- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
+-- they wait for the end of the turn.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries
@@ -45,8 +45,8 @@
 --   'wait' at:int            ms
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
---     found waiting, or of messages at the head of the line that are too long to be read, or it
---     has removed ids without a task from the line
+--     found waiting, or of messages at the head of the queue that are too long to be read, or it
+--     has removed ids without a task from the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
@@ -70,10 +70,10 @@ local function fields_3(key)
   return {deaths = v[1], died = v[2]}
 end
 
--- IN_DOUBT is the sentinel's value while a dead owner has time to say that it lives.
+-- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
 
--- LEASE_LOST is the reason of a turn whose owner lost its lease and lives.
+-- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
 local WHY_STOPPED = 'stopped by user'
 
@@ -84,8 +84,8 @@ local WHY_STOPPED = 'stopped by user'
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -141,8 +141,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -169,14 +169,14 @@ local function without(msg, numbers)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
--- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
--- others there, and after a Run in asynqmon the message does not expire again at once.
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
+-- and after a Run in asynqmon the message does not expire again at once.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -199,12 +199,12 @@ local function count_archived(s_failed, s_failed_day, s_processed, s_processed_d
 end
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -231,8 +231,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -248,9 +248,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -281,17 +281,16 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -303,9 +302,10 @@ local function own_end(s_deliveries, s_prefix, ids)
 end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s_deliveries, s_prefix, routes, ids)
   local text, new = call('HGET', s_deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -321,9 +321,9 @@ local function remember_routes(s_deliveries, s_prefix, routes, ids)
   call('HSET', s_deliveries, 'routes', text)
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
@@ -347,7 +347,7 @@ local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, t
 end
 
 -- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
--- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
+-- not part of a turn. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
   local own = own_id(s_prefix, t.id)
   pcall('HDEL', s_followups, own)
@@ -379,8 +379,8 @@ local function tombstone(s_task, id, bytes)
     '\26' .. varint(#id) .. id .. '\34' .. varint(#queue) .. queue
 end
 
--- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}. It has left the line unread, because
--- its msg is too long.
+-- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}, which has left the queue. Its
+-- msg is too long to be read.
 local function archive_too_long(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_longest, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
   local own = own_id(s_prefix, t.id)
   local why = 'invalid message: its task has ' .. string.format('%d', t.bytes) .. ' bytes, at most ' .. string.format('%d', s_longest) .. ' are allowed; its content was not kept'
@@ -406,10 +406,10 @@ local function check_routes(s_deliveries, s_outbox, s_owed, group)
   end
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -419,10 +419,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -430,9 +430,9 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) tells the routes of the open question that it is over. A question that no
--- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
--- behind the head.
+-- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
+-- leased the queue may have it, also after the head.
 local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
@@ -466,8 +466,8 @@ end
 -- count_processed(s, n) and count_archived(s, n) add n ended messages to asynq's statistics.
 local function count_processed(s_processed, s_processed_day, n) add(s_processed, s_processed_day, n) end
 
--- due_tasks(s, now) returns delayed tasks whose time has come, by time and then by order of
--- enqueueing: {id, score, seq, zset, state}. state is false if the task is gone.
+-- due_tasks(s, now) returns due delayed tasks, by time and then by order of enqueueing: {id, score,
+-- seq, zset, state}. state is false if the task is gone.
 local function due_tasks(s_retry, s_scheduled, s_task, now)
   local due = {}
   for _, zset in ipairs({s_scheduled, s_retry}) do
@@ -494,7 +494,7 @@ local function noted_ids(dropped)
   return {}
 end
 
--- forget_notes(s) deletes the notes: their conversation is over.
+-- forget_notes(s) deletes the notes: their transcript was replaced.
 local function forget_notes(s_record)
   local v = call('HMGET', s_record, 'dropped', 'omitted', 'omitted_told')
   local n_dropped, n_omitted, n_omitted_told = v[1], v[2], v[3]
@@ -503,7 +503,7 @@ local function forget_notes(s_record)
   call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
 end
 
--- forward(s, due, now) moves due tasks to the end of the line.
+-- forward(s, due, now) moves due tasks to the end of the queue.
 local function forward(s_pending, s_task, due, now)
   for _, t in ipairs(due) do
     call('ZREM', t.zset, t.id)
@@ -532,10 +532,10 @@ local function load_task(s_longest, s_task, id)
 end
 
 -- gather(s, first, gone, now, limits) returns the messages of one turn, and until when (ms) they
--- wait for more, or false. The turn takes first, the head of the line. If first is to be collected,
--- it takes the messages to be collected right behind it as well, up to limits: "messages bytes". A
--- task's quiet is "ms cap": the end of its quiet window, and the number of messages that ends the
--- wait.
+-- wait for more, or false. The turn takes first, the head of the queue. If first is to be
+-- collected, it also takes the collected messages directly after it, up to limits: "messages
+-- bytes". A task's quiet is "ms cap": the end of its quiet window, and the number of messages that
+-- ends the wait.
 local function gather(s_longest, s_pending, s_task, first, gone, now, limits)
   if not first.quiet then return {first}, false end
   local till, cap = string.match(first.quiet, '^(%d+) (%d+)$')
@@ -555,9 +555,9 @@ local function gather(s_longest, s_pending, s_task, first, gone, now, limits)
   return group, till
 end
 
--- head(s, due) returns the task at the head of the line once due is forwarded, and how many ids
--- without a task stand before it. The task is false if the line is empty, or if there are so many
--- ids without a task that the next call continues.
+-- head(s, due) returns the task at the head of the queue once due is forwarded, and how many ids
+-- without a task precede it. The task is false if the queue is empty, or if there are so many ids
+-- without a task that the next call continues.
 local function head(s_longest, s_pending, s_task, due)
   local gone, most, behind = 0, 500, {}
   while gone < most do
@@ -577,7 +577,7 @@ local function head(s_longest, s_pending, s_task, due)
   return false, gone
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -590,7 +590,7 @@ end
 -- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
 -- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
 -- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
 -- marked and not counted.
 local function interrupt(mark, fence, reason, rotated, now, limit)
   if mark.suspended or mark.fence == fence or rotated then return false end
@@ -602,8 +602,8 @@ end
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
 -- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
--- somebody deletes the sentinel by hand.
+-- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- unless the sentinel is deleted by hand.
 local function leased(s_lease, s_task, id, now)
   local score = call('ZSCORE', s_lease, id)
   score = score and tonumber(score) * 1000
@@ -611,8 +611,8 @@ local function leased(s_lease, s_task, id, now)
   return math.min(score, now + 1000)
 end
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn is in another
--- conversation.
+-- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- transcript.
 local function leave_conversation(s_partial, s_resume)
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
   call('DEL', s_partial)
@@ -678,7 +678,7 @@ local function message_records(s_longest, s_task, ids, now)
   return list
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
@@ -712,8 +712,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
@@ -722,9 +722,9 @@ local function promise(s_deliveries, s_owed, s_prefix, id, route)
   return new == 1
 end
 
--- promise_all(s, group) promises the ends of a turn's messages, {id, route} each, and returns whether
--- one has a route. A message of which nothing is owed has ended before: Run in asynqmon has put the
--- dead letter back. It repeats itself.
+-- promise_all(s, group) promises the outcomes of a turn's messages, {id, route} each, and returns
+-- whether one has a route. A message without a promise has ended before: Run in asynqmon has put
+-- the dead letter back. It repeats itself.
 local function promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
   local routed = false
   for _, t in ipairs(group) do
@@ -750,9 +750,9 @@ local function requested(run, fence)
   return ''
 end
 
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
--- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
--- message first. Returns false if the message has left the turn.
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
+-- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
+-- first. Returns false if the message has left the turn.
 local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
   pcall('ZREM', s_lease, id)
   if call('LREM', s_active, 1, id) == 0 then return false end
@@ -786,7 +786,7 @@ local function stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, 
   return batch, call('LLEN', list) > #batch
 end
 
--- store_interruption(s, mark) writes what interrupt has changed.
+-- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
     'fence', mark.fence, 'interruptions', mark.interruptions)
@@ -804,7 +804,7 @@ local function activate(s_task, id, seen, at)
   end
 end
 
--- take(s, group, now) moves the group from the line to active. Returns its ids, as JSON, and the
+-- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
 -- record of each for the worker.
 local function take(s_active, s_pending, s_task, group, now)
   local messages, ids = {}, ''
@@ -822,8 +822,8 @@ local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
 -- record and the session's record, and returns its fence. first: there is no run record yet; last:
--- the last fence; known: there is a session's record. The records of a session's first turn are
--- short: a missing field has its default.
+-- the last fence; known: the session has a record. The records of a session's first turn are short:
+-- a missing field has its default.
 local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, known)
   local fence, at = string.format('%d', (math.max((tonumber(last or 0) or 0) + 1, now))), string.format('%d', now)
   if first and drop == 'new' and warm == '0' then
@@ -845,7 +845,7 @@ local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped'
 local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
 local sid, entries, last_sid = record_session_id, tonumber(run.entries) or 0, run.sid or ''
 
--- 1. Whoever has the session keeps it. A claim that is repeated returns what it returned before.
+-- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
@@ -853,8 +853,8 @@ if owner == s_token and run.token == s_token then
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 
--- 2. Most sessions are ordinary: they have none of these keys. Of the others, in_active has the newest
--- first, and due are delayed tasks whose time has come. A /stop whose sender has died is finished first.
+-- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
+-- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
 local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_partial, s_stopped) == 0
 local mark, in_active, due = {reason = '', interruptions = 0}, {}, {}
 if not ordinary then
@@ -869,17 +869,17 @@ if not ordinary then
   mark, in_active, due = load_mark(s_resume), call('LRANGE', s_active, 0, -1), due_tasks(s_retry, s_scheduled, s_task, now)
 end
 
--- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was in
--- too many turns whose worker died. An owner that has not confirmed its claim may not know of it,
--- because the reply may be lost: that counts neither as a death nor as an interruption. Nor does the
--- loss of an owner that has said that it lives: see survive.
+-- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
+-- in too many turns with a worker's death. An owner that has not confirmed its claim may not know
+-- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
+-- does the loss of an owner that has reported that it lives: see survive.
 local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
 local verdict, crashed, excused = false, false, false
-local final = false -- this death suspends the session, or ends a message
+local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
   verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
 elseif request == 'rollback' then
@@ -896,8 +896,8 @@ elseif survived and run.phase == 'running' then
   excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
--- 4. Messages in active go back to the head of the line. If one has somebody else's live lease, a
--- stock asynq.Server works on this queue: wait for it.
+-- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
+-- a stock asynq.Server works on this queue: wait for it.
 local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
 if dead then
   local ok, ids = try(cjson.decode, run.ids)
@@ -910,11 +910,11 @@ for _, id in ipairs(in_active) do
   local deaths = confirmed and ours[id] and fields_3(s_task .. id) or {}
   local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
   local ends = ours[id] and verdict
-  -- A turn whose agent has not started is not interrupted, but its message may still be what kills
-  -- the workers.
+  -- A turn without a started agent is not interrupted, but its message may still be the one that
+  -- kills workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
     ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
-    given_up = given_up or id == in_turn[1] -- no later turn has what an earlier one of it had done
+    given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
     final = true
   end
   if call('HEXISTS', s_task .. id, 'msg') == 0 then
@@ -926,13 +926,13 @@ for _, id in ipairs(in_active) do
     back[#back + 1] = {id = id, died = died, fences = deaths.died}
   end
 end
--- 5. What cannot be taken back waits for one more TTL: the owner may live, and say so when it reaches
--- Redis.
+-- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
+-- when it reaches Redis.
 if final and run.doubted ~= run.fence then
   if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
   return {'held', tonumber(ttl)}
 end
-local partial_entries = {} -- what an interrupted turn had done, in this run or an earlier one
+local partial_entries = {} -- of the interrupted turn, in this run or an earlier one
 if #ending > 0 and verdict and not verdict.archive then
   -- To decode a longer one would block Redis for too long.
   local stored = call('STRLEN', s_partial) <= 4 * 1024 * 1024 and call('GET', s_partial)
@@ -941,11 +941,11 @@ if #ending > 0 and verdict and not verdict.archive then
     and type(p.entries) == 'table' then
     partial_entries = p.entries
   end
-  -- Without entries the message would be in no transcript, so it becomes a dead letter.
+  -- Without entries the message would not be in the transcript, so it becomes a dead letter.
   if #partial_entries == 0 then verdict.archive = true end
 end
 
--- 6. The next turn: a message that comes back, or the head of the line.
+-- 6. The next turn: a message that comes back, or the head of the queue.
 local first, gone, waits = false, 0, false
 if #back > 0 then
   first = load_task(s_longest, s_task, back[#back].id)
@@ -989,10 +989,10 @@ end
 
 check_routes(s_deliveries, s_outbox, s_owed, group)
 
--- 7. The session is claimed. From here on everything is written.
+-- 7. The session is claimed. All writes come after this one.
 if not call('SET', s_sentinel, s_token, 'NX', 'PX', ttl) then return {'held', tonumber(ttl)} end
 
--- 8. What becomes of the dead owner's turn. If it died before its start was in the stream, write it now.
+-- 8. The dead owner's turn ends. If its start is not in the stream yet, write it now.
 if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s_prefix, id)) end
@@ -1031,15 +1031,15 @@ if #in_active > 0 or dead then call('DEL', s_lease) end
 if verdict or given_up then call('DEL', s_partial) end
 if dead and rotated then leave_conversation(s_partial, s_resume) end
 if dead then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
--- A higher count makes void what agents remember of a turn that is rolled back, as after an undo.
+-- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s_resume, s_run, mark) end
 if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
-forward(s_pending, s_task, due, now) -- delayed tasks join the line
+forward(s_pending, s_task, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 
--- 9. Nothing is to be run now: the session is released again.
+-- 9. Nothing can run now: the session is released again.
 if not first or waits then
   call('DEL', s_sentinel)
   call('HSET', s_run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', string.format('%d', entries))
@@ -1050,8 +1050,9 @@ if not first or waits then
   return {'empty'}
 end
 
--- 10. The conversation. A suspended session begins a new transcript, under the same queue and lock. If a crash alone
--- suspended it, its interruptions are still counted: the message may be what kills the workers.
+-- 10. The transcript. A suspended session begins a new one, under the same queue and lock. If only
+-- a crash suspended it, its interruptions are still counted: its message may be the one that kills
+-- workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record_dropped
 if mark.suspended or crashed and crash_suspends then
   sid, reset, dropped = false, 'suspended', ''

@@ -3,10 +3,10 @@
 -- claim: takes the sentinel, and with it the next message, or several that are collected into one
 -- turn.
 --
--- The fast path is for the common case: nothing but messages waits, and the last owner has released
--- the session. It claims many sessions in one call, and does no more than these need. If the head
--- of the line is no ordinary message, it moves the head back. It skips tasks that a stock
--- asynq.Server is to retry: they wait for the end of the turn.
+-- The fast path is for the common case: only ordinary messages wait, and the last owner has
+-- released the session. It claims many sessions in one call. If the head of the queue is not an
+-- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
+-- they wait for the end of the turn.
 --
 -- KEYS sentinel run followups resume partial paused scheduled active record pending
 -- ARGS
@@ -32,8 +32,8 @@
 --   'wait' at:int            ms
 --   'empty'
 --   'again'              claim again: this call has archived a batch of the messages that a /stop
---     found waiting, or of messages at the head of the line that are too long to be read, or it
---     has removed ids without a task from the line
+--     found waiting, or of messages at the head of the queue that are too long to be read, or it
+--     has removed ids without a task from the queue
 --   'special'            the fast path has done nothing
 --   message: id msg age:ms redelivered:int unique:flag
 --     age: ms; the last two may be left out: 0
@@ -71,10 +71,10 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- take_ordinary(s, hold) moves the head of the line to active if it is an ordinary message: it
--- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and unique_key. If not,
--- it moves the head back, and returns false and the head: an id, or false if the line is empty.
--- hold is the run record's.
+-- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
+-- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
+-- the queue is empty. hold is the run record's.
 local function take_ordinary(s_active, s_longest, s_pending, s_task, hold)
   local id = call('RPOPLPUSH', s_pending, s_active)
   if type(id) ~= 'string' then return false, id end
@@ -95,8 +95,8 @@ local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
 -- record and the session's record, and returns its fence. first: there is no run record yet; last:
--- the last fence; known: there is a session's record. The records of a session's first turn are
--- short: a missing field has its default.
+-- the last fence; known: the session has a record. The records of a session's first turn are short:
+-- a missing field has its default.
 local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, known)
   local fence, at = string.format('%d', (math.max((tonumber(last or 0) or 0) + 1, now))), string.format('%d', now)
   if first and drop == 'new' and warm == '0' then
@@ -127,7 +127,7 @@ while KEYS[k + 1] do
       or (run_reset or '') ~= '' or (run_resume or '') ~= '' or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
       result = false break
     end
-    -- A session that nobody has owned has none of the keys that only owners write.
+    -- A session that never had an owner has none of the keys that only owners write.
     if (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active, s_followups, s_resume, s_partial) ~= 0
       or not (run_fence or record_fence) and call('EXISTS', s_paused, s_scheduled, s_active) ~= 0 then
       result = false break

@@ -1,7 +1,6 @@
 -- Code generated from ../lua/discard.lua by go generate; DO NOT EDIT.
 --
--- discard: deletes the dead letters that are named. A message that is no dead letter any more
--- stays.
+-- discard: deletes the given dead letters. A message that is no longer a dead letter stays.
 --
 -- KEYS archived
 -- ARGS

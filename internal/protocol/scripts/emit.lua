@@ -1,6 +1,6 @@
 -- Code generated from ../lua/emit.lua by go generate; DO NOT EDIT.
 --
--- emit: writes the next events of a turn. A batch that was written is not written again.
+-- emit: writes the next events of a turn. A batch is never written twice.
 --
 -- KEYS sentinel run events
 -- ARGS
@@ -31,8 +31,8 @@ end
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then

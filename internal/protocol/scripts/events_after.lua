@@ -1,7 +1,7 @@
 -- Code generated from ../lua/events_after.lua by go generate; DO NOT EDIT.
 --
--- events_after: returns a page of a session's events behind one that a reader has seen. It checks
--- that the stream still has that one, so nothing between the two was lost. Writes nothing.
+-- events_after: returns a page of a session's events after one that a reader has seen. It checks
+-- that the stream still has that one, so that no event between is lost. Writes nothing.
 --
 -- KEYS record events
 -- ARGS
@@ -32,7 +32,7 @@ local MOST = 1000 -- entries of a page
 local list, total, n = {'page', 0}, 0, 1
 local function add(entry)
   list[#list + 1], after = entry, entry[1]
-  total = total + 32 -- the id, and what a reply has around it
+  total = total + 32 -- the id, and the reply's framing
   for _, text in ipairs(entry[2]) do total = total + #text end
 end
 if after == '' then
@@ -43,7 +43,7 @@ else
     if #own[2] / 2 > seen then add(own) end
   else
     local first = call('XRANGE', s_events, '-', '+', 'COUNT', 1)[1]
-    -- The embedded server compares no ids, so whether any is before the entry is read.
+    -- The embedded server cannot compare ids, so read whether an entry precedes it.
     if first and #call('XRANGE', s_events, '-', after, 'COUNT', 1) > 0 then return {'reset'} end
     local created = tonumber(call('HGET', s_record, 'created_at') or '') or 0
     if call('EXISTS', s_events) == 0 or (tonumber((string.match(after, '^(%d+)-'))) or 0) < created then return {'reset'} end

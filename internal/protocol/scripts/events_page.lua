@@ -23,7 +23,7 @@ repeat
   for _, event in ipairs(some) do
     if total >= room then break end
     page[#page + 1], after = event, event[1]
-    total = total + 32 -- the id, and what a reply has around it
+    total = total + 32 -- the id, and the reply's framing
     for _, text in ipairs(event[2]) do total = total + #text end
   end
   if #some < n then return page end

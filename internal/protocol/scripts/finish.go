@@ -44,7 +44,7 @@ type FinishArgs struct {
 	Omitted       int64    // the record's omitted when the turn got the notes
 	ShortOutcome  string   // JSON, of a turn of many messages: the result of all but the first one; '': the outcome
 	Ending        []string // ids of the messages that end
-	Untaken       []string // ids of steered messages that go back to their places in the line, or are archived if a stop of this turn was requested
+	Untaken       []string // ids of steered messages that go back to their places in the queue, or are archived if a stop of this turn was requested
 	Entries       []string // JSON
 }
 

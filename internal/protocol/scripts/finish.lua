@@ -4,10 +4,9 @@
 -- its reply. Then it takes the next message under the same sentinel with a new fence, or releases
 -- the session. It does all of this or nothing.
 --
--- The fast path is for the common case: the turn had one message and is done, and nothing is out of
--- the ordinary in its session. It ends the turns of many sessions in one call, and does no more
--- than these need. If it finds anything else, it undoes what it has done, and the worker sends the
--- full path.
+-- The fast path is for the common case: the turn had one message and is done, and its session is
+-- ordinary. It ends the turns of many sessions in one call. In other cases it undoes its writes,
+-- and the worker sends the full path.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day owed outbox deliveries
@@ -42,7 +41,7 @@
 --   short_outcome              JSON, of a turn of many messages: the result of all but the first
 --     one; '': the outcome
 --   ending list                ids of the messages that end
---   untaken list               ids of steered messages that go back to their places in the line, or
+--   untaken list               ids of steered messages that go back to their places in the queue, or
 --     are archived if a stop of this turn was requested
 -- EACH
 --   entries range              JSON
@@ -93,8 +92,8 @@ end
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -150,8 +149,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -178,14 +177,14 @@ local function without(msg, numbers)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
--- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
--- others there, and after a Run in asynqmon the message does not expire again at once.
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
+-- and after a Run in asynqmon the message does not expire again at once.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -209,12 +208,12 @@ local function count_archived(s_failed, s_failed_day, s_processed, s_processed_d
 end
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -241,8 +240,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -258,9 +257,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -291,17 +290,16 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -313,9 +311,10 @@ local function own_end(s_deliveries, s_prefix, ids)
 end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s_deliveries, s_prefix, routes, ids)
   local text, new = call('HGET', s_deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -331,9 +330,9 @@ local function remember_routes(s_deliveries, s_prefix, routes, ids)
   call('HSET', s_deliveries, 'routes', text)
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
@@ -357,7 +356,7 @@ local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, t
 end
 
 -- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
--- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
+-- not part of a turn. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
   local own = own_id(s_prefix, t.id)
   pcall('HDEL', s_followups, own)
@@ -370,8 +369,8 @@ local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_c
   return 1
 end
 
--- One call frees about FREED bytes more than its turn has written. What a turn writes takes up to
--- twice its size.
+-- One call frees about FREED bytes more than its turn has written. Written text takes up to twice
+-- its size.
 local FREED = 16 * 1024 * 1024
 
 -- bound_transcript(s, len, count, bounds) bounds a transcript of len entries, after a turn has
@@ -380,8 +379,7 @@ local FREED = 16 * 1024 * 1024
 -- bytes the turn's entries have; 0: the memory need not be measured. If a limit was lowered, the
 -- next turns remove the rest.
 --
--- The memory is measured, not counted: other programs that change the transcript may know of no
--- count.
+-- The memory is measured, not counted: other programs may change the transcript, too.
 local function bound_transcript(s_transcript, len, count, bounds)
   local cap, most, size = string.match(bounds, '^(%d+) (%d+) (%d+)$')
   cap, most, size = tonumber(cap), tonumber(most), tonumber(size)
@@ -416,10 +414,10 @@ local function check_routes(s_deliveries, s_outbox, s_owed, group)
   end
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -429,10 +427,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -440,9 +438,9 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) tells the routes of the open question that it is over. A question that no
--- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
--- behind the head.
+-- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
+-- leased the queue may have it, also after the head.
 local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
@@ -476,8 +474,8 @@ end
 -- count_processed(s, n) and count_archived(s, n) add n ended messages to asynq's statistics.
 local function count_processed(s_processed, s_processed_day, n) add(s_processed, s_processed_day, n) end
 
--- due_tasks(s, now) returns delayed tasks whose time has come, by time and then by order of
--- enqueueing: {id, score, seq, zset, state}. state is false if the task is gone.
+-- due_tasks(s, now) returns due delayed tasks, by time and then by order of enqueueing: {id, score,
+-- seq, zset, state}. state is false if the task is gone.
 local function due_tasks(s_retry, s_scheduled, s_task, now)
   local due = {}
   for _, zset in ipairs({s_scheduled, s_retry}) do
@@ -504,7 +502,7 @@ local function earlier_result(s_fence, s_token, run)
   return false
 end
 
--- forward(s, due, now) moves due tasks to the end of the line.
+-- forward(s, due, now) moves due tasks to the end of the queue.
 local function forward(s_pending, s_task, due, now)
   for _, t in ipairs(due) do
     call('ZREM', t.zset, t.id)
@@ -533,10 +531,10 @@ local function load_task(s_longest, s_task, id)
 end
 
 -- gather(s, first, gone, now, limits) returns the messages of one turn, and until when (ms) they
--- wait for more, or false. The turn takes first, the head of the line. If first is to be collected,
--- it takes the messages to be collected right behind it as well, up to limits: "messages bytes". A
--- task's quiet is "ms cap": the end of its quiet window, and the number of messages that ends the
--- wait.
+-- wait for more, or false. The turn takes first, the head of the queue. If first is to be
+-- collected, it also takes the collected messages directly after it, up to limits: "messages
+-- bytes". A task's quiet is "ms cap": the end of its quiet window, and the number of messages that
+-- ends the wait.
 local function gather(s_longest, s_pending, s_task, first, gone, now, limits)
   if not first.quiet then return {first}, false end
   local till, cap = string.match(first.quiet, '^(%d+) (%d+)$')
@@ -556,9 +554,9 @@ local function gather(s_longest, s_pending, s_task, first, gone, now, limits)
   return group, till
 end
 
--- head(s, due) returns the task at the head of the line once due is forwarded, and how many ids
--- without a task stand before it. The task is false if the line is empty, or if there are so many
--- ids without a task that the next call continues.
+-- head(s, due) returns the task at the head of the queue once due is forwarded, and how many ids
+-- without a task precede it. The task is false if the queue is empty, or if there are so many ids
+-- without a task that the next call continues.
 local function head(s_longest, s_pending, s_task, due)
   local gone, most, behind = 0, 500, {}
   while gone < most do
@@ -578,7 +576,7 @@ local function head(s_longest, s_pending, s_task, due)
   return false, gone
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -620,7 +618,7 @@ local function message_records(s_longest, s_task, ids, now)
   return list
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
@@ -660,19 +658,20 @@ local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
 end
 
--- NEAR is how many ids at either end of the line are searched, where all would be too many.
+-- NEAR is how many ids at either end of a long queue are searched.
 local NEAR = 500
 
 -- places(s, ids) returns the places of these messages, by the order of arrival. Its head is the id
--- that stands at the head of the line once they are back, if there is one. A message whose place is
--- in the middle of a long line goes further ahead, behind the NEAR ids at the head.
+-- at the head of the queue once they are back, if there is one. A message with a place in the
+-- middle of a long queue goes further ahead, after the NEAR ids at the head.
 local function places(s_followups, s_pending, s_prefix, s_task, ids)
   local oldest = call('LRANGE', s_pending, -NEAR, -1) -- newest first
   local others = math.min(call('LLEN', s_pending) - #oldest, NEAR)
   local newest = others > 0 and call('LRANGE', s_pending, 0, others - 1) or {}
   local tasks, ahead = {}, {} -- by id
 
-  -- later(id, seq) returns whether a message arrived later and does not go to the head of the line.
+  -- later(id, seq) returns whether a message arrived later and does not go to the head of the
+  -- queue.
   local function later(id, seq)
     local t = tasks[id] or fields_2(s_task .. id)
     tasks[id] = t
@@ -681,8 +680,8 @@ local function places(s_followups, s_pending, s_prefix, s_task, ids)
     return not ahead[id]
   end
 
-  -- Each has its id, and before: how many of the oldest ids stand before it, or behind: how many of
-  -- the newest stand behind it.
+  -- Each has its id, and before: how many of the oldest ids precede it, or behind: how many of the
+  -- newest follow it.
   local back = {oldest = oldest, newest = newest}
   local before, last_seq = 0, 0 -- ids are usually in the order of arrival
   for _, id in ipairs(ids) do
@@ -704,8 +703,8 @@ local function places(s_followups, s_pending, s_prefix, s_task, ids)
   return back
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
@@ -714,9 +713,9 @@ local function promise(s_deliveries, s_owed, s_prefix, id, route)
   return new == 1
 end
 
--- promise_all(s, group) promises the ends of a turn's messages, {id, route} each, and returns whether
--- one has a route. A message of which nothing is owed has ended before: Run in asynqmon has put the
--- dead letter back. It repeats itself.
+-- promise_all(s, group) promises the outcomes of a turn's messages, {id, route} each, and returns
+-- whether one has a route. A message without a promise has ended before: Run in asynqmon has put
+-- the dead letter back. It repeats itself.
 local function promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
   local routed = false
   for _, t in ipairs(group) do
@@ -741,9 +740,8 @@ local function noted_ids(dropped)
   return {}
 end
 
--- remaining_notes(s, dropped, reported, before) returns what stays of the record's dropped and
--- omitted_told after a turn. Its agent got so many of the first ids of dropped as reported says,
--- when omitted was before.
+-- remaining_notes(s, dropped, reported, before) returns the record's dropped and omitted_told after
+-- a turn. Its agent was told the first reported ids of dropped; omitted was before then.
 local function remaining_notes(s_record, dropped, reported, before)
   local n, rest = fields_4(s_record), {}
   local pushed_out = math.min(math.max((tonumber(n.omitted) or 0) - before, 0), reported) -- of these, meanwhile
@@ -798,8 +796,8 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
 end
 
 -- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
--- idle, so it deletes fields that only a turn needs. A worker that keeps agents warm stays named:
--- senders notify it of the next message first. The last arguments are further fields.
+-- idle, so it deletes fields that only a turn needs. The name of a worker that keeps agents warm
+-- stays: senders notify it of the next message first. The last arguments are further fields.
 local function set_idle(s_run, warm, ...)
   call('HSET', s_run, 'phase', 'idle', ...)
   if warm == '1' then
@@ -819,7 +817,7 @@ local function activate(s_task, id, seen, at)
   end
 end
 
--- take(s, group, now) moves the group from the line to active. Returns its ids, as JSON, and the
+-- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
 -- record of each for the worker.
 local function take(s_active, s_pending, s_task, group, now)
   local messages, ids = {}, ''
@@ -844,8 +842,8 @@ local ending = list()
 local untaken = list()
 local entries_first, entries_last = at + 1, at + ARGV[at]
 
--- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a result of its own,
--- because a table within a table costs as much as all its fields.
+-- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a flat result, because
+-- a nested table costs as much as all its fields.
 local function follow(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then
@@ -856,7 +854,7 @@ end
 local now = now_ms()
 local run = fields_5(s_run)
 
--- 1. Only the owner ends its turn. A call that is repeated returns what it returned before.
+-- 1. Only the owner ends its turn. A repeated call returns the same result.
 if not owned(s_fence, s_sentinel, s_token, run) then
   local before = earlier_result(s_fence, s_token, run)
   if before == 'released' then return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
@@ -875,13 +873,13 @@ for i, id in ipairs(ending) do
   if msg then
     acks[#acks + 1] = {id = id, msg = msg, unique = unique, outcome = i > 1 and short_outcome ~= '' and short_outcome or outcome,
       route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)}
-  else -- somebody has deleted the task
+  else -- another program has deleted the task
     gone_tasks[#gone_tasks + 1] = id
   end
 end
 
--- 3. Most sessions are ordinary: they have none of these keys, and no notes. Of the others, due are
--- delayed tasks whose time has come, and dropped are the notes.
+-- 3. Most sessions are ordinary: they have none of these keys, and no notes. In the others, due are
+-- due delayed tasks, and dropped are the notes.
 local ordinary = not noted and call('EXISTS', s_paused, s_scheduled, s_retry, s_followups, s_resume, s_partial) == 0
 local due, dropped, paused = {}, '', false
 if not ordinary then
@@ -957,13 +955,13 @@ if broken then
   return broken
 end
 
--- 6. What becomes of the messages.
+-- 6. The messages end.
 for _, id in ipairs(gone_tasks) do
   call('LREM', s_active, '-1', id)
   pcall('ZREM', s_lease, id)
   pcall('HDEL', s_followups, own_id(s_prefix, id))
 end
-if #done < #acks then -- somebody has taken them out of active
+if #done < #acks then -- another program has taken them out of active
   for _, a in ipairs(acks) do pcall('ZREM', s_lease, a.id) end
 end
 for _, a in ipairs(done) do
@@ -979,13 +977,13 @@ end
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 if back then return_untaken(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, back) end
 
--- 7. What earlier turns have left: the partial, the resume mark, and the notes that the agent has got.
+-- 7. Leftovers of earlier turns: the partial, the resume mark, and the notes that the agent got.
 local rotated = run.rotated and run.rotated ~= ''
 if not ordinary then
   call('DEL', s_partial)
   if well then
     call('DEL', s_resume)
-  elseif rotated then -- the mark is the old conversation's
+  elseif rotated then -- the mark is the old transcript's
     call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
   end
   if remaining then
@@ -1003,7 +1001,7 @@ forward(s_pending, s_task, due, now)
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s_processed, s_processed_day, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
--- 9. The end is made known, to destinations and in the event stream.
+-- 9. The end is reported to destinations and in the event stream.
 close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
 keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, done, outcome, now)
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome, start)

@@ -4,10 +4,9 @@
 -- its reply. Then it takes the next message under the same sentinel with a new fence, or releases
 -- the session. It does all of this or nothing.
 --
--- The fast path is for the common case: the turn had one message and is done, and nothing is out of
--- the ordinary in its session. It ends the turns of many sessions in one call, and does no more
--- than these need. If it finds anything else, it undoes what it has done, and the worker sends the
--- full path.
+-- The fast path is for the common case: the turn had one message and is done, and its session is
+-- ordinary. It ends the turns of many sessions in one call. In other cases it undoes its writes,
+-- and the worker sends the full path.
 --
 -- KEYS sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
 -- ARGS
@@ -71,8 +70,8 @@ end
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -95,8 +94,8 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
 
--- One call frees about FREED bytes more than its turn has written. What a turn writes takes up to
--- twice its size.
+-- One call frees about FREED bytes more than its turn has written. Written text takes up to twice
+-- its size.
 local FREED = 16 * 1024 * 1024
 
 -- bound_transcript(s, len, count, bounds) bounds a transcript of len entries, after a turn has
@@ -105,8 +104,7 @@ local FREED = 16 * 1024 * 1024
 -- bytes the turn's entries have; 0: the memory need not be measured. If a limit was lowered, the
 -- next turns remove the rest.
 --
--- The memory is measured, not counted: other programs that change the transcript may know of no
--- count.
+-- The memory is measured, not counted: other programs may change the transcript, too.
 local function bound_transcript(s_transcript, len, count, bounds)
   local cap, most, size = string.match(bounds, '^(%d+) (%d+) (%d+)$')
   cap, most, size = tonumber(cap), tonumber(most), tonumber(size)
@@ -137,8 +135,8 @@ local function end_message(s_task, id, state, outcome, msg)
 end
 
 -- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
--- idle, so it deletes fields that only a turn needs. A worker that keeps agents warm stays named:
--- senders notify it of the next message first. The last arguments are further fields.
+-- idle, so it deletes fields that only a turn needs. The name of a worker that keeps agents warm
+-- stays: senders notify it of the next message first. The last arguments are further fields.
 local function set_idle(s_run, warm, ...)
   call('HSET', s_run, 'phase', 'idle', ...)
   if warm == '1' then
@@ -148,10 +146,10 @@ local function set_idle(s_run, warm, ...)
   end
 end
 
--- take_ordinary(s, hold) moves the head of the line to active if it is an ordinary message: it
--- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and unique_key. If not,
--- it moves the head back, and returns false and the head: an id, or false if the line is empty.
--- hold is the run record's.
+-- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
+-- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
+-- the queue is empty. hold is the run record's.
 local function take_ordinary(s_active, s_longest, s_pending, s_task, hold)
   local id = call('RPOPLPUSH', s_pending, s_active)
   if type(id) ~= 'string' then return false, id end
@@ -169,8 +167,8 @@ end
 
 local transcript_ttl, phase, warm = ARGV[4], ARGV[5], ARGV[7]
 
--- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a result of its own,
--- because a table within a table costs as much as all its fields.
+-- follow(now, id, msg, seen, redelivered, unique_key) returns the message as a flat result, because
+-- a nested table costs as much as all its fields.
 local function follow(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then

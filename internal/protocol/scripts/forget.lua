@@ -1,7 +1,7 @@
 -- Code generated from ../lua/forget.lua by go generate; DO NOT EDIT.
 --
--- forget: deletes the keys of a session that nobody has used for long, and its counters of asynq
--- that have no TTL. It skips a session that has a task or an owner.
+-- forget: deletes the keys of a session that was not used for long, and its counters of asynq,
+-- which have no TTL. It skips a session that has a task or an owner.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease scheduled retry completed
 -- KEYS processed archived failed stopped state owed outbox deliveries undelivered

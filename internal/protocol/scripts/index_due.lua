@@ -1,6 +1,6 @@
 -- Code generated from ../lua/index_due.lua by go generate; DO NOT EDIT.
 --
--- index_due: returns the members of an index whose time has come. Writes nothing.
+-- index_due: returns the due members of an index. Writes nothing.
 --
 -- KEYS index
 -- ARGS

@@ -1,8 +1,8 @@
 -- Code generated from ../lua/index_owned.lua by go generate; DO NOT EDIT.
 --
 -- index_owned: makes reap check sessions after a while at the latest, because they are about to be
--- claimed or are owned. A session that reap is to check sooner keeps its score. A score whose time
--- has come is replaced: reap may have just read it and be about to remove the session.
+-- claimed or are owned. A session with an earlier future score keeps it. A score in the past is
+-- replaced: reap may have just read it and be about to remove the session.
 --
 -- KEYS index
 --   the owned index

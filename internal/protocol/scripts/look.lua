@@ -1,7 +1,7 @@
 -- Code generated from ../lua/look.lua by go generate; DO NOT EDIT.
 --
--- look: returns whether a session can be claimed. Writes nothing. It fails if one of the keys that a
--- claim reads has a wrong type: such a session would be woken again and again.
+-- look: returns whether a session can be claimed. Writes nothing. It fails if a key that a claim
+-- reads has a wrong type: such a session would be woken again and again.
 --
 -- KEYS sentinel run record resume pending active lease paused scheduled retry completed archived stopped
 -- ARGS
@@ -17,8 +17,8 @@ local s_sentinel, s_run, s_record, s_resume, s_pending, s_active, s_lease, s_pau
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
 -- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
--- somebody deletes the sentinel by hand.
+-- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- unless the sentinel is deleted by hand.
 local function leased(s_lease, s_task, id, now)
   local score = call('ZSCORE', s_lease, id)
   score = score and tonumber(score) * 1000
@@ -26,7 +26,7 @@ local function leased(s_lease, s_task, id, now)
   return math.min(score, now + 1000)
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -36,7 +36,7 @@ local function held_back(id, hold, now)
   return false
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)

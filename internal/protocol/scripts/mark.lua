@@ -2,7 +2,8 @@
 --
 -- mark: prepares the interruption of a turn, because its worker's drain timeout is over. A running
 -- turn gets its resume mark before it is interrupted. A turn without an agent is kept from starting
--- one, and needs no mark. Nor does one whose end was requested: it is not requeued.
+-- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
+-- either.
 --
 -- KEYS sentinel run resume
 -- ARGS
@@ -29,7 +30,7 @@ end
 -- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
 -- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
 -- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
 -- marked and not counted.
 local function interrupt(mark, fence, reason, rotated, now, limit)
   if mark.suspended or mark.fence == fence or rotated then return false end
@@ -68,7 +69,7 @@ local function requested(run, fence)
   return ''
 end
 
--- store_interruption(s, mark) writes what interrupt has changed.
+-- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
     'fence', mark.fence, 'interruptions', mark.interruptions)

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/once.lua by go generate; DO NOT EDIT.
 --
--- once: the record of a command under an id that a sender gave it: "hash nonce", and " result" once it
--- was carried out.
+-- once: the record of a command with an id from its sender: "hash nonce", and " result" once it was
+-- carried out.
 --
 -- KEYS idem
 -- ARGS
@@ -20,7 +20,8 @@ local step, mark, outcome, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local stored = call('GET', s_idem) or ''
 local changes = step == 'begin' and stored == '' or stored == mark
--- A full Redis refuses a script only until its first write, so that one frees memory: /stop is to work.
+-- A full Redis refuses a script only until its first write, so that one frees memory: /stop must
+-- work.
 if changes then call('DEL', s_idem) end
 if step == 'begin' and changes then
   stored = mark

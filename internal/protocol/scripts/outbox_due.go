@@ -17,7 +17,7 @@ var OutboxDue = newMove[OutboxDueArgs]("outbox_due", outboxDueLua, readOutboxDue
 // OutboxDueArgs are the arguments of OutboxDue.
 type OutboxDueArgs struct {
 	Batch  int64 // how many at most
-	Hidden int64 // for how long nobody else takes them, ms
+	Hidden int64 // how long no other call takes them, ms
 }
 
 // Words are the arguments as ARGV has them.

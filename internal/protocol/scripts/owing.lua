@@ -1,8 +1,8 @@
 -- Code generated from ../lua/owing.lua by go generate; DO NOT EDIT.
 --
--- owing: counts what a session owes each destination and stores for it. Writes nothing, and looks at
--- about 1,000 records in a call. No count is above the number of the session's fields: a sender's Redis
--- user may have written any, and could close a capped destination to the others.
+-- owing: counts a session's undelivered outcomes by destination. Writes nothing, and reads about
+-- 1,000 records in a call. No count exceeds the number of the session's fields: a sender's Redis
+-- user may have written any number, and could close a capped destination to others.
 --
 -- KEYS owed outbox deliveries
 -- ARGS

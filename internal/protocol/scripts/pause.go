@@ -17,7 +17,7 @@ var Pause = newMove[PauseArgs]("pause", pauseLua, readPause)
 // PauseArgs are the arguments of Pause.
 type PauseArgs struct {
 	To       string
-	Disabled bool  // it wants nothing
+	Disabled bool  // it rejects all deliveries
 	Wait     int64 // it fails: until the next attempt, ms; 0 and not disabled: it works
 	Why      string
 }

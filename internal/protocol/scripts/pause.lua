@@ -1,12 +1,12 @@
 -- Code generated from ../lua/pause.lua by go generate; DO NOT EDIT.
 --
--- pause: stores what a deliverer has found out about a destination: it fails, it wants nothing, or it
--- works again. What an operator or an answer 410 has turned off stays as it is.
+-- pause: stores a deliverer's finding about a destination: it fails, it rejects all deliveries, or
+-- it works again. A destination that an operator or a response 410 has disabled stays as it is.
 --
 -- KEYS destinations
 -- ARGS
 --   to
---   disabled flag     it wants nothing
+--   disabled flag     it rejects all deliveries
 --   wait number       it fails: until the next attempt, ms; 0 and not disabled: it works
 --   why
 -- RETURNS

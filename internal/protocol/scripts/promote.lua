@@ -1,6 +1,6 @@
 -- Code generated from ../lua/promote.lua by go generate; DO NOT EDIT.
 --
--- promote: takes a turn from starting to running, before its agent is started.
+-- promote: moves a turn from starting to running, before its agent is started.
 --
 -- KEYS sentinel run
 -- ARGS

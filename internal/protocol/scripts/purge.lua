@@ -1,7 +1,6 @@
 -- Code generated from ../lua/purge.lua by go generate; DO NOT EDIT.
 --
--- purge: deletes completed tasks whose retention is over and dead letters that are too old, a batch
--- at a time.
+-- purge: deletes expired completed tasks and dead letters, a batch at a time.
 --
 -- KEYS pending active scheduled retry completed archived stopped
 -- ARGS

@@ -1,6 +1,6 @@
 -- Code generated from ../lua/redrive.lua by go generate; DO NOT EDIT.
 --
--- redrive: puts records that were given up back at the end of their lines, under new sequences, or
+-- redrive: puts records that were given up back at the end of their queues, under new sequences, or
 -- deletes them. The oldest come first. A question that has closed is deleted: its end may have been
 -- delivered already.
 --
@@ -24,15 +24,15 @@ local function check_outbox(s_deliveries, s_outbox, s_owed)
   call('HLEN', s_deliveries)
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end

@@ -51,7 +51,7 @@ local run = fields_1(s_run)
 if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
 local now, ids = now_ms(), cjson.decode(run.ids)
 local ends, waiting = string.format('%d', (math.floor((now + ttl) / 1000))), call('LLEN', s_pending)
-local confirmed = s_fence == run.fence -- else the owner knows only the turn before
+local confirmed = s_fence == run.fence -- else the owner knows only the previous turn
 local of, question, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
 if of ~= run.fence then question, decision, by = 0, '', '' end
 

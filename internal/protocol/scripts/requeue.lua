@@ -1,7 +1,7 @@
 -- Code generated from ../lua/requeue.lua by go generate; DO NOT EDIT.
 --
--- requeue: puts a turn back at the head of the line and releases the session: for another try after
--- a while, or because its worker drains.
+-- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
+-- while, or because its worker drains.
 --
 -- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
@@ -45,8 +45,8 @@ end
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -69,12 +69,12 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -101,8 +101,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -118,9 +118,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -136,10 +136,10 @@ local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind,
   return to .. ' ' .. sequence
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -149,10 +149,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -160,9 +160,9 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) tells the routes of the open question that it is over. A question that no
--- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
--- behind the head.
+-- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
+-- leased the queue may have it, also after the head.
 local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
@@ -204,7 +204,7 @@ end
 -- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
 -- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
 -- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
 -- marked and not counted.
 local function interrupt(mark, fence, reason, rotated, now, limit)
   if mark.suspended or mark.fence == fence or rotated then return false end
@@ -214,8 +214,8 @@ local function interrupt(mark, fence, reason, rotated, now, limit)
   return true
 end
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn is in another
--- conversation.
+-- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- transcript.
 local function leave_conversation(s_partial, s_resume)
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
   call('DEL', s_partial)
@@ -229,7 +229,7 @@ local function load_mark(s_resume)
     fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -239,7 +239,7 @@ local function held_back(id, hold, now)
   return false
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
@@ -280,9 +280,9 @@ local function requested(run, fence)
   return ''
 end
 
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
--- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
--- message first. Returns false if the message has left the turn.
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
+-- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
+-- first. Returns false if the message has left the turn.
 local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
   pcall('ZREM', s_lease, id)
   if call('LREM', s_active, 1, id) == 0 then return false end
@@ -293,7 +293,7 @@ local function requeue_message(s_active, s_followups, s_lease, s_pending, s_pref
   return true
 end
 
--- store_interruption(s, mark) writes what interrupt has changed.
+-- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s_resume, s_run, mark)
   call('HSET', s_resume, 'pending', '1', 'reason', mark.reason, 'marked_at', string.format('%d', mark.marked_at),
     'fence', mark.fence, 'interruptions', mark.interruptions)
@@ -325,8 +325,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -353,7 +353,7 @@ local function without(msg, numbers)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
@@ -388,7 +388,7 @@ for i = #ids, 1, -1 do -- newest first, so that the oldest ends up as the head
     gone[#gone + 1] = ids[i]
   end
 end
-local rotated = run.rotated and run.rotated ~= '' -- the next run is in another conversation
+local rotated = run.rotated and run.rotated ~= '' -- the next run has another transcript
 local stored = false
 if failed and content == '' then
   local begins = pcall('GETRANGE', s_partial, 0, 63) -- the beginning of Partial.Encode's
@@ -401,7 +401,7 @@ call('LLEN', s_active)
 call('LLEN', s_pending)
 
 call('DEL', s_sentinel)
-for _, id in ipairs(gone) do -- somebody has deleted the task
+for _, id in ipairs(gone) do -- another program has deleted the task
   call('LREM', s_active, 1, id)
   pcall('ZREM', s_lease, id)
 end

@@ -23,7 +23,7 @@ func RerunKeys(k Keys, call string) []string {
 type RerunArgs struct {
 	Prefixes
 	Statuses string   // the outcomes that are meant, separated by blanks
-	LineCap  int64    // how many messages may wait: what has no room stays a dead letter
+	LineCap  int64    // how many messages may wait: those without room stay dead letters
 	IDs      []string // of the tasks
 	Arrived  []string // of each, '' if it has none. Another one shows that the message has been run and has failed since
 }

@@ -1,14 +1,14 @@
 -- Code generated from ../lua/rerun.lua by go generate; DO NOT EDIT.
 --
--- rerun: puts dead letters that are named back at the end of the line, in the order of their names,
--- if they have not changed since the caller read them.
+-- rerun: puts the given dead letters back at the end of the queue, in the given order, if they have
+-- not changed since the caller read them.
 --
 -- KEYS pending archived owed outbox deliveries call
 -- ARGS
 --   s.task              prefix of the session's task hashes
 --   s.prefix            of task ids
 --   statuses            the outcomes that are meant, separated by blanks
---   line_cap number     how many messages may wait: what has no room stays a dead letter
+--   line_cap number     how many messages may wait: those without room stay dead letters
 --   ids list            of the tasks
 --   arrived list        of each, '' if it has none. Another one shows that the message has been run
 --     and has failed since
@@ -40,19 +40,19 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
@@ -89,8 +89,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do

@@ -1,8 +1,8 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one. What is stored of interrupted turns is deleted, except how many
--- there were in a row: one of the waiting messages may be what kills the workers.
+-- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
+-- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial
 -- ARGS
@@ -26,7 +26,7 @@ local function noted_ids(dropped)
   return {}
 end
 
--- forget_notes(s) deletes the notes: their conversation is over.
+-- forget_notes(s) deletes the notes: their transcript was replaced.
 local function forget_notes(s_record)
   local v = call('HMGET', s_record, 'dropped', 'omitted', 'omitted_told')
   local n_dropped, n_omitted, n_omitted_told = v[1], v[2], v[3]

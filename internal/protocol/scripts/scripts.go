@@ -17,14 +17,14 @@ import (
 	"turnstile/internal/script"
 )
 
-// Keys names a session's keys, by the names that the headers of the scripts have for them.
+// Keys are a session's keys, by their names in the headers of the scripts.
 type Keys struct {
 	rediskey.Session
 	transcript, day string
 }
 
-// KeysOf returns a session's keys. sessionID is that of the transcript, and now says of which day asynq's
-// counters are.
+// KeysOf returns a session's keys. sessionID is the transcript's ID, and now gives the day of
+// asynq's counters.
 func KeysOf(session, sessionID string, now time.Time) Keys {
 	return Keys{rediskey.For(session), sessionID, now.UTC().Format(":2006-01-02")}
 }
@@ -44,7 +44,7 @@ func (k Keys) ProcessedDay() string { return k.Processed() + k.day }
 // FailedDay is the key of the day's counter of dead letters.
 func (k Keys) FailedDay() string { return k.Failed() + k.day }
 
-// Prefixes are what a session's names begin with.
+// Prefixes are the prefixes of a session's names.
 type Prefixes struct {
 	Task   string // its task hashes
 	Prefix string // its task ids and turn ids
@@ -55,7 +55,7 @@ func PrefixesOf(key string) Prefixes {
 	return Prefixes{Task: rediskey.For(key).TaskPrefix(), Prefix: rediskey.IDPrefix(key)}
 }
 
-// Owner is what an owner shows of itself: the token of its claim, and the fencing token of its turn.
+// Owner identifies an owner: the token of its claim, and the fencing token of its turn.
 type Owner struct {
 	Token string
 	Fence int64
@@ -86,7 +86,7 @@ func (m Move[A, R]) Call(keys []string, args A) *script.Call {
 	return &script.Call{Script: m.Script, Keys: keys, Args: args.Words()}
 }
 
-// Result reads the result of a call. What the script left out is zero.
+// Result reads the result of a call. Missing fields are zero.
 func (m Move[A, R]) Result(call *script.Call) R { return m.read(call.Result) }
 
 // Run calls the script once.
@@ -114,7 +114,7 @@ func Flag(b bool) string {
 	return "0"
 }
 
-// words appends lists to the words of ARGV, each behind its length.
+// words appends lists to the words of ARGV, each after its length.
 func words(words []any, lists ...[]string) []any {
 	for _, list := range lists {
 		words = append(words, len(list))

@@ -1,8 +1,8 @@
 -- Code generated from ../lua/steer.lua by go generate; DO NOT EDIT.
 --
 -- steer: makes waiting messages that are to be steered in a part of the running turn: they are
--- acked or redelivered with it. It searches near either end of the line. A message in the middle of
--- a longer line, or one for which the turn has no room, waits and becomes a turn of its own.
+-- acked or redelivered with it. It searches near either end of the queue. A message in the middle
+-- of a longer queue, or without room in the turn, waits and becomes a separate turn.
 --
 -- KEYS sentinel run followups pending active
 -- ARGS
@@ -37,7 +37,7 @@ local function fields_3(key)
   return {state = v[1], steer = v[2]}
 end
 
--- NEAR is how many ids at either end of the line are searched, where all would be too many.
+-- NEAR is how many ids at either end of a long queue are searched.
 local NEAR = 500
 
 -- too_long(s, id) returns how many bytes a task's msg has, if these are more than s.longest, or
@@ -83,7 +83,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -121,8 +121,8 @@ for _, id in ipairs(known) do knows[id] = true end
 
 local steered, waiting = {}, call('LLEN', s_pending)
 
--- consider(id, from_end) returns whether the turn has room for more. It adds a message that is to
--- be steered in to steered. from_end tells LREM the nearer end: 1 the newest, -1 the oldest.
+-- consider(id, from_end) returns whether the turn has room for more. It adds a message with the
+-- mode steer to steered. from_end is LREM's count, for the nearer end: 1 the newest, -1 the oldest.
 local function consider(id, from_end)
   local t, own = fields_3(s_task .. id), own_id(s_prefix, id)
   if t.state ~= 'pending' or not t.steer then return true end
@@ -137,7 +137,7 @@ local function consider(id, from_end)
   return true
 end
 
--- A turn that is to end takes no more messages: a /stop does not apply to those that came after it.
+-- A turn that is to end takes no more messages: a /stop does not apply to later ones.
 if requested(run, s_fence) == '' and #ids < most then
   for _, id in ipairs(ids) do room = room - call('HSTRLEN', s_task .. id, 'msg') end
   local fits = room > 0
@@ -155,7 +155,7 @@ if requested(run, s_fence) == '' and #ids < most then
 else
   waiting = 0
 end
--- Steered messages leave their places to others, which were not searched yet.
+-- After steering, other messages move into the searched part of the queue.
 local more = #steered > 0 and waiting > 2 * NEAR
 call('LLEN', s_active)
 

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/stop.lua by go generate; DO NOT EDIT.
 --
--- stop: requests the end of the running turn, and moves what waits behind it to a list of its own
--- in one go. Each call archives a batch of that list. The request names the turn that it found.
+-- stop: requests the end of the running turn, and moves all waiting messages to a separate list.
+-- Each call archives a batch of that list. The request applies to the turn that it found.
 --
 -- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped
 -- KEYS owed outbox deliveries call
@@ -36,8 +36,8 @@ local WHY_STOPPED = 'stopped by user'
 --
 -- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
 -- of the younger one, its first id". If the next event takes the younger one past half of the
--- limit, the younger one becomes the older one, the event begins a new one, and everything before
--- them is deleted. An event that alone is longer than the limit stays until the next large one.
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
 local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
   local size, id = #event, false
   if (start or '') == '' then
@@ -93,8 +93,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -121,14 +121,14 @@ local function without(msg, numbers)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
--- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
--- others there, and after a Run in asynqmon the message does not expire again at once.
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
+-- and after a Run in asynqmon the message does not expire again at once.
 local function archive(s_archived, s_task, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s_task .. id, 'seen')
   call('ZADD', s_archived, string.format('%d', seconds), id)
@@ -151,12 +151,12 @@ local function count_archived(s_failed, s_failed_day, s_processed, s_processed_d
 end
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -183,8 +183,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -200,9 +200,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -233,17 +233,16 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -255,9 +254,10 @@ local function own_end(s_deliveries, s_prefix, ids)
 end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s_deliveries, s_prefix, routes, ids)
   local text, new = call('HGET', s_deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -273,9 +273,9 @@ local function remember_routes(s_deliveries, s_prefix, routes, ids)
   call('HSET', s_deliveries, 'routes', text)
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
@@ -299,7 +299,7 @@ local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, t
 end
 
 -- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
--- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
+-- not part of a turn. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s_failed_day, s_followups, s_large_bytes, s_outbox, s_owed, s_prefix, s_processed, s_processed_day, s_run, s_short, s_task, t, now)
   local own = own_id(s_prefix, t.id)
   pcall('HDEL', s_followups, own)
@@ -331,7 +331,7 @@ local function noted_ids(dropped)
   return {}
 end
 
--- forget_notes(s) deletes the notes: their conversation is over.
+-- forget_notes(s) deletes the notes: their transcript was replaced.
 local function forget_notes(s_record)
   local v = call('HMGET', s_record, 'dropped', 'omitted', 'omitted_told')
   local n_dropped, n_omitted, n_omitted_told = v[1], v[2], v[3]

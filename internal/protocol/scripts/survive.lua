@@ -1,7 +1,7 @@
 -- Code generated from ../lua/survive.lua by go generate; DO NOT EDIT.
 --
--- survive: an owner that has lost its lease, and whose turn has wound down, says that it lives. So
--- the loss counts neither as a death nor as an interruption. If a claim has counted it already, it is
+-- survive: records that an owner lives that has lost its lease and wound down its turn. So the loss
+-- counts neither as a death nor as an interruption. If a claim has counted it already, the count is
 -- taken back; a message that was given up, or a suspension, stays.
 --
 -- KEYS sentinel run resume
@@ -22,10 +22,10 @@ local function fields_1(key)
   return {state = v[1], deaths = v[2], died = v[3]}
 end
 
--- IN_DOUBT is the sentinel's value while a dead owner has time to say that it lives.
+-- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
 
--- LEASE_LOST is the reason of a turn whose owner lost its lease and lives.
+-- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
 
 -- load_mark(s) returns the session's resume record.

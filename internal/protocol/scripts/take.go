@@ -26,10 +26,10 @@ type TakeArgs struct {
 	Lease      int64    // for how long, ms
 	Most       int64    // records, at most
 	Bytes      int64    // of their texts, at most; the first may have more
-	UnknownAge int64    // the age at which a record is given up whose destination the caller does not know, ms
+	UnknownAge int64    // the age at which a record for an unknown destination is given up, ms
 	Known      []string // the destinations that the caller knows
 	Ages       []string // of each: the age at which a record is given up, ms
-	Paused     []string // of each: '1' if it is to get nothing now
+	Paused     []string // of each: '1' if nothing may be delivered now
 }
 
 // Words are the arguments as ARGV has them.

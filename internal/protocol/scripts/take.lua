@@ -1,13 +1,13 @@
 -- Code generated from ../lua/take.lua by go generate; DO NOT EDIT.
 --
--- take: leases the lines of a session whose next record may be delivered now, and returns their
--- first records. A line is what one destination gets of one session, in order.
+-- take: leases the session's queues with a record to deliver now, and returns their first records.
+-- Each destination of the session has a queue: its records, in order.
 --
--- A call looks at no more than 100 lines, and stops where its records would be too many. The next one
--- goes on there, so that all lines have their turn.
+-- A call checks at most 100 queues, and stops when it has enough records. The next call continues
+-- there, so that every queue is served.
 --
--- It also looks for promises that no script kept: their messages were deleted or archived in
--- asynqmon, or ended by another program. It keeps these, at most about 500 or 4 MiB in a call.
+-- It also looks for outcomes that no script has recorded: their messages were deleted or archived
+-- in asynqmon, or ended by another program. It records these, at most about 500 or 4 MiB in a call.
 --
 -- KEYS owed outbox deliveries undelivered
 -- ARGS
@@ -17,15 +17,15 @@
 --   lease number      for how long, ms
 --   most number       records, at most
 --   bytes number      of their texts, at most; the first may have more
---   unknown_age number    the age at which a record is given up whose destination the caller does not know, ms
+--   unknown_age number    the age at which a record for an unknown destination is given up, ms
 --   known list        the destinations that the caller knows
 --   ages list         of each: the age at which a record is given up, ms
---   paused list       of each: '1' if it is to get nothing now
+--   paused list       of each: '1' if nothing may be delivered now
 -- RETURNS
 --   result: now:int at:int unknown:int last:int forged:list records:record     last: the highest sequence of a record of the session;
 --     forged: destinations of members of the outbox that no script can have written, which are removed;
 --     '-': it is unknown; at: when to look again, ms: not after now if there is more to
---     look at, 0: nothing is stored; unknown: how many lines are of destinations that the caller does
+--     look at, 0: nothing is stored; unknown: how many queues are of destinations that the caller does
 --     not know
 --   record: to sequence:int id:int attempt:int unsure:flag refused:int by:int body     id: the sequence under which it was stored
 --     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was;
@@ -48,15 +48,15 @@ local function check_outbox(s_deliveries, s_outbox, s_owed)
   call('HLEN', s_deliveries)
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s_deliveries, sequence)
   call('HDEL', s_deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -84,7 +84,7 @@ local function give_up(s_deliveries, s_outbox, s_undelivered, to, sequence, why,
   end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -110,8 +110,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -127,9 +127,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -160,17 +160,16 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s_deliveries, s_prefix, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -182,9 +181,10 @@ local function own_end(s_deliveries, s_prefix, ids)
 end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s_deliveries, s_prefix, routes, ids)
   local text, new = call('HGET', s_deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -200,9 +200,9 @@ local function remember_routes(s_deliveries, s_prefix, routes, ids)
   call('HSET', s_deliveries, 'routes', text)
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end
@@ -230,10 +230,10 @@ local function line_records(s_outbox, to, most)
   return call('ZRANGEBYLEX', s_outbox, '[' .. to .. ' ', '[' .. to .. ' \255', 'LIMIT', '0', most)
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s_deliveries, to)
   local stored = call('HGET', s_deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -247,13 +247,13 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- store_line(s, to, token, till, attempts, at, unsure, why) writes what load_line reads.
+-- store_line(s, to, token, till, attempts, at, unsure, why) writes the state that load_line reads.
 local function store_line(s_deliveries, to, token, till, attempts, at, unsure, why)
   call('HSET', s_deliveries, 'line ' .. to, token .. ' ' .. string.format('%d', till) .. ' ' .. string.format('%d', attempts) .. ' ' .. string.format('%d', at) .. ' ' .. string.format('%d', unsure) ..
     ' ' .. (why or ''))
 end
 
--- valid(text) returns a text whose bytes are UTF-8: if they are not, those beyond ASCII are replaced.
+-- valid(text) returns a text as valid UTF-8: in an invalid text it replaces the bytes beyond ASCII.
 local function valid(text)
   if not string.find(text, '[\128-\255]') then return text end
   local rest = text
@@ -279,15 +279,15 @@ local ages = list()
 local paused = list()
 
 local KEPT = 4 * 1024 * 1024 -- bytes of results that one call reads
-local LINES = 100            -- that it looks at, and records that it gives up
+local LINES = 100            -- that it checks, and records that it gives up
 local LATER = 60 * 1000
-local LONGEST = 2 * 3600 * 1000 -- that a line waits, or is leased: beyond it, the clock was put back
+local LONGEST = 2 * 3600 * 1000 -- that a queue waits, or is leased: if longer, the clock was set back
 
 local now, of = now_ms(), {}
 for i, to in ipairs(known) do of[to] = {age = tonumber(ages[i]), paused = paused[i] == '1'} end
 
--- told(own, state, text) returns the outcome that a task's result tells. A stock asynq.Server stores
--- any text: it is the reply. Without one an operator has archived the message.
+-- told(own, state, text) returns the outcome in a task's result. A stock asynq.Server stores any
+-- text: it is the reply. Without a text an operator has archived the message.
 local function told(own, state, text)
   if not text then return false end
   if string.sub(text, 1, 20) == '{"type":"turn_ended"' and valid(text) == text and try(cjson.decode, text) then return text end
@@ -303,7 +303,7 @@ local scan = call('HSCAN', s_owed, call('HGET', s_deliveries, 'scan') or '0', 'C
 for i = 1, #scan[2], 2 do
   local id = s_prefix .. scan[2][i]
   local t = fields_1(s_task .. id)
-  -- A task without a route is another message, which has got the id of one that was deleted.
+  -- A task without a route is another message, with the id of one that was deleted.
   if not t.route or t.state == 'completed' or t.state == 'archived' then
     read = read + call('HSTRLEN', s_task .. id, 'result')
     if read > KEPT and #ended > 0 then
@@ -328,7 +328,7 @@ end
 local at, unknown, size, given_up = 0, 0, 0, 0
 local records, forged = {}, {}
 
--- look_at(time) has the caller look again no later than then.
+-- look_at(time) makes the caller check again no later than then.
 local function look_at(time)
   if at == 0 or time < at then at = time end
 end
@@ -342,7 +342,7 @@ local function too_old(member, d)
   return d and 'it was too old' or 'it was too old, and nobody knows its destination'
 end
 
--- is_full(first) returns whether the call has no room for a line with this first record.
+-- is_full(first) returns whether the call has no room for a queue with this first record.
 local function is_full(first)
   return #records >= most or #records > 0 and size + call('HSTRLEN', s_deliveries, sequence_of(first) or '') > bytes
 end
@@ -353,7 +353,7 @@ local function remove(member, to)
   forged[#forged + 1] = to
 end
 
--- look(to) looks at the line of a destination. Returns whether there was room for that.
+-- look(to) checks the queue of a destination. Returns whether there was room for that.
 local function look(to)
   local d, line = of[to], load_line(s_deliveries, to)
   if line.till > now + LONGEST then line.till = 1 end
@@ -363,7 +363,7 @@ local function look(to)
     if sequence_of(first) then
       local why = too_old(first, d)
       if not why then break end
-      -- A lease that has ended without an ack leaves its attempt unsure.
+      -- A lease that expired without an ack leaves its attempt unsure.
       give_up(s_deliveries, s_outbox, s_undelivered, to, sequence_of(first), why, line.till > 0 or line.unsure == 1, now)
     else
       remove(first, d and to or '-')
@@ -392,7 +392,7 @@ local function look(to)
     end
     for i, member in ipairs(line_records(s_outbox, to, most - #records)) do
       local sequence = sequence_of(member)
-      if not sequence then break end -- it is removed when it comes first
+      if not sequence then break end -- it is removed when it is the first
       size = size + call('HSTRLEN', s_deliveries, sequence)
       if #records > 0 and size > bytes then break end
       local body, id, unsure, refused, by = unpack(call('HMGET', s_deliveries, sequence, 'id ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence))
@@ -405,9 +405,9 @@ local function look(to)
   return true
 end
 
--- The field walk is "token from soonest next soonest": the call with that token began behind the line
--- from, and the next one begins behind the line next. '-' is before the first. soonest is the at of
--- the lines before. A repetition of a call begins where it began.
+-- The field walk is "token from soonest next soonest": the call with that token began after the
+-- queue from, and the next one begins after the queue next. '-' is before the first. soonest is the
+-- at of the queues before. A repetition of a call begins where it began.
 local by, from, was, behind, soonest = string.match(call('HGET', s_deliveries, 'walk') or '', '^(%S+) (%S+) (%d+) (%S+) (%d+)$')
 if by ~= token then from, was = behind or '-', soonest or 0 end
 at, behind = tonumber(was), from

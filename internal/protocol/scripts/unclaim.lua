@@ -1,9 +1,8 @@
 -- Code generated from ../lua/unclaim.lua by go generate; DO NOT EDIT.
 --
--- unclaim: takes back a claim whose reply was lost, by its token: nobody knows what it took. Its
--- messages go back to the head of the line as they were, because no agent got them. If the end of
--- that turn was requested meanwhile, nothing goes back: the next claim ends the turn like one whose
--- owner has died.
+-- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
+-- the queue as they were, because no agent got them. If the end of that turn was requested
+-- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
 -- KEYS sentinel run followups resume pending active lease scheduled retry
 -- ARGS
@@ -22,7 +21,7 @@ local function fields_1(key)
   return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -32,7 +31,7 @@ local function held_back(id, hold, now)
   return false
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
@@ -67,15 +66,15 @@ local function requested(run, fence)
   return ''
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
 end
 
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
--- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
--- message first. Returns false if the message has left the turn.
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
+-- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
+-- first. Returns false if the message has left the turn.
 local function requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, as_it_was)
   pcall('ZREM', s_lease, id)
   if call('LREM', s_active, 1, id) == 0 then return false end
@@ -89,7 +88,7 @@ end
 
 local now = now_ms()
 local run = fields_1(s_run)
-local mine = s_token .. ' - released' -- no fence: nobody knows it
+local mine = s_token .. ' - released' -- no fence: the caller does not know it
 if run.last == mine then return {'released', run.token == s_token and now or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
 if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
 local ids, back = cjson.decode(run.ids), {}

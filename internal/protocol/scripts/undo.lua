@@ -1,7 +1,7 @@
 -- Code generated from ../lua/undo.lua by go generate; DO NOT EDIT.
 --
--- undo: removes the last turn's entries from the transcript. To try again, the same words become a
--- message at the head of the line. It is refused while somebody owns the session, or if the
+-- undo: removes the last turn's entries from the transcript. For a retry, the same texts become a
+-- message at the head of the queue. It is refused while the session has an owner, or if the
 -- transcript was changed since the caller read its end.
 --
 -- KEYS sentinel run record transcript pending owed outbox deliveries call
@@ -30,12 +30,12 @@ local function fields_1(key)
   return {sid = v[1], entries = v[2]}
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
   if n ~= 0 and call('HINCRBY', s_deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s_deliveries, 'n ' .. to) end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
@@ -62,8 +62,8 @@ local function next_sequence(s_deliveries, now)
   return string.format('%d', (math.max(last < LAST and last + 1 or 0, now)))
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -79,9 +79,9 @@ local function timestamp(now)
     math.floor(ms / 1000) % 60, ms % 1000)
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s_deliveries, now)
@@ -124,8 +124,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
   local new = call('HSET', s_owed, own_id(s_prefix, id), route)
   count_for(s_deliveries, string.match(route, '^%S+'), new)
@@ -141,7 +141,7 @@ local function check_outbox(s_deliveries, s_outbox, s_owed)
   call('HLEN', s_deliveries)
 end
 
--- remembered_route(s, id) returns the route of a message whose task has gone, or false. Call it before
+-- remembered_route(s, id) returns the route of a message without a task, or false. Call it before
 -- the first write.
 local function remembered_route(s_deliveries, s_outbox, s_owed, s_prefix, id)
   for ids, route in string.gmatch(call('HGET', s_deliveries, 'routes') or '', '(%S+) ([^\n]*)\n') do
@@ -176,8 +176,8 @@ end
 local messages = list()
 
 local now, again = now_ms(), id ~= ''
--- If the turn was removed before, call is "entries task": this is a repetition, or somebody else
--- has undone the same turn. The message is enqueued if nobody has done so.
+-- If the turn was removed before, call is "entries task": this is a repetition, or another call has
+-- undone the same turn. The message is enqueued unless that was done.
 local v = call('HMGET', s_record, 'session_id')
 local record_session_id = v[1]
 local n, put_in = string.match(call('GET', s_call) or '', '^(%d+) (.*)$')
@@ -201,7 +201,7 @@ end
 
 if not out then
   call('LTRIM', s_transcript, 0, -1 - n)
-  -- The count tells warm agents that the transcript has changed: it only rises.
+  -- The count shows warm agents that the transcript has changed: it only rises.
   if counted then call('HINCRBY', s_run, 'entries', 1) end
   local routes, ids = by_route(tasks)
   for _, route in ipairs(routes) do add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'message.withdrawn', ids[route], ',"turn":' .. quote(turn), now) end

@@ -1,5 +1,5 @@
-// Command generate writes the files of package scripts into the current directory, and removes those
-// that no move has any more. go generate calls it.
+// Command generate writes the files of package scripts into the current directory, and removes
+// those without a move. go generate calls it.
 package main
 
 import (

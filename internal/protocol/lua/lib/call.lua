@@ -1,4 +1,4 @@
--- The result of a call, which is stored for its repetition under a key of its own, so no other call
+-- The result of a call is stored for its repetition under a separate key, so that no other call
 -- overwrites it.
 
 -- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.

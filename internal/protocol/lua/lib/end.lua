@@ -21,8 +21,8 @@ local function complete(s, id, msg, unique, outcome, retention, seconds)
 end
 
 -- archive(s, id, msg, unique, why, outcome, now) makes a message a dead letter. The caller counts
--- it with count_archived. The field seen becomes arrived: /resume reads the message's place among
--- others there, and after a Run in asynqmon the message does not expire again at once.
+-- it with count_archived. The field seen becomes arrived: /resume reads the message's place there,
+-- and after a Run in asynqmon the message does not expire again at once.
 local function archive(s, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s.task .. id, 'seen')
   call('ZADD', s.archived, int(seconds), id)
@@ -47,8 +47,8 @@ local function count_archived(s, n)
   add(s.failed, s.failed_day, n)
 end
 
--- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}. It has left the line unread, because
--- its msg is too long.
+-- archive_too_long(s, t, now) archives t, {id, bytes, unique, route}, which has left the queue. Its
+-- msg is too long to be read.
 local function archive_too_long(s, t, now)
   local own = own_id(s, t.id)
   local why = 'invalid message: its task has ' .. int(t.bytes) .. ' bytes, at most ' .. int(s.longest) .. ' are allowed; its content was not kept'

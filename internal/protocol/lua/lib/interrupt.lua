@@ -1,6 +1,6 @@
--- How an unfinished turn ends, whether a claim finds its owner dead, a drain interrupts it, or an
--- attempt failed. Its messages go back to the head of the line. The rules for its resume mark, its
--- partial and the count of interruptions are here.
+-- How an unfinished turn ends: a claim finds its owner dead, a drain interrupts it, or an attempt
+-- failed. Its messages go back to the head of the queue. The rules for its resume mark, its partial
+-- and the count of interruptions are here.
 
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s)
@@ -12,7 +12,7 @@ end
 -- interrupt(mark, fence, reason, rotated, now, limit) counts the interruption of the turn with this
 -- fence in the mark. limit interruptions in a row suspend the session. Returns whether the mark has
 -- changed. A turn is counted once, and a suspended session keeps its record. After a rotation
--- nothing is counted, because the next turn is in another conversation. If limit is false, the turn is
+-- nothing is counted, because the next turn has another transcript. If limit is false, the turn is
 -- marked and not counted.
 local function interrupt(mark, fence, reason, rotated, now, limit)
   if mark.suspended or mark.fence == fence or rotated then return false end
@@ -22,7 +22,7 @@ local function interrupt(mark, fence, reason, rotated, now, limit)
   return true
 end
 
--- store_interruption(s, mark) writes what interrupt has changed.
+-- store_interruption(s, mark) writes interrupt's changes.
 local function store_interruption(s, mark)
   call('HSET', s.resume, 'pending', '1', 'reason', mark.reason, 'marked_at', int(mark.marked_at),
     'fence', mark.fence, 'interruptions', mark.interruptions)
@@ -30,11 +30,11 @@ local function store_interruption(s, mark)
   call('HSET', s.run, 'special', '1')
 end
 
--- LEASE_LOST is the reason of a turn whose owner lost its lease and lives.
+-- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
 local LEASE_LOST = 'lease_lost'
 
--- The fencing tokens of the newest ten deaths that a count contains are stored beside it, as
--- "fence fence ", so that an owner which lives after all can take its own back: see survive.
+-- The fencing tokens of the newest ten deaths in a count are stored with it, as "fence fence ", so
+-- that an owner that lives can take its own back: see survive.
 
 -- with_fence(list, fence) returns the list with one more.
 local function with_fence(list, fence) return string.sub((list or '') .. fence .. ' ', -140) end
@@ -46,19 +46,19 @@ local function without_fence(list, fence)
   return at and string.sub(padded, 2, at) .. string.sub(padded, last + 1)
 end
 
--- IN_DOUBT is the sentinel's value while a dead owner has time to say that it lives.
+-- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn is in another
--- conversation.
+-- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- transcript.
 local function leave_conversation(s)
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
   call('DEL', s.partial)
 end
 
--- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the line. It is
--- to be a turn of its own, or with as_it_was the same as before the turn. Call it for the newest
--- message first. Returns false if the message has left the turn.
+-- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
+-- separate turn, or with as_it_was the same as before the turn. Call it for the newest message
+-- first. Returns false if the message has left the turn.
 local function requeue_message(s, id, as_it_was)
   pcall('ZREM', s.lease, id)
   if call('LREM', s.active, 1, id) == 0 then return false end

@@ -6,8 +6,8 @@ local function lease_end(now, ttl) return int(math.floor((now + ttl) / 1000)) en
 
 -- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
 -- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put in line never has it, but a claim's lease on such a task ends with the sentinel, unless
--- somebody deletes the sentinel by hand.
+-- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- unless the sentinel is deleted by hand.
 local function leased(s, id, now)
   local score = call('ZSCORE', s.lease, id)
   score = score and tonumber(score) * 1000

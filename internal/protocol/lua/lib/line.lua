@@ -1,9 +1,9 @@
--- The session's line, and how a turn takes messages from it.
+-- The session's queue, and how a turn takes messages from it.
 
--- NEAR is how many ids at either end of the line are searched, where all would be too many.
+-- NEAR is how many ids at either end of a long queue are searched.
 local NEAR = 500
 
--- held_back(id, hold, now) returns until when (ms) the head of the line has to wait after a
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)
   if not hold or hold == '' then return false end
@@ -13,7 +13,7 @@ local function held_back(id, hold, now)
   return false
 end
 
--- next_at(s, hold, now) returns when something can be taken: now or earlier, a later ms, or false
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
 -- for never. For messages that are collected the time may be too early: the claim finds the end of
 -- their quiet window.
 local function next_at(s, hold, now)
@@ -33,8 +33,8 @@ local function next_at(s, hold, now)
   return at
 end
 
--- due_tasks(s, now) returns delayed tasks whose time has come, by time and then by order of
--- enqueueing: {id, score, seq, zset, state}. state is false if the task is gone.
+-- due_tasks(s, now) returns due delayed tasks, by time and then by order of enqueueing: {id, score,
+-- seq, zset, state}. state is false if the task is gone.
 local function due_tasks(s, now)
   local due = {}
   for _, zset in ipairs({s.scheduled, s.retry}) do
@@ -52,7 +52,7 @@ local function due_tasks(s, now)
   return due
 end
 
--- forward(s, due, now) moves due tasks to the end of the line.
+-- forward(s, due, now) moves due tasks to the end of the queue.
 local function forward(s, due, now)
   for _, t in ipairs(due) do
     call('ZREM', t.zset, t.id)
@@ -63,9 +63,9 @@ local function forward(s, due, now)
   end
 end
 
--- head(s, due) returns the task at the head of the line once due is forwarded, and how many ids
--- without a task stand before it. The task is false if the line is empty, or if there are so many
--- ids without a task that the next call continues.
+-- head(s, due) returns the task at the head of the queue once due is forwarded, and how many ids
+-- without a task precede it. The task is false if the queue is empty, or if there are so many ids
+-- without a task that the next call continues.
 local function head(s, due)
   local gone, most, behind = 0, 500, {}
   while gone < most do
@@ -86,10 +86,10 @@ local function head(s, due)
 end
 
 -- gather(s, first, gone, now, limits) returns the messages of one turn, and until when (ms) they
--- wait for more, or false. The turn takes first, the head of the line. If first is to be collected,
--- it takes the messages to be collected right behind it as well, up to limits: "messages bytes". A
--- task's quiet is "ms cap": the end of its quiet window, and the number of messages that ends the
--- wait.
+-- wait for more, or false. The turn takes first, the head of the queue. If first is to be
+-- collected, it also takes the collected messages directly after it, up to limits: "messages
+-- bytes". A task's quiet is "ms cap": the end of its quiet window, and the number of messages that
+-- ends the wait.
 local function gather(s, first, gone, now, limits)
   if not first.quiet then return {first}, false end
   local till, cap = string.match(first.quiet, '^(%d+) (%d+)$')
@@ -109,7 +109,7 @@ local function gather(s, first, gone, now, limits)
   return group, till
 end
 
--- take(s, group, now) moves the group from the line to active. Returns its ids, as JSON, and the
+-- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
 -- record of each for the worker.
 local function take(s, group, now)
   local messages, ids = {}, ''
@@ -122,10 +122,10 @@ local function take(s, group, now)
   return '[' .. ids .. ']', messages
 end
 
--- take_ordinary(s, hold) moves the head of the line to active if it is an ordinary message: it
--- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and unique_key. If not,
--- it moves the head back, and returns false and the head: an id, or false if the line is empty.
--- hold is the run record's.
+-- take_ordinary(s, hold) moves the head of the queue to active if it is an ordinary message: it
+-- waits for nothing, has no route and can be read. Returns its id, msg, seen, redelivered and
+-- unique_key. If not, it moves the head back, and returns false and the head: an id, or false if
+-- the queue is empty. hold is the run record's.
 local function take_ordinary(s, hold)
   local id = call('RPOPLPUSH', s.pending, s.active)
   if type(id) ~= 'string' then return false, id end

@@ -1,8 +1,8 @@
 -- Notes of dropped messages, which the next turn gives to its agent. They are three fields of the
 -- session's record. dropped has the ids of the newest 50. omitted counts the ids that left dropped
--- without a note. omitted_told says how many of these need no note any more. All three are needed:
--- while an agent runs with some of the notes, other messages may be dropped and push these out, or
--- the notes may be deleted with the conversation.
+-- without a note. omitted_told is how many of these no longer need a note. All three are needed:
+-- while an agent runs with some of the notes, newly dropped messages may push these out, or the
+-- notes may be deleted with the transcript.
 
 local NOTES = 50
 
@@ -26,7 +26,7 @@ local function note_dropped(s, drops)
   call('HSET', s.record, 'dropped', cjson.encode(newest), 'omitted', int(count_of(n.omitted) + over))
 end
 
--- forget_notes(s) deletes the notes: their conversation is over.
+-- forget_notes(s) deletes the notes: their transcript was replaced.
 local function forget_notes(s)
   local n = fields(s.record, 'dropped', 'omitted', 'omitted_told')
   local gone = count_of(n.omitted) + #noted_ids(n.dropped)
@@ -41,9 +41,8 @@ local function notes_record(s, dropped)
   return int(count_of(n.omitted)) .. ' ' .. int(count_of(n.omitted_told)) .. ' ' .. dropped
 end
 
--- remaining_notes(s, dropped, reported, before) returns what stays of the record's dropped and
--- omitted_told after a turn. Its agent got so many of the first ids of dropped as reported says,
--- when omitted was before.
+-- remaining_notes(s, dropped, reported, before) returns the record's dropped and omitted_told after
+-- a turn. Its agent was told the first reported ids of dropped; omitted was before then.
 local function remaining_notes(s, dropped, reported, before)
   local n, rest = fields(s.record, 'omitted', 'omitted_told'), {}
   local pushed_out = math.min(math.max(count_of(n.omitted) - before, 0), reported) -- of these, meanwhile

@@ -1,12 +1,13 @@
--- Where the outcome of a message goes. Its task's field route is "destination of context": of is the
--- id of the message that it repeats, or '-'. While the message has not ended, s.owed has its route.
--- Its end becomes a record for the destination's line in s.outbox.
+-- Where the outcome of a message goes. Its task's field route is "destination of context": of is
+-- the id of the message that it repeats, or '-'. While the message has not ended, s.owed has its
+-- route. Its end becomes a record in s.outbox, in the destination's queue.
 --
--- s.outbox has a member "destination sequence" for each record that is to be delivered, all with
--- score 0, so that they are in the order of sequences within a destination. s.deliveries has the
--- texts of records by sequence, with what is known of each (see forget_record), the last sequence as
--- seq, 'n destination': how many are owed and stored, 'line destination': see load_line, 'deliver_by id':
--- see own_end, routes: see remember_routes, question: see put_question, and scan and walk: see take.
+-- s.outbox has a member "destination sequence" for each record to deliver, all with score 0, so
+-- that a destination's records are in the order of sequences. s.deliveries has the texts of records
+-- by sequence, with facts about each (see forget_record), the last sequence as seq, 'n
+-- destination': how many outcomes are undelivered, 'line destination': see load_line, 'deliver_by
+-- id': see own_end, routes: see remember_routes, question: see put_question, and scan and walk: see
+-- take.
 
 local BODY, BODIES = 256 * 1024, 8 * 1024 * 1024 -- bytes of an outcome or question that a record carries, and all records of one end
 local ROUTES = 4 * 1024 -- bytes of the routes that are remembered
@@ -25,13 +26,13 @@ local function route_of(s, id)
   return route
 end
 
--- count_for(s, to, n) counts what a destination is owed, stored records included.
+-- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s, to, n)
   if n ~= 0 and call('HINCRBY', s.deliveries, 'n ' .. to, n) <= 0 then call('HDEL', s.deliveries, 'n ' .. to) end
 end
 
--- promise(s, id, route) records that the message's end is owed to its route. Returns whether nothing
--- was owed before.
+-- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
+-- whether that is new.
 local function promise(s, id, route)
   local new = call('HSET', s.owed, own_id(s, id), route)
   count_for(s, string.match(route, '^%S+'), new)
@@ -40,9 +41,8 @@ local function promise(s, id, route)
   return new == 1
 end
 
--- own_end(s, ids) returns the time after which a record of these messages is not to be delivered, ms:
--- the latest that they have themselves. It returns false if one of them has none: what counts then is
--- the record's age.
+-- own_end(s, ids) returns the deadline of a record of these messages, ms: the latest of theirs. It
+-- returns false if one of them has none: then the record's age counts.
 local function own_end(s, ids)
   local latest = 0
   for _, id in ipairs(ids) do
@@ -60,9 +60,9 @@ local function check_routes(s, group)
   end
 end
 
--- promise_all(s, group) promises the ends of a turn's messages, {id, route} each, and returns whether
--- one has a route. A message of which nothing is owed has ended before: Run in asynqmon has put the
--- dead letter back. It repeats itself.
+-- promise_all(s, group) promises the outcomes of a turn's messages, {id, route} each, and returns
+-- whether one has a route. A message without a promise has ended before: Run in asynqmon has put
+-- the dead letter back. It repeats itself.
 local function promise_all(s, group)
   local routed = false
   for _, t in ipairs(group) do
@@ -79,8 +79,8 @@ local function promise_all(s, group)
   return routed
 end
 
--- timestamp(now) returns a time in ms as RFC 3339 writes it. The days are counted from March, so
--- that a leap day is the last of its year.
+-- timestamp(now) returns a time in ms in RFC 3339. The days are counted from March, so that a leap
+-- day is the last of its year.
 local function timestamp(now)
   local days, ms = math.floor(now / 86400000) + 719468, now % 86400000
   local era = math.floor(days / 146097)
@@ -123,9 +123,9 @@ local function list_of(s, ids)
   return '[' .. table.concat(named, ',') .. ']'
 end
 
--- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and notifies
--- the deliverers. ids are the messages that it is about; data is JSON, the rest of its data; by is
--- what own_end returns. Returns its member of s.outbox.
+-- add_record(s, route, kind, ids, data, now, by) stores a record for a route's destination, and
+-- notifies the deliverers. ids are its messages; data is the rest of its data, as JSON; by is
+-- own_end's result. Returns its member of s.outbox.
 local function add_record(s, route, kind, ids, data, now, by)
   local to, of, context = string.match(route, '^(%S+) (%S+) (.*)$')
   local sequence = next_sequence(s, now)
@@ -141,10 +141,10 @@ local function add_record(s, route, kind, ids, data, now, by)
   return to .. ' ' .. sequence
 end
 
--- forget_record(s, sequence) deletes the text of a record and what is known of it: 'id sequence' is the
--- one under which it was stored first, 'why sequence' why it was given up, 'unsure sequence' that it may
--- have been delivered before it was redriven, 'refused sequence' how often its receiver refused it, and
--- 'by sequence' until when it is to be delivered, if its messages say so.
+-- forget_record(s, sequence) deletes the text of a record and the facts about it: 'id sequence' is
+-- its first sequence, 'why sequence' why it was given up, 'unsure sequence' that it may have been
+-- delivered before it was redriven, 'refused sequence' how often its receiver refused it, and 'by
+-- sequence' its deadline, if its messages have one.
 local function forget_record(s, sequence)
   call('HDEL', s.deliveries, sequence, 'id ' .. sequence, 'why ' .. sequence, 'unsure ' .. sequence, 'refused ' .. sequence, 'by ' .. sequence)
 end
@@ -169,10 +169,10 @@ local function by_route(tasks)
   return routes, ids
 end
 
--- load_line(s, to) returns the state of a destination's line: "token till attempts at unsure error".
--- token is of the lease until till; '-' and a token is the last lease, which was released. attempts
--- are those of the record at the head, the next one is not before at. unsure is 1 if what became of
--- one of them is unknown. While a line is leased, it is 1, or 2 if it was 1 before.
+-- load_line(s, to) returns the state of a destination's queue: "token till attempts at unsure
+-- error". token is the lease's until till; '-' and a token is the last lease, which was released.
+-- attempts are those of the record at the head; the next one is not before at. unsure is 1 if one
+-- of them may have been delivered. While a queue is leased, it is 1, or 2 if it was 1 before.
 local function load_line(s, to)
   local stored = call('HGET', s.deliveries, 'line ' .. to) or ''
   local token, till, attempts, at, unsure = string.match(stored, '^(%S+) (%d+) (%d+) (%d+) (%d)')
@@ -180,7 +180,7 @@ local function load_line(s, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- store_line(s, to, token, till, attempts, at, unsure, why) writes what load_line reads.
+-- store_line(s, to, token, till, attempts, at, unsure, why) writes the state that load_line reads.
 local function store_line(s, to, token, till, attempts, at, unsure, why)
   call('HSET', s.deliveries, 'line ' .. to, token .. ' ' .. int(till) .. ' ' .. int(attempts) .. ' ' .. int(at) .. ' ' .. int(unsure) ..
     ' ' .. (why or ''))
@@ -204,9 +204,9 @@ local function put_question(s, tasks, turn, number, question, now)
   if #open > 0 then call('HSET', s.deliveries, 'question', table.concat(open, '\n')) end
 end
 
--- close_question(s, now) tells the routes of the open question that it is over. A question that no
--- deliverer can have tried to deliver yet is removed instead. Whoever has leased the line may have it
--- behind the head.
+-- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
+-- leased the queue may have it, also after the head.
 local function close_question(s, now)
   local open = pcall('HGET', s.deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s.outbox)) ~= 'number' then return end
@@ -231,17 +231,18 @@ local function removed(own)
   return '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own) .. '],"error":"removed by operator"}'
 end
 
--- naming(outcome, named) returns an outcome with another list of messages. A turn may have messages
--- of other destinations, of which a receiver learns nothing.
+-- naming(outcome, named) returns an outcome with another list of messages: a receiver must not see
+-- messages of other destinations.
 local function naming(outcome, named)
   local from, till = string.find(outcome, '"messages":%[[^%]]*%]')
   if not from or string.sub(outcome, from + 11, till) == named then return outcome end
   return string.sub(outcome, 1, from + 10) .. named .. string.sub(outcome, till + 1)
 end
 
--- remember_routes(s, routes, ids) keeps the routes of messages that have ended: an undo after their
--- tasks have gone tells their destinations, too. The field routes of s.deliveries has lines
--- "own,own route", the newest first. Those of this end are all kept: an undo takes the last turn out.
+-- remember_routes(s, routes, ids) keeps the routes of ended messages, so that an undo can notify
+-- their destinations after their tasks are deleted. The field routes of s.deliveries has lines
+-- "own,own route", the newest first. Those of this end are all kept, because an undo removes the
+-- last turn.
 local function remember_routes(s, routes, ids)
   local text, new = call('HGET', s.deliveries, 'routes') or '', ''
   for n, route in ipairs(routes) do
@@ -257,7 +258,7 @@ local function remember_routes(s, routes, ids)
   call('HSET', s.deliveries, 'routes', text)
 end
 
--- remembered_route(s, id) returns the route of a message whose task has gone, or false. Call it before
+-- remembered_route(s, id) returns the route of a message without a task, or false. Call it before
 -- the first write.
 local function remembered_route(s, id)
   for ids, route in string.gmatch(call('HGET', s.deliveries, 'routes') or '', '(%S+) ([^\n]*)\n') do
@@ -269,9 +270,9 @@ local function remembered_route(s, id)
   return false
 end
 
--- keep_promises(s, tasks, outcome, now) turns what is owed for messages that have ended into records:
--- one for each route, which names its messages. tasks are {id, route} each. Every end of a message
--- goes through this function.
+-- keep_promises(s, tasks, outcome, now) records the outcome of ended messages: one record for each
+-- route, which names its messages. tasks are {id, route} each. Every end of a message goes through
+-- this function.
 local function keep_promises(s, tasks, outcome, now)
   local routes, ids = by_route(tasks)
   if #routes == 0 then return end

@@ -1,6 +1,6 @@
 -- The list of messages that a /stop has found waiting. Each call archives a batch of it: by the
--- sender of the /stop, or by the next claim if that sender has died. As it is a list of its own,
--- messages that come later do not matter, nor does what becomes of any one id.
+-- sender of the /stop, or by the next claim if that sender died. It is a separate list, so later
+-- messages do not matter.
 
 local WHY_STOPPED = 'stopped by user'
 
@@ -21,7 +21,7 @@ local function stopped_batch(s, list, limits)
 end
 
 -- archive_as_stopped(s, t, now) archives t, {id, msg, unique, route}, because of a /stop. It was
--- in no turn of its own. Returns how many messages that were: 0 if the task is gone.
+-- not part of a turn. Returns how many messages that were: 0 if the task is gone.
 local function archive_as_stopped(s, t, now)
   local own = own_id(s, t.id)
   pcall('HDEL', s.followups, own)

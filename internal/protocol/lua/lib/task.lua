@@ -68,14 +68,15 @@ local function activate(s, id, seen, at)
   end
 end
 
--- own_id(s, id) returns the id by which a task's sender knows it.
+-- own_id(s, id) returns the message id of a task.
 local function own_id(s, id)
   if string.sub(id, 1, #s.prefix) == s.prefix then return string.sub(id, #s.prefix + 1) end
   return id
 end
 
 -- was_notified(seen, seq) returns whether a sender has notified workers of the task with these
--- fields. If not, a follow-up with its id is of an earlier task, which an operator has deleted.
+-- fields. If not, a follow-up with its id belongs to an earlier task, which an operator has
+-- deleted.
 local function was_notified(seen, seq) return seen or seq end
 
 -- goes_first(s, own, first) returns whether a message interrupts or rolls back, and so goes to the head

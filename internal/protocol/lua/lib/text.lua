@@ -6,7 +6,7 @@ local function quote(text)
   return cjson.encode(text)
 end
 
--- valid(text) returns a text whose bytes are UTF-8: if they are not, those beyond ASCII are replaced.
+-- valid(text) returns a text as valid UTF-8: in an invalid text it replaces the bytes beyond ASCII.
 local function valid(text)
   if not string.find(text, '[\128-\255]') then return text end
   local rest = text
@@ -43,8 +43,8 @@ local function varint_at(msg, at)
   return false
 end
 
--- without(msg, numbers) returns a TaskMessage without the fields of these numbers. Everything
--- behind its first thousand fields, or from a field on that cannot be read, stays as it is.
+-- without(msg, numbers) returns a TaskMessage without the fields of these numbers. It leaves
+-- everything after the first thousand fields, or from an unreadable field on, as it is.
 local function without(msg, numbers)
   local kept, from, at = {}, 1, 1
   for _ = 1, 1000 do
@@ -71,14 +71,14 @@ local function without(msg, numbers)
 end
 
 -- with_completion(msg, retention, seconds) returns the TaskMessage of a message that was completed
--- at seconds and is kept for retention seconds. The last one of a repeated field counts, so a
--- change is an append: 12 retention, 13 completed_at.
+-- at seconds and is kept for retention seconds. The last one of a repeated field counts, so a field
+-- is changed by appending it: 12 retention, 13 completed_at.
 local function with_completion(msg, retention, seconds)
   return msg .. '\96' .. varint(retention) .. '\104' .. varint(seconds)
 end
 
 -- with_error(msg, why, seconds) returns a TaskMessage after a failure: 7 error_msg, 11
--- last_failed_at. It removes those of earlier failures, or the task would grow with each.
+-- last_failed_at. It removes those of earlier failures, so that the task does not grow.
 local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end

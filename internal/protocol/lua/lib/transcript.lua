@@ -1,7 +1,7 @@
 -- The bounds of transcripts, for the scripts that append to them.
 
--- One call frees about FREED bytes more than its turn has written. What a turn writes takes up to
--- twice its size.
+-- One call frees about FREED bytes more than its turn has written. Written text takes up to twice
+-- its size.
 local FREED = 16 * 1024 * 1024
 
 -- bound_transcript(s, len, count, bounds) bounds a transcript of len entries, after a turn has
@@ -10,8 +10,7 @@ local FREED = 16 * 1024 * 1024
 -- bytes the turn's entries have; 0: the memory need not be measured. If a limit was lowered, the
 -- next turns remove the rest.
 --
--- The memory is measured, not counted: other programs that change the transcript may know of no
--- count.
+-- The memory is measured, not counted: other programs may change the transcript, too.
 local function bound_transcript(s, len, count, bounds)
   local cap, most, size = string.match(bounds, '^(%d+) (%d+) (%d+)$')
   cap, most, size = tonumber(cap), tonumber(most), tonumber(size)

@@ -1,17 +1,17 @@
--- The turn: who owns it, how it begins, and what is requested of it. run is the run record, with
--- the fields that a function uses.
+-- The turn: its owner, its beginning, and requests to it. run is the run record, with the fields
+-- that a function uses.
 
 -- begin_turn(s, fence, ids, at, ...) writes the run record of a turn that begins. The last
--- arguments are further fields. Fields that name a fence or an id (stop, interrupt, seq, hold) need
--- no clearing. Redis searches a small hash from its beginning, so the fields that the next finish
--- reads come first.
+-- arguments are further fields. Fields that contain a fence or an id (stop, interrupt, seq, hold)
+-- need no clearing. Redis searches a small hash from its beginning, so the fields that the next
+-- finish reads come first.
 local function begin_turn(s, fence, ids, at, ...)
   return call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
 end
 
 -- set_idle(s, warm, ...) writes the run record of a session that finish releases. Most sessions are
--- idle, so it deletes fields that only a turn needs. A worker that keeps agents warm stays named:
--- senders notify it of the next message first. The last arguments are further fields.
+-- idle, so it deletes fields that only a turn needs. The name of a worker that keeps agents warm
+-- stays: senders notify it of the next message first. The last arguments are further fields.
 local function set_idle(s, warm, ...)
   call('HSET', s.run, 'phase', 'idle', ...)
   if warm == '1' then

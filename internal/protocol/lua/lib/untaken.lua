@@ -1,15 +1,16 @@
--- Steered messages that the agent has not taken. They go back to their places in the line.
+-- Steered messages that the agent has not taken. They go back to their places in the queue.
 
 -- places(s, ids) returns the places of these messages, by the order of arrival. Its head is the id
--- that stands at the head of the line once they are back, if there is one. A message whose place is
--- in the middle of a long line goes further ahead, behind the NEAR ids at the head.
+-- at the head of the queue once they are back, if there is one. A message with a place in the
+-- middle of a long queue goes further ahead, after the NEAR ids at the head.
 local function places(s, ids)
   local oldest = call('LRANGE', s.pending, -NEAR, -1) -- newest first
   local others = math.min(call('LLEN', s.pending) - #oldest, NEAR)
   local newest = others > 0 and call('LRANGE', s.pending, 0, others - 1) or {}
   local tasks, ahead = {}, {} -- by id
 
-  -- later(id, seq) returns whether a message arrived later and does not go to the head of the line.
+  -- later(id, seq) returns whether a message arrived later and does not go to the head of the
+  -- queue.
   local function later(id, seq)
     local t = tasks[id] or fields(s.task .. id, 'seq', 'first')
     tasks[id] = t
@@ -18,8 +19,8 @@ local function places(s, ids)
     return not ahead[id]
   end
 
-  -- Each has its id, and before: how many of the oldest ids stand before it, or behind: how many of
-  -- the newest stand behind it.
+  -- Each has its id, and before: how many of the oldest ids precede it, or behind: how many of the
+  -- newest follow it.
   local back = {oldest = oldest, newest = newest}
   local before, last_seq = 0, 0 -- ids are usually in the order of arrival
   for _, id in ipairs(ids) do
