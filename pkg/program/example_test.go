@@ -10,7 +10,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// A worker with an agent of its own. Its settings are environment variables.
+// A worker with its agent. Its settings are environment variables.
 func ExampleRun() {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -47,7 +47,7 @@ func setenv(name, value string) (restore func()) {
 	}
 }
 
-// The exit code tells a wrong setting from a normal end.
+// The exit code distinguishes a wrong setting from a normal end.
 func ExampleExitCode() {
 	defer setenv("TURNSTILE_CONCURRENCY", "many")()
 	err := program.Run(context.Background(), demo.Shout())
@@ -56,7 +56,7 @@ func ExampleExitCode() {
 }
 
 // The whole main function of a worker. The example does not run it, because Init and os.Exit need a
-// process of their own.
+// separate process.
 func ExampleInit() {
 	program.Init()
 	err := program.Run(context.Background(), demo.Shout())

@@ -1,6 +1,7 @@
 // Package program makes a worker a program: with settings from the environment, signals, a log on
-// stderr, and an HTTP server for health, metrics and asynqmon. The program cmd/worker does the same,
-// and has agents to choose from. To run a worker inside a service with its own settings and signals, use package worker.
+// stderr, and an HTTP server for health, metrics and asynqmon. The program cmd/worker does the
+// same, with a choice of agents. To run a worker inside a service with its own settings and
+// signals, use package worker.
 //
 //	func main() {
 //		program.Init()
@@ -34,9 +35,8 @@ import (
 //     net/http/pprof still works.
 //   - The process is a subreaper. A process that outlives its agent and has killed its guardian
 //     becomes this program's child. It is killed before the turn runs again. So is any other
-//     process that becomes a child in this way, for example a daemon that one of the program's own
-//     commands started. Children that the program starts itself are not touched, unless they call
-//     setsid.
+//     process that becomes a child in this way, for example a daemon of a command that the program
+//     started. Children that the program starts itself are not touched, unless they call setsid.
 func Init() { guardian.InitWorker() }
 
 // Run runs an agent's turns until a signal comes or ctx ends, then drains. It has everything that
@@ -71,7 +71,7 @@ func Run(ctx context.Context, a agent.Agent) error {
 		s.Stop(end.Now)
 		return end.Done()
 	case <-end.Now.Done():
-		return service.ErrAbandoned // without s.Stop: turns may still use what it closes
+		return service.ErrAbandoned // without s.Stop: turns may still use the connections that it closes
 	}
 }
 

@@ -212,7 +212,7 @@ func TestBrokenEntry(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// The claim itself fails: no worker owns the session, and the message is still in line.
+// The claim itself fails: no worker owns the session, and the message is still in the queue.
 func TestB69_ClaimFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -226,7 +226,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	r.free("after the turn")
 }
 
-// No agent is started if the lease has ended before the claim's reply arrives.
+// No agent is started if the lease ends before the claim's reply arrives.
 func TestLateClaimStartsNoAgent(t *testing.T) {
 	t.Parallel()
 	for name, now := range map[string]bool{"immediate": true, "with a start": false} {

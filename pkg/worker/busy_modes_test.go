@@ -22,7 +22,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// steerStage is a stage whose turns can be steered.
+// steerStage is a stage with turns that can be steered.
 type steerStage struct{ *stage }
 
 func (steerStage) Traits() agent.Traits { return agent.Traits{Steerable: true} }
@@ -49,8 +49,8 @@ func (a *act) steer(t testing.TB, id string) agent.Steer {
 	return s
 }
 
-// Several collected messages are one turn, whose end is the end of each. Those that are too old
-// or invalid are archived, and the turn goes on.
+// Several collected messages are one turn, and all end with it. Messages that are too old or
+// invalid are archived, and the turn continues.
 func TestCollectedTurn(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]string{"good ones": "", "bad ones first": "first", "bad ones last": "last"} {

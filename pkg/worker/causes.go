@@ -11,7 +11,7 @@ import (
 )
 
 // Causes of the end of a turn's context, besides agent.ErrLeaseLost and the requests of senders
-// (protocol.ErrStopRequested and its like).
+// (protocol.ErrStopRequested and others).
 var (
 	errTimeout  = errors.New("the agent took too long")
 	errDrain    = errors.New("the worker drains") // as a drainError

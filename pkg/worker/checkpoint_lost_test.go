@@ -117,7 +117,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	before := r.steady(task)
 	one.signal(syscall.SIGCONT)
 	expect.Soon(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
-	// What it may write is that it lives, so the lost turn counts no more as its death.
+	// It may only write that it lives, so that the lost turn does not count as its death.
 	expect.Soon(t, "its word that it lives", func() bool { return r.rdb.HGet(r.ctx, r.k.Resume(), "reason").Val() == resume.ReasonLeaseLost })
 	expect.Equal(t, "deaths", r.rdb.HGet(r.ctx, task, "deaths").Val(), "0")
 	expect.Equal(t, "interruptions", r.rdb.HGet(r.ctx, r.k.Resume(), "interruptions").Val(), "0")
@@ -132,8 +132,8 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	}
 }
 
-// steady is the part of the dump that renewals do not change, nor an owner's word that it lives, which
-// takes back counts in the message's task and in the resume record.
+// steady is the part of the dump that is changed neither by renewals nor by an owner that reports
+// that it lives, which takes back counts in the message's task and in the resume record.
 func (r *rig) steady(task string) string {
 	r.Helper()
 	counts := map[string][]string{task: {"deaths", "died"}, r.k.Resume(): {"reason", "crashes", "interruptions"}}

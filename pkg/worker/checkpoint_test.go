@@ -215,7 +215,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 // However a turn ends, its checkpoints end with it. This test is not parallel, because it counts
 // goroutines.
 func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest // see above
-	redistest.Real(t) // the embedded server has goroutines of its own
+	redistest.Real(t) // the embedded server has goroutines, too
 	r := newRig(t)
 	before := goleak.IgnoreCurrent()
 	t.Run("turns", func(t *testing.T) { //nolint:paralleltest // its parent is not parallel

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// command submits a slash command, whose reply must contain a text.
+// command submits a slash command, and checks that the reply contains a text.
 func (r *rig) command(text, want string) {
 	r.Helper()
 	told := r.say("", text)
@@ -30,7 +30,7 @@ func (r *rig) command(text, want string) {
 	}
 }
 
-// Two worker processes whose agents propose titles all the time, and a user.
+// Two worker processes with agents that propose titles all the time, and a user.
 func TestB71_TitleRace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -36,8 +36,9 @@ type Config struct {
 	// 1 s, a cap of 100 and DropNew.
 	Queue session.QueueSettings
 
-	// Limits are those of senders: give both the same. A larger message becomes a dead letter, and so
-	// do the newest messages of other producers over Limits.Queue. The worker ignores the others.
+	// Limits are the senders' limits: give both the same. A larger message becomes a dead letter,
+	// and so do the newest messages of other producers over Limits.Queue. The worker ignores the
+	// others.
 	Limits session.Limits
 
 	// Keep is how long and how much is kept.
@@ -66,13 +67,13 @@ type Config struct {
 	// a minute, plus or minus a quarter. Defaults to 1 s.
 	RetryBackoff time.Duration
 
-	// MessageMaxAge is the oldest that a message may be when it is run. An older one becomes a dead
+	// MessageMaxAge is the maximum age of a message when it runs. An older one becomes a dead
 	// letter. Defaults to NoLimit.
 	MessageMaxAge time.Duration
 
 	// StuckLimit is how many interruptions in a row suspend a session: the next turn begins a new
-	// transcript. If the last one was the death of a worker, the message becomes a dead letter.
-	// Defaults to 3.
+	// transcript. If the last one was a worker's death, the message becomes a dead letter. Defaults
+	// to 3.
 	StuckLimit int
 
 	// Crash says how a turn continues after the death of its worker. Defaults to CrashResume.
@@ -92,8 +93,8 @@ type Config struct {
 	// WarmTTL is how long a warm agent is kept without a turn. Defaults to 1 h.
 	WarmTTL time.Duration
 
-	// Ephemeral means that Redis ends with this worker: the notice of a drain promises users no
-	// other worker.
+	// Ephemeral means that Redis ends with this worker: the notice of a drain then does not
+	// announce another worker.
 	Ephemeral bool
 
 	// Logger defaults to slog.Default().
@@ -114,7 +115,7 @@ type Config struct {
 
 // Keep is how long and how much is kept. A zero field means its default.
 type Keep struct {
-	Results     time.Duration // of ended messages. Under a second: not at all. Defaults to 1 h
+	Results     time.Duration // of ended messages. Less than a second keeps none. Defaults to 1 h
 	Transcripts time.Duration // after their last entry. Defaults to 30 days
 	Sessions    time.Duration // after their last activity. Defaults to 30 days
 	DeadLetters time.Duration // Defaults to 90 days
@@ -138,8 +139,8 @@ const (
 )
 
 const (
-	// A session that has run so many turns under one claim, or for so long, makes room for other
-	// sessions that wait. A claim costs about as much as a short turn, so ten keep its share small.
+	// After so many turns under one claim, or so much time, a session makes room for waiting ones.
+	// A claim costs about as much as a short turn, so ten keep its share small.
 	shareTurns = 10
 	shareTime  = time.Minute
 
@@ -152,8 +153,8 @@ const (
 	entryLeast = 64 << 20 / 2000
 	eventLeast = 8 << 20 / 1000
 
-	// resumeFreshness is the oldest interruption that the agent gets a note about. After an hour the
-	// user has mostly moved on.
+	// resumeFreshness is the maximum age of an interruption for which the agent gets a note. After
+	// an hour the user has mostly moved on.
 	resumeFreshness = time.Hour
 )
 

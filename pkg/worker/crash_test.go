@@ -95,8 +95,8 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	p.end()
 }
 
-// sessionDump is everything under the session's hash tag. A hash is written by its fields, whose order a mere
-// read may change.
+// sessionDump is everything under the session's hash tag. A hash is written by its sorted fields,
+// because a read may change their order.
 func (r *rig) sessionDump() string {
 	r.Helper()
 	ctx := context.WithoutCancel(r.ctx)
@@ -156,7 +156,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 	}
 }
 
-// Ten follow-ups survive the end of the worker whose turn they wait for.
+// Ten follow-ups survive the end of the worker with the running turn.
 func TestB79_FollowUpsSurvive(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(p *process){

@@ -87,7 +87,7 @@ func (d *deathAt) leave(name string) {
 	}
 }
 
-// reach counts a step, and ends the process if it is the one.
+// reach counts a step, and ends the process at the chosen one.
 func (d *deathAt) reach(name string) {
 	if name == "" {
 		return
@@ -181,7 +181,7 @@ func (l *logged) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error
 	return result, err
 }
 
-// asks ends the text of a message whose turn stores agent state and asks for a permission.
+// asks at the end of a message's text makes its turn store agent state and ask for a permission.
 const asks = "asks"
 
 // remember stores state and asks for a permission. The state lists the messages that the agent

@@ -22,7 +22,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// course is what happens to a session whose worker will die.
+// course is the course of a session until its worker dies.
 type course struct {
 	name      string
 	immediate bool // the agent has no start phase
@@ -165,7 +165,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 			slots <- struct{}{}
 			steps := c.run(t, 0, false)
 			<-slots
-			if len(steps) < 3 { // it is killed when all messages have ended, before its last steps
+			if len(steps) < 3 { // it is killed after the end of all messages, before its last steps
 				t.Fatalf("only these steps were counted: %q", steps)
 			}
 			for i, name := range steps {
@@ -224,7 +224,7 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	return steps
 }
 
-// over reports whether every message has ended.
+// over reports whether every message ended.
 func (c course) over(r *rig) bool {
 	for _, e := range c.ends {
 		if _, ended, err := actors.Result(r.ctx, r.client.Session(r.key), e.id); err != nil || !ended {
@@ -295,7 +295,7 @@ func (c course) turns(r *rig, log string) {
 	text, err := os.ReadFile(log)
 	expect.OK(r, err)
 	var fence int64
-	running, place := 0, -1 // the process whose turn runs, and the last message
+	running, place := 0, -1 // the process with the running turn, and the last message
 	for line := range strings.Lines(string(text)) {
 		var what, id string
 		var f int64
@@ -320,7 +320,7 @@ func (c course) turns(r *rig, log string) {
 	}
 }
 
-// dead reports whether the process has ended.
+// dead reports whether the process ended.
 func (p *process) dead() bool {
 	select {
 	case <-p.gone():
@@ -330,7 +330,7 @@ func (p *process) dead() bool {
 	}
 }
 
-// gone is closed when the process has ended.
+// gone is closed when the process ends.
 func (p *process) gone() <-chan struct{} {
 	p.watch.Do(func() {
 		p.over = make(chan struct{})

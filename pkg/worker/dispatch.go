@@ -21,7 +21,7 @@ const (
 	// the ends of other turns wait.
 	claimBatch = 8
 
-	// survivePatience is how long a drain waits, after its last turn, for Redis to hear that this
+	// survivePatience is how long a drain waits, after its last turn, to store in Redis that this
 	// worker outlived the turns that lost their leases.
 	survivePatience = time.Second
 )
@@ -57,8 +57,9 @@ func (d *dispatcher) close() {
 	d.closed = true
 }
 
-// wait returns when no claim is in flight, no session runs, and Redis knows which lost turns this
-// worker outlived, or has not replied for survivePatience. Call it after the intake has ended.
+// wait returns when no claim is in flight, no session runs, and Redis has stored which lost turns
+// this worker outlived, or has not replied for survivePatience. Call it after the end of the
+// intake.
 func (d *dispatcher) wait() {
 	d.loop.Wait()
 	d.claiming.Wait()
@@ -128,8 +129,8 @@ func (d *dispatcher) run() {
 	}
 }
 
-// prefer claims a session if its warm agent is on this worker and a slot is free, before other
-// workers find the session in the ready index.
+// prefer claims a session with a warm agent on this worker if a slot is free, before other workers
+// find the session in the ready index.
 func (d *dispatcher) prefer(session string) {
 	if !d.pool.has(session) || d.slots.try(1) == 0 {
 		return
@@ -150,7 +151,7 @@ func (d *dispatcher) prefer(session string) {
 // claim claims sessions, for which the caller has taken slots, and runs those that it gets.
 func (d *dispatcher) claim(sessions []string) error {
 	claims, err := d.queue.Claim(d.life.work, sessions)
-	if err != nil { // the claims may be made, and only their reply lost
+	if err != nil { // the claims may have been made, and only their reply lost
 		d.life.run(func() {
 			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
 				d.log.Warn("claims without a reply were not taken back: their sessions wait for their leases to end", "error", err)
@@ -178,9 +179,9 @@ func (d *dispatcher) claim(sessions []string) error {
 	return err
 }
 
-// survive tells Redis, once it can be reached, that this worker lives although it lost the claim.
-// The turn has wound down, so its message has not killed the worker. A claim whose end Redis refused
-// to store is not lost in this way: that may be the message's doing.
+// survive stores in Redis, once it can be reached, that this worker lives although it lost the
+// claim. The turn has wound down, so its message did not kill the worker. This does not apply if
+// Redis refused to store the turn's end: the message may have caused that.
 func (d *dispatcher) survive(c *protocol.Claim) {
 	d.surviving.Add(1)
 	d.life.run(func() {
@@ -199,11 +200,11 @@ func (d *dispatcher) survive(c *protocol.Claim) {
 // slots bounds how many sessions run at once. Each session takes one slot.
 type slots chan struct{}
 
-// take waits for a free slot and takes as many as are free, up to most. It returns 0 if ctx has
-// ended.
+// take waits for a free slot and takes as many as are free, up to most. It returns 0 if ctx is
+// done.
 func (s slots) take(ctx context.Context, most int) int {
 	if ctx.Err() != nil {
-		return 0 // a select may take a slot although ctx has ended, and another pop takes time
+		return 0 // a select may take a slot although ctx is done, and another pop takes time
 	}
 	select {
 	case <-ctx.Done():

@@ -7,7 +7,7 @@
 //   - A session has one owner, and runs one turn at a time.
 //   - A message waits, runs, is a dead letter, or is in the transcript, through drains, crashes and
 //     outages of Redis. The transcript has a turn's entries once.
-//   - Stop leaves no session behind: a turn that does not end in time runs again on another worker.
+//   - Stop releases every session: a turn that does not end in time runs again on another worker.
 //
 // # Not guaranteed
 //

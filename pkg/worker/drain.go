@@ -62,7 +62,7 @@ func (w *Worker) drain(ctx context.Context, why reason) error {
 	w.dispatcher.close()
 	w.life.endIntake()
 	if was == started {
-		<-w.begun // Start fails now, or has started its actors, which end by themselves
+		<-w.begun // Start fails from now on, or has started its actors, which end by themselves
 	}
 	w.log.Info("draining", "reason", why.name(), "running", w.roster.size(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})
@@ -71,7 +71,7 @@ func (w *Worker) drain(ctx context.Context, why reason) error {
 	if w.jobs != nil {
 		beside.Go(w.jobs.stop) // it takes time, so the turns go on meanwhile
 	}
-	for _, s := range running { // sessions whose claim is in flight get the notice when they join
+	for _, s := range running { // sessions with a claim in flight get the notice when they join
 		s.notify(w.opts.notice(why))
 	}
 	go func() {
@@ -109,8 +109,8 @@ func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
 	w.roster.timeIsUp()
 }
 
-// markPatience is how long the interrupts wait for the marks. Turns that are not marked by then
-// are marked by their requeue.
+// markPatience is how long the interrupts wait for the marks. Later turns are marked by their
+// requeue.
 const markPatience = time.Second
 
 // interrupt ends the turns that still run. It marks each to be resumed before it interrupts it. A
@@ -143,8 +143,7 @@ func (w *Worker) interrupt(why reason) {
 // reportEvery is the shortest time between two log lines about a drain's progress.
 const reportEvery = time.Second
 
-// reportDrain logs how many turns still run, each time the number has changed, until all have
-// ended.
+// reportDrain logs how many turns still run, each time the number has changed, until none runs.
 func (w *Worker) reportDrain(why reason, idle <-chan struct{}) {
 	for {
 		select { // the beginning of the drain is logged already

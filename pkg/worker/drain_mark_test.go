@@ -130,7 +130,8 @@ func TestB39_CleanDrain(t *testing.T) {
 	expect.Equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
 }
 
-// Only turns that run when the time is up are marked, not those that ran when the drain began.
+// Only turns that run at the end of the drain's timeout are marked, not all that ran at its
+// beginning.
 func TestB40_FinishedDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -53,8 +53,8 @@ func (j *journal) next(t *testing.T, message string, want map[string]string) slo
 	return line
 }
 
-// A drain reports its progress: by Status, and in the log at its beginning, at its end and
-// whenever a turn has ended, but at most once a second.
+// A drain reports its progress: by Status, and in the log at its beginning, at its end and at each
+// turn's end, but at most once a second.
 func TestDrainProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -195,7 +195,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A panic of an agent ends only its turn, neither the worker nor other sessions.
+// A panic of an agent ends only its turn, not the worker or other sessions.
 func TestPanicKillsOnlyItsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

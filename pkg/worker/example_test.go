@@ -26,7 +26,7 @@ func ask(rdb redis.UniversalClient, text string) string {
 	return outcome.Reply
 }
 
-// A program that is both a worker with an agent of its own and a sender.
+// A program that is both a worker with its agent and a sender.
 func Example() {
 	rdb, stop := demo.Redis() // a program connects to its own Redis
 	defer stop()
@@ -49,7 +49,7 @@ func ExampleNew() {
 	rdb, stop := demo.Redis()
 	defer stop()
 	_, err := worker.New(rdb, demo.Shout(), worker.Config{
-		DrainTimeout: session.NoLimit, // Stop waits until the last turn has ended
+		DrainTimeout: session.NoLimit, // Stop waits for the last turn's end
 		AgentTimeout: session.NoLimit, // this has a limit
 	})
 	fmt.Println(err)
@@ -65,7 +65,7 @@ func serve(ctx context.Context, rdb redis.UniversalClient, myAgent agent.Agent, 
 	return w.Run(ctx) // until ctx ends; then running turns have Config.DrainTimeout
 }
 
-// A worker beside the other parts of a service, which all end with ctx.
+// A worker with the other parts of a service, which all end with ctx.
 func ExampleWorker_Run() {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -95,7 +95,7 @@ func ExampleWorker_Start() {
 	// worker: started or stopped before
 }
 
-// handOver stops a worker whose turn goes on, and shows the reply of the next one.
+// handOver stops a worker in the middle of a turn, and shows the next worker's reply.
 func handOver(stopIt func(*worker.Worker, context.Context) error) {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -108,7 +108,7 @@ func handOver(stopIt func(*worker.Worker, context.Context) error) {
 	<-started
 
 	hurry, cancel := context.WithCancel(context.Background())
-	cancel() // it has ended: the turn is interrupted at once
+	cancel() // an ended context: the turn is interrupted at once
 	fmt.Println("stopped:", stopIt(one, hurry))
 
 	two, err := worker.New(rdb, demo.Shout(), worker.Config{Logger: quiet})
@@ -118,7 +118,7 @@ func handOver(stopIt func(*worker.Worker, context.Context) error) {
 	demo.Check(two.Stop(context.Background()))
 }
 
-// Turns that do not end in time are resumed by another worker, whose agent gets a note.
+// Turns that do not end in time are resumed by another worker. Its agent gets a note.
 func ExampleWorker_Stop() {
 	handOver((*worker.Worker).Stop)
 	// Output:

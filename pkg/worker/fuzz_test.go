@@ -58,7 +58,7 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// readAs reads what line has written.
+// readAs reads line's output.
 func readAs(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {

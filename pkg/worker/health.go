@@ -12,8 +12,8 @@ import (
 // must not be restarted.
 const stuckAfter = 5 * time.Minute
 
-// loopClock measures how long a loop has been in its present step. A loop that waits for the clock or
-// for a free slot rests, for however long: it cannot get stuck there.
+// loopClock measures how long a loop has been in its present step. While a loop waits for the clock
+// or for a free slot, it rests: it cannot get stuck there.
 type loopClock struct{ at atomic.Int64 } // ns since clockStart; 0: it rests
 
 // clockStart is the zero of all loop clocks, on the monotonic clock.
@@ -33,7 +33,7 @@ func (p *loopClock) since() time.Duration {
 // Health returns an error when the worker is stuck and its process should be restarted: the loop
 // that claims sessions, or the one that renews the claims, has not moved for 5 min. A worker is
 // healthy while it drains, while all its slots are taken, and while Redis is unreachable, as long
-// as the Redis client's timeouts end its calls in that time. It asks no Redis.
+// as the Redis client's timeouts end its calls in that time. It makes no call to Redis.
 func (w *Worker) Health() error {
 	limit := w.opts.stuckAfter
 	for _, loop := range []struct {

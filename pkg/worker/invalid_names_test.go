@@ -19,8 +19,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Queues of plain producers whose names are not valid sessions' are skipped, and the log reports
-// each once, also if somebody has entered them in the indexes.
+// Queues of other producers with names that are not valid for sessions are skipped, and the log
+// reports each once, also if they are in the indexes.
 func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

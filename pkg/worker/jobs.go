@@ -55,8 +55,8 @@ type jobServer struct {
 	done   sync.WaitGroup
 }
 
-// startJobs runs every job at its own interval, or all at Config.jobsEvery, which tests set.
-// server is the Redis client of the asynq.Server, whose heartbeat shows the running turns.
+// startJobs runs every job at its own interval, or all at Config.jobsEvery, which tests set. server
+// is the Redis client of the asynq.Server. Its heartbeat shows the running turns.
 func startJobs(rdb, server redis.UniversalClient, all []job, c Config) (*jobServer, error) {
 	feeding, cancel := context.WithCancel(context.Background())
 	m := &jobServer{
@@ -106,8 +106,8 @@ func startJobs(rdb, server redis.UniversalClient, all []job, c Config) (*jobServ
 }
 
 // feed enqueues a job at the beginning of each of its time slots, unless another worker has. It
-// does not at the worker's start, when there is other work to do. Slots follow this machine's
-// clock; with a wrong clock a job runs twice, which is harmless.
+// skips the worker's start, when there is other work to do. Slots follow this machine's clock; with
+// a wrong clock a job runs twice, which is harmless.
 func (m *jobServer) feed(ctx context.Context, j job) {
 	for {
 		slot := time.Now().UnixNano()/int64(j.every) + 1
@@ -124,7 +124,7 @@ func (m *jobServer) feed(ctx context.Context, j job) {
 	}
 }
 
-// stop starts no further job. The heartbeat goes on, because the drain's turns may run for long.
+// stop starts no further job. The heartbeat continues, because the drain's turns may run for long.
 func (m *jobServer) stop() {
 	m.cancel()
 	m.done.Wait()
@@ -132,7 +132,7 @@ func (m *jobServer) stop() {
 }
 
 // end ends the server, after stop, when no turn runs any more. It does not wait for a Redis that
-// hangs: the heartbeat's keys there expire in 10 s.
+// hangs: the heartbeat's keys expire in 10 s.
 func (m *jobServer) end() {
 	ended := make(chan struct{})
 	go func() {

@@ -20,8 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A claim whose reply was lost is taken back, even if the reply for another session of the same
-// batch says that that session is broken.
+// A claim with a lost reply is taken back, even if another session of the same batch is broken.
 func TestLostClaimBesideABrokenSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -45,7 +44,7 @@ func TestLostClaimBesideABrokenSession(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
-// A worker takes back a claim whose reply is lost: no turn counts as interrupted, and the session
+// A worker takes back a claim with a lost reply: no turn counts as interrupted, and the session
 // need not wait for its sentinel's end.
 func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	t.Parallel()
@@ -62,7 +61,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	expect.Equal(t, "interruptions", record.Interruptions, 0)
 }
 
-// A worker that drains after it lost a lease still says that it lives, if Redis is back in time.
+// A worker that drains after it lost a lease still reports that it lives, if Redis is back in time.
 func TestDrainTellsThatTheWorkerLives(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

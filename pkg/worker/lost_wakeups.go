@@ -9,9 +9,9 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// lostWakeUps are the sessions that this worker released with messages in line and could not
-// wake. It tries again until it succeeds or the worker ends. Reap or sweep would find them as
-// well, but later.
+// lostWakeUps are the sessions that this worker released with waiting messages and could not wake.
+// It tries again until it succeeds or the worker ends. Reap or sweep would find them as well, but
+// later.
 type lostWakeUps struct {
 	queue  *protocol.Consumer
 	life   *lifecycle

@@ -29,8 +29,8 @@ func wakesOf(index string) redistest.Match {
 // errFull is the error of a full Redis.
 var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
 
-// A turn whose end is stored has that end, although Redis refuses the wake-up after it. The
-// worker repeats the wake-up: nothing else would find the session during the test.
+// A stored end of a turn counts, although Redis refuses the wake-up after it. The worker repeats
+// the wake-up: nothing else would find the session during the test.
 func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 	t.Parallel()
 	t.Run("finish", func(t *testing.T) {

@@ -33,7 +33,7 @@ type TurnEnd struct {
 	Err           error          // why it did not succeed; wraps agent.ErrLeaseLost if the lease was lost
 }
 
-// The statuses of turns that ended on this worker and whose messages run again.
+// The statuses of turns that ended on this worker while their messages run again.
 const (
 	StatusRequeued session.Status = "requeued" // interrupted, by a drain or the agent's guardian
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left

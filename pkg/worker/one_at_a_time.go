@@ -1,7 +1,8 @@
 package worker
 
-// oneAtATime is a lock that its holder keeps during a call to Redis. It is a channel and no sync.Mutex:
-// inside a bubble of testing/synctest (test/simulate) time does not pass while a goroutine waits for a mutex.
+// oneAtATime is a lock that its holder keeps during a call to Redis. It is a channel, not a
+// sync.Mutex: inside a bubble of testing/synctest (test/simulate) time does not pass while a
+// goroutine waits for a mutex.
 type oneAtATime chan struct{}
 
 func newOneAtATime() oneAtATime { return make(oneAtATime, 1) }

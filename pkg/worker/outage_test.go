@@ -62,7 +62,7 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 	}
 }
 
-// An idle worker whose Redis was unreachable takes work again by itself.
+// An idle worker takes work again by itself after Redis was unreachable.
 func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	server := durable(t)
@@ -125,7 +125,7 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 }
 
 // An unsteady Redis is no death: the worker lives through each outage, so its message is not given
-// up, its session is not suspended, and the agent's note tells what was the matter.
+// up, its session is not suspended, and the agent's note names the cause.
 func TestUnsteadyRedisIsNoDeath(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int{"limit 3": 3, "limit 1": 1} {
@@ -341,7 +341,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// A finish whose reply is lost is sent again, once or several times.
+// A finish with a lost reply is sent again, once or several times.
 func TestFinishIsSentTwice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -380,7 +380,7 @@ func TestFinishReplyIsLost(t *testing.T) {
 	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 }
 
-// A requeue whose reply is lost puts the message back once.
+// A requeue with a lost reply puts the message back once.
 func TestRequeueReplyIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -395,7 +395,7 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 }
 
-// A Redis that hangs does not delay the interrupts of a drain whose time is up.
+// A Redis that hangs does not delay the interrupts at the end of a drain's timeout.
 func TestDrainWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

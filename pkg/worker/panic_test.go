@@ -88,8 +88,8 @@ func (h touchy) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A panic beside the agent, in the turn's own goroutine or in another, fails the turn: the worker
-// goes on, and so do the turns of other sessions.
+// A panic outside the agent, in the turn's goroutine or in another, fails the turn: the worker
+// continues, and so do the turns of other sessions.
 func TestPanicBesideTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -144,8 +144,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 	}
 }
 
-// An agent may ask on a goroutine of its own, as the one for commands does: a panic there is
-// returned to the agent, too, and ends the turn but not the worker.
+// An agent may ask on another goroutine, as the one for commands does: a panic there is returned to
+// the agent, too, and ends the turn but not the worker.
 func TestPanicOfAQuestion(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()

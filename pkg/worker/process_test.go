@@ -27,7 +27,7 @@ type process struct {
 	once sync.Once
 
 	watch sync.Once
-	over  chan struct{} // closed when the process has ended, after gone was called
+	over  chan struct{} // closed at the end of the process, after gone was called
 }
 
 // lockedBuffer collects a process's stderr while the test may read it.
@@ -48,8 +48,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// heir is the job of a worker that takes over from one that dies or stops. It keeps its own lease on
-// a slow machine; that of the other one must end.
+// heir is the job of a worker that takes over from one that dies or stops. It keeps its lease on a
+// slow machine; the other one's must end.
 var heir = job{TTL: time.Minute}
 
 // process starts a worker process and waits until it takes work.
@@ -65,7 +65,7 @@ func (r *rig) process(name string, j job) *process {
 	p := &process{t: r.T, id: j.ID, cmd: osexec.Command(self)}
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.Stderr = &p.log
-	// A group of its own, so that only the test gets Ctrl-C.
+	// A separate process group, so that only the test gets Ctrl-C.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.pipe, err = p.cmd.StdinPipe()
 	expect.OK(r, err)

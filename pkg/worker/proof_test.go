@@ -138,9 +138,9 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 	return &all
 }
 
-// runs reports whether a worker runs a turn that it has written of. If it has not, it may not have read
-// the claim's reply, and a worker that is stopped there has no turn to lose. The records are read in one
-// pipeline, because the worker is stopped and its leases go on.
+// runs reports whether a worker runs a turn of which Redis has a write. Without one it may not have
+// read the claim's reply, and a worker that is stopped there has no turn to lose. The records are
+// read in one pipeline, because the worker is stopped while its leases continue.
 func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := actors.Collect(r.client.Sessions(r.ctx, admin.Query{State: admin.StateBusy}))

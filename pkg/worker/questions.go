@@ -27,7 +27,7 @@ type questions struct {
 	mu       sync.Mutex
 	waiting  int // the number of the question that waits for its decision; 0: none
 	decision chan protocol.Decided
-	early    protocol.Decided // on a question whose number has not arrived from Redis yet
+	early    protocol.Decided // a decision on a question before its number arrived from Redis
 }
 
 func newQuestions(ctx context.Context, r *recorder, open *openQuestions, timeout time.Duration) *questions {
@@ -46,7 +46,7 @@ func (q *questions) stop() {
 	q.one <- struct{}{} // no further question can be asked
 }
 
-// ask is Ask of agent.Host. Agents call it on goroutines of their own, where nothing else recovers from a
+// ask is Ask of agent.Host. Agents call it on their goroutines, where nothing else recovers from a
 // panic.
 func (q *questions) ask(ctx context.Context, question agent.Question) (_ session.Decision, err error) {
 	defer func() {
@@ -65,7 +65,7 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	if q.ctx.Err() != nil { // the select may take the token although the turn has ended
+	if q.ctx.Err() != nil { // the select may take the token although the turn is over
 		return "", context.Cause(q.ctx)
 	}
 	d, err := q.put(ctx, question)
@@ -77,7 +77,7 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
-// everybody who sees the event finds the question.
+// every reader of the event finds the question.
 func (q *questions) put(ctx context.Context, question agent.Question) (session.Decision, error) {
 	number, err := q.claim.Ask(ctx, session.Question{Name: question.Name, Text: question.Text})
 	if err != nil {
@@ -105,8 +105,8 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.publishEnd(number, session.Cancelled, "")
 		return "", context.Cause(ctx)
 	}
-	// Nobody decided in time: denied. But if Redis has a decision by now it counts, because its
-	// user was notified; only the result of Withdraw has it.
+	// No decision in time is a denial. But a decision that is in Redis by now counts, because its
+	// user was notified; only Withdraw returns it.
 	d, err := q.claim.Withdraw(q.claim.Lease().Context())
 	if err != nil {
 		q.publishEnd(number, session.Cancelled, "")
@@ -134,7 +134,7 @@ func (q *questions) publishEnd(number int, decision session.Decision, by string)
 	q.recorder.publish(session.Event{Type: session.EventQuestionAnswered, CallID: strconv.Itoa(number), Decision: decision, By: by})
 }
 
-// withdraw takes back a question that nothing waits for, so that a late decision is refused. It
+// withdraw takes back a question when nothing waits for it, so that a late decision is refused. It
 // is also needed if storing the question failed: it may have been stored.
 func (q *questions) withdraw() {
 	lease := q.claim.Lease()
@@ -146,8 +146,8 @@ func (q *questions) withdraw() {
 	}
 }
 
-// await makes number the question whose decision is awaited, and returns a channel that receives
-// it. 0: no question.
+// await waits for the decision on the question with this number: the returned channel receives it.
+// 0 is no question.
 func (q *questions) await(number int) <-chan protocol.Decided {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -80,7 +80,7 @@ func TestDecisionInTime(t *testing.T) {
 	}
 }
 
-// A decision that comes when the time is up counts, or its sender is informed that it does not.
+// A decision at the end of the timeout counts, or its sender gets an error.
 func TestDecisionAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

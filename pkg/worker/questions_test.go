@@ -67,7 +67,7 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/approve", "There is no open question.")
 }
 
-// A decision whose signal is lost comes with the next renewal.
+// A decision with a lost signal comes with the next renewal.
 func TestDecisionWithoutASignal(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t, sentinelTTL(expect.Lease(time.Second)))

@@ -16,8 +16,8 @@ const (
 	// does not become a stream of round trips.
 	emitEvery = 75 * time.Millisecond
 
-	// emitFirst is how long the first event after a pause waits. A turn that is over by then
-	// needs no batch of its own.
+	// emitFirst is how long the first event after a pause waits. A turn that is over by then needs
+	// no separate batch.
 	emitFirst = 5 * time.Millisecond
 )
 
@@ -167,7 +167,7 @@ func (r *recorder) flush() {
 	events, title := r.unsent, r.title
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
-	r.state.save() // first, so that followers of the agent's words find it stored
+	r.state.save() // first, so that readers of the agent's text find it stored
 	r.emit(events, title)
 }
 
@@ -220,7 +220,7 @@ func (r *recorder) storeCheckpoint() {
 	}
 }
 
-// recording is what a recorder has at its turn's end.
+// recording is a recorder's content at its turn's end.
 type recording struct {
 	reply   string
 	entries []session.Entry

@@ -17,7 +17,7 @@ const (
 // toolsPerInterval bounds how many checkpoints of tools there are in one interval.
 const toolsPerInterval = 10
 
-// checkpoints stores what a turn has done while it runs:
+// checkpoints stores a turn's entries while it runs:
 //
 //   - after text, when an interval has passed since the last checkpoint or the turn's start;
 //   - after a tool's end at once, unless the last checkpoint is younger than a tenth of
@@ -74,7 +74,7 @@ func (c *checkpoints) now() {
 func (c *checkpoints) scheduleAt(at time.Time) {
 	if c.timer != nil {
 		if !at.Before(c.due) || !c.timer.Stop() {
-			return // it comes soon enough, or waits for the one that is being stored
+			return // it is soon enough, or waits for the checkpoint that is being stored
 		}
 		c.under.Done()
 	}

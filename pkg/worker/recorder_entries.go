@@ -10,7 +10,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// entries are what a turn has added to its transcript so far. The recorder's lock guards them.
+// entries are a turn's entries so far. The recorder's lock guards them.
 type entries struct {
 	turn   *protocol.ClaimedTurn
 	before []session.Entry  // of an earlier run of the turn
@@ -20,9 +20,9 @@ type entries struct {
 	usage  *session.Usage   // nil: the agent has not reported it
 }
 
-// inherit takes over the entries that an earlier run of the turn had made when it was interrupted.
-// They belong to this turn now, so that /undo removes them with it. Users' entries are left out:
-// they are of this turn's messages, or of messages that run as turns of their own.
+// inherit takes over the entries of an earlier, interrupted run of the turn. They belong to this
+// turn now, so that /undo removes them with it. Users' entries are left out: they are of this
+// turn's messages, or of messages that run as separate turns.
 func (s *entries) inherit(partial []session.Entry) {
 	for _, e := range partial {
 		if e.Role != session.RoleUser {
@@ -110,9 +110,9 @@ func (s *entries) reply() string {
 	return ""
 }
 
-// all copies the entries: the users' messages, then what the agent did. reply is the agent's
-// final text, which replaces its last words unless it is empty. The last entry has the turn's
-// usage, and whether the turn was interrupted.
+// all copies the entries: the users' messages, then the agent's. reply is the agent's final text;
+// unless empty, it replaces the text after the last tool. The last entry has the turn's usage, and
+// whether the turn was interrupted.
 func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry {
 	s.flushWords()
 	all := make([]session.Entry, 0, len(s.turn.Collected)+len(s.before)+len(s.made)+2)

@@ -18,8 +18,8 @@ const maxRaw = 64 << 10
 // within other JSON.
 const maxDepth = 1000
 
-// storable makes an event fit to be stored. Invalid JSON becomes a JSON string, so that the
-// agent's mistake does no harm, and so does JSON that is nested too deeply. A raw event loses data that is too long for the stream.
+// storable returns an event that can be stored. JSON that is invalid or nested too deeply becomes a
+// JSON string. A raw event loses data that is too long for the stream.
 func storable(e agent.Event) agent.Event {
 	for _, raw := range []*json.RawMessage{&e.Input, &e.Output, &e.Data} {
 		if len(*raw) == 0 {

@@ -42,8 +42,8 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// A turn whose end Redis always refuses does not run again and again: it fails, and the session
-// goes on.
+// If Redis always refuses a turn's end, the turn does not run again and again: it fails, and the
+// session continues.
 func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (*rig, func(id string) *act){

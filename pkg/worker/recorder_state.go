@@ -16,19 +16,18 @@ type agentState struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	wanted json.RawMessage // set by the agent in this turn; nil: it has not
+	wanted json.RawMessage // set by the agent in this turn; nil: not set
 	saved  json.RawMessage // the stored state, as last known
 }
 
-// found records the state that is stored when the turn begins.
+// found records the stored state at the turn's beginning.
 func (s *agentState) found(data json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved = data
 }
 
-// want records the state that the agent wants stored, and reports whether it differs from the
-// stored one.
+// want records the agent's new state, and reports whether it differs from the stored one.
 func (s *agentState) want(data json.RawMessage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -182,7 +182,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An agent's own events are passed on, those that are too long without their data.
+// An agent's raw events are passed on, those that are too long without their data.
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A tool's end belongs to the last tool with its id that has not ended.
+// A tool's end belongs to the last running tool with its ID.
 func TestToolsWithOneID(t *testing.T) {
 	t.Parallel()
 	s := entries{turn: &protocol.ClaimedTurn{ID: "t"}}

@@ -54,7 +54,7 @@ func (r *renewer) renew() bool {
 		}
 	}
 	if len(claims) == 0 {
-		r.outage = outage{} // without renewals its end goes unnoticed
+		r.outage = outage{} // without sessions the end of an outage goes unnoticed
 		return false
 	}
 	failed, why := 0, error(nil)
@@ -71,8 +71,8 @@ func (r *renewer) renew() bool {
 	return failed > 0
 }
 
-// outage is a time in which renewals fail. Renewals are tried several times a second for each
-// session, so only its beginning and its end are logged.
+// outage is a time in which renewals fail. They are tried several times a second for each session,
+// so only the outage's beginning and end are logged.
 type outage struct{ since time.Time }
 
 func (o *outage) report(log *slog.Logger, failed int, why error) {

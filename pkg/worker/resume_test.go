@@ -41,7 +41,7 @@ func (r *rig) unmarked(key, when string) {
 	expect.Equal(r, "the resume record "+when, r.resumeRecord(key), resume.Record{})
 }
 
-// startOf returns the start event of the turn with an id.
+// startOf returns the start event of the turn with an ID.
 func (r *rig) startOf(turn string) session.Event {
 	r.Helper()
 	return r.awaitEvent("the turn's start", func(e session.Event) bool { return e.Type == session.EventTurnStarted && e.Turn == turn })
@@ -236,7 +236,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 	})
 }
 
-// Whatever interrupts it three times in a row, the session begins anew.
+// After three interruptions in a row, of any kind, the session begins a new transcript.
 func TestB43_ThreeInARow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -256,8 +256,8 @@ func TestB43_ThreeInARow(t *testing.T) {
 	expect.Equal(t, "recovered", w.Recovered(), worker.Recovered{Suspended: 1})
 }
 
-// The third interruption is a crash: the message becomes a dead letter, and the next one begins
-// anew.
+// The third interruption is a crash: the message becomes a dead letter, and the next one begins a
+// new transcript.
 func TestB43_ThirdIsACrash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -78,7 +78,7 @@ func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
 
 func faulty(f *redistest.Faults) change { return func(s *setup) { s.faults = f } }
 
-// worker starts a worker in this process, on a connection pool of its own. It is drained when the
+// worker starts a worker in this process, with a separate connection pool. It is drained when the
 // test ends.
 func (r *rig) worker(a agent.Agent, changes ...change) *worker.Worker {
 	r.Helper()
@@ -131,18 +131,18 @@ func (r *rig) drainAtOnce(w *worker.Worker) {
 	for !w.Draining() && ctx.Err() == nil {
 		runtime.Gosched()
 	}
-	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may have ended
+	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may be gone
 	<-drained
 }
 
-// ended returns a context that has ended: a drain with it does not wait.
+// ended returns an ended context: a drain with it does not wait.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// say submits a message to the rig's session; its id is id.
+// say submits a message to the rig's session.
 func (r *rig) say(id, text string, mode ...session.Mode) receipt.Receipt {
 	r.Helper()
 	m := turnstile.Message{ID: id, Text: text}
@@ -190,7 +190,7 @@ func (r *rig) info() session.Info {
 	return s
 }
 
-// free checks that nobody owns the session.
+// free checks that the session has no owner.
 func (r *rig) free(when string) {
 	r.Helper()
 	if token := r.token(); token != "" {
@@ -236,7 +236,7 @@ func (r *rig) events(key string) (all []session.Event) {
 	return all
 }
 
-// story returns the stream in short: what happened to which message.
+// story returns the stream in short: the events of each message.
 func (r *rig) story(key string) string {
 	r.Helper()
 	lines := make([]string, 0, 16)
@@ -246,7 +246,7 @@ func (r *rig) story(key string) string {
 	return strings.Join(lines, "\n")
 }
 
-// starts returns the messages whose turns were started, in order.
+// starts returns the messages of the started turns, in order.
 func (r *rig) starts(key string) (ids []string) {
 	r.Helper()
 	for _, e := range r.events(key) {

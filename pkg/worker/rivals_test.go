@@ -27,7 +27,7 @@ import (
 type race struct {
 	*rig
 	w       *worker.Worker
-	drained <-chan bool   // nil: nobody drains the worker
+	drained <-chan bool   // nil: the worker is not drained
 	waits   chan struct{} // receives the first turn of m1; nil: it does not wait
 	erased  bool
 
@@ -56,8 +56,8 @@ func (x *race) ran(id string) {
 	x.runs[id]++
 }
 
-// workerRivals are what others do while a worker waits for its next command. Each submits the message
-// "new" last.
+// workerRivals are actions of others while a worker waits for its next command. Each submits the
+// message "new" last.
 var workerRivals = map[string]func(x *race){
 	"submits": func(*race) {},
 	"stops":   func(x *race) { _, err := x.client.Session(x.key).Stop(x.ctx); expect.OK(x, err) },

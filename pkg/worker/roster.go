@@ -10,7 +10,7 @@ import (
 )
 
 // roster has the sessions that a worker runs. A drain reaches them here. If a claim was in flight
-// when the drain began, its session learns of the drain when it joins.
+// when the drain began, its session is drained when it joins.
 type roster struct {
 	deps *turnDeps
 
@@ -177,9 +177,9 @@ func (r *roster) counted() recovered {
 	return r.recovered
 }
 
-// recovered counts the sessions that a worker has claimed after their turns were interrupted, by
-// a drain or by their worker's death. Messages that were archived because they kept killing their
-// worker are not counted.
+// recovered counts the sessions that a worker has claimed after their turns were interrupted, by a
+// drain or by their worker's death. Messages that were archived because they killed workers are not
+// counted.
 type recovered struct {
 	Resumed   int // with a mark: they continued in the same transcript
 	Suspended int // they began a new transcript

@@ -262,7 +262,7 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	}
 }
 
-// drain begins a drain. The channel receives when it has ended.
+// drain begins a drain. The channel receives at its end.
 func drain(w *worker.Worker) <-chan bool {
 	done := make(chan bool, 1)
 	go func() {

@@ -18,7 +18,7 @@ type sessionRun struct {
 	mu        sync.Mutex
 	turn      *turnRun // the running turn; nil between two turns
 	requested request  // for a turn that has not begun yet
-	drained   error    // set by a drain whose time is up
+	drained   error    // set at the end of a drain's timeout
 	notice    string   // for the user, until a turn can publish it
 }
 
@@ -28,9 +28,9 @@ type request struct {
 	cause error
 }
 
-// run runs the session's turns until there is none left, it has had its share, or its lease is
-// lost. However it ends, the session is released exactly once: by the last turn's finish or
-// requeue, or by expiring.
+// run runs the session's turns until there is none left, it has used its share, or its lease is
+// lost. The session is released exactly once: by the last turn's finish or requeue, or when its
+// sentinel expires.
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()
 	for turns := 1; ; turns++ {

@@ -44,7 +44,7 @@ func (o *waiters) wait(ctx context.Context) bool {
 	}
 	found, err := o.look(ctx)
 	if err != nil {
-		return false // the session goes on: it has the claim
+		return false // the session continues: it has the claim
 	}
 	o.looked, o.found = time.Now(), found
 	return found

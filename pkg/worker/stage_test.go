@@ -15,7 +15,7 @@ type immediate struct{ agent.Func }
 
 func (immediate) Traits() agent.Traits { return agent.Traits{Immediate: true} }
 
-// stage is an agent whose turns the test plays itself.
+// stage is an agent with turns that the test plays itself.
 type stage struct {
 	acts chan *act
 	deaf bool // its agents ignore interrupts
@@ -55,7 +55,7 @@ func (s *stage) play(a *act) (agent.Result, error) {
 	}
 }
 
-// next waits for the next turn, which must be of the message with the id.
+// next waits for the next turn, which must be of the message with the ID.
 func (s *stage) next(t testing.TB, id string) *act {
 	t.Helper()
 	a := expect.Received(t, "the turn of "+id, s.acts)

@@ -11,8 +11,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// steering hands messages to a running agent. Redis makes them a part of the turn before the
-// agent is offered them. Those that the agent has not accepted when it ends are put back in line.
+// steering hands messages to a running agent. Redis makes them a part of the turn before the agent
+// is offered them. Those that the agent has not accepted when it ends are put back into the queue.
 // The value is nil if the agent takes no steers.
 type steering struct {
 	claim    *protocol.Claim
@@ -28,10 +28,10 @@ type steering struct {
 	state   steeringState
 	again   bool // a message has arrived since the last check
 	done    sync.WaitGroup
-	offered []string // ids taken from the line and not accepted yet
+	offered []string // IDs taken from the queue and not accepted yet
 }
 
-// steeringState is what a steering is doing.
+// steeringState is the state of a steering.
 type steeringState int
 
 const (
@@ -91,7 +91,7 @@ func (s *steering) run() {
 		s.mu.Unlock()
 		for _, m := range messages {
 			if s.refused(m) {
-				continue // it is put back, and refused as a turn of its own
+				continue // it is put back, and refused as a separate turn
 			}
 			select {
 			case s.offers <- agent.NewSteer(agentMessage(m.Message), func() { s.accept(m.Message) }):

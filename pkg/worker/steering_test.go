@@ -83,7 +83,7 @@ func TestSteerIntoEcho(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
 }
 
-// A steer that the agent does not take becomes a turn of its own, at its old place in line.
+// A steer that the agent does not take becomes a separate turn, at its old place in the queue.
 func TestSteerIsNotTaken(t *testing.T) {
 	t.Parallel()
 	behind := func(r *rig) {
@@ -322,7 +322,7 @@ func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	expect.Equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
 }
 
-// A steer that the agent has not taken runs as a turn of its own, also after a turn that failed.
+// A steer that the agent has not taken runs as a separate turn, also after a turn that failed.
 func TestUntakenSteerOfAFailedTurnRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,8 +11,8 @@ import (
 	"turnstile/internal/recovery"
 )
 
-// timers run the jobs that wake sessions: those that are due, that have lost their owner, or that
-// have lost a wake-up. Every worker has them, but only one worker at a time does each job.
+// timers run the jobs that wake sessions: due ones, and those without their owner or a wake-up.
+// Every worker has them, but only one worker at a time does each job.
 type timers struct {
 	recovery   *recovery.Recovery
 	sweepEvery time.Duration
@@ -28,7 +28,8 @@ func (t *timers) start() {
 	t.life.run(func() { t.every(dutySweep, t.sweep) })
 }
 
-// warnAgain is how often a worker repeats the warning about a session that only an operator can mend.
+// warnAgain is how often a worker repeats the warning about a session that only an operator can
+// repair.
 const warnAgain = 10 * time.Minute
 
 // every runs a periodic job. It logs a failure and tries again after a growing pause. Broken sessions

@@ -19,7 +19,7 @@ const (
 	// tokensTTL is how long a day's tokens are kept after the last ones.
 	tokensTTL = 8 * 24 * time.Hour
 
-	// tokensMost is the most tokens that one report counts as: an agent may say anything.
+	// tokensMost bounds the tokens of one report: an agent may report any number.
 	tokensMost = 1 << 40
 
 	// tokensPatience is how long the last write may take when the worker ends.
@@ -27,7 +27,7 @@ const (
 )
 
 // usedTokens adds the tokens that this worker's agents report to the day's count of all workers.
-// Turns wait for no write. A worker that is killed loses the last second's.
+// Turns do not wait for writes. A killed worker loses the last second's.
 type usedTokens struct {
 	rdb  redis.UniversalClient
 	life *lifecycle
@@ -85,8 +85,8 @@ func (u *usedTokens) last() {
 	_ = u.write(ctx)
 }
 
-// write adds the count to the day's. After an error it keeps the count for the next call. If it was
-// written all the same, some tokens count twice.
+// write adds the count to the day's. After an error it keeps the count for the next call. If the
+// write succeeded nevertheless, some tokens count twice.
 func (u *usedTokens) write(ctx context.Context) error {
 	u.mu.Lock()
 	count := u.count

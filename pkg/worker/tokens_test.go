@@ -14,8 +14,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The day's tokens are those that all workers' agents have reported, however their turns ended. A
-// report out of any reason counts as a bounded one, and a turn without a report costs nothing.
+// The day's tokens are those that all workers' agents have reported, however their turns ended. An
+// absurd report is bounded, and a turn without a report costs nothing.
 func TestTokensOfTheDay(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
@@ -52,7 +52,7 @@ func TestTokensOfTheDay(t *testing.T) {
 		t.Errorf("they are kept for %s", ttl)
 	}
 
-	// A worker's end writes the last ones, and Redis adds what an outage kept.
+	// A worker's end writes the last ones, also those that an outage delayed.
 	faults := &redistest.Faults{}
 	other := r.worker(s, faulty(faults))
 	<-drain(w)

@@ -77,10 +77,10 @@ func (t *turnRun) run() (more bool, err error) {
 	defer t.cancel(errOver)
 	defer t.steering.stop()
 	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
-		// The message may have killed its last worker. A worker's death counts only after it has
-		// renewed, because a claim whose reply was lost is no death. Renewing at once makes a
-		// message count that kills at once. If this renewal fails, the next regular one still
-		// counts all others.
+		// The message may have killed its last worker. A death counts only if the worker has
+		// renewed, because a claim with a lost reply is not a death. Renew at once, so that a
+		// message that kills at once counts. If this renewal fails, the next regular one does the
+		// same for longer turns.
 		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
 	}
 	if end, refused, err := t.dismiss(); refused || err != nil {

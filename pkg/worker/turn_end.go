@@ -89,7 +89,7 @@ func (t *turnRun) failed(err error) (more bool, _ error) {
 // errNotStored is the failure of a turn after Redis refused its entries.
 var errNotStored = errors.New("the turn's entries could not be stored")
 
-// failure is the end of a turn that failed. An agent's error may have anything in it, so it is for
+// failure is the end of a turn that failed. An agent's error may contain anything, so it is for
 // operators.
 func failure(err error) protocol.End {
 	end := protocol.End{Status: session.StatusFailed, Code: session.CodeAgentFailed, Detail: err.Error()}
@@ -130,16 +130,16 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	err = t.written(err)
 	if err != nil && len(end.Entries) > 0 && t.claim.Lease().Held() == nil {
 		// The lease is held and Redis is there, so these entries cannot be stored. Another run
-		// would end the same. So the turn fails, without entries, and the session goes on.
+		// would end the same. So the turn fails, without entries, and the session continues.
 		t.warm.drop()
 		return t.failed(fmt.Errorf("%w: %w", errNotStored, err))
 	}
 	return more, err
 }
 
-// requeue puts the turn's messages back at the head of the line, with its partial.
+// requeue puts the turn's messages back at the head of the queue, with its partial.
 func (t *turnRun) requeue(cause error) (more bool, _ error) {
-	// Promote may have learned of the drain before the turn's context did.
+	// Promote may return a drain before the turn's context ends.
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
 	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
@@ -147,15 +147,15 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	return t.endRequeued(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
 }
 
-// retry puts the messages of a failed turn back at the head of the line for the next attempt.
+// retry puts the messages of a failed turn back at the head of the queue for the next attempt.
 func (t *turnRun) retry(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRetried, why: err, retryIn: backoff.Backoff{First: t.opts.RetryBackoff, Longest: longestBackoff, Spread: true}.After(t.Attempt)}
 	t.recorder.state.end(0, false)
 	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
 }
 
-// endRequeued completes requeue and retry, whose script returned err. The script refuses if the
-// turn's end was requested meanwhile; then that end is written.
+// endRequeued completes requeue and retry after their script returned err. The script refuses if
+// the turn's end was requested meanwhile; then that end is written.
 func (t *turnRun) endRequeued(err error) (more bool, _ error) {
 	err = t.written(err)
 	if end, ok := t.requested(err); ok {
@@ -175,9 +175,9 @@ func (t *turnRun) written(err error) error {
 	return nil
 }
 
-// endPanicked writes the end of a turn whose own goroutine panicked, and releases the session,
-// because other parts of this turn may still run on this worker. If the write fails, the sentinel
-// expires and the message is redelivered a few times, as after a crash.
+// endPanicked writes the end of a turn after a panic in its own goroutine, and releases the
+// session, because other parts of this turn may still run on this worker. If the write fails, the
+// sentinel expires and the message is redelivered a few times, as after a crash.
 func (t *turnRun) endPanicked(cause error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -67,8 +67,8 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	}
 }
 
-// An agent's error may have anything in it: lines of its stderr, paths, secrets. Users get a sentence and
-// a code, operators get the error as it is.
+// An agent's error may contain anything: lines of its stderr, paths, secrets. Users get a sentence
+// and a code, operators get the error as it is.
 func TestErrorsForUsers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

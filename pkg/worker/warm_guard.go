@@ -1,6 +1,6 @@
 package worker
 
-// uncounted stands for a count that is unknown or irrelevant.
+// uncounted is a count that is unknown or irrelevant.
 const uncounted int64 = -1
 
 // seen is a state of a transcript: the one that an agent knows, or the present one.
@@ -19,7 +19,8 @@ func (s seen) comparableTo(other seen) bool {
 	return s.entries != uncounted && other.entries != uncounted && s.sameTranscript(other)
 }
 
-// rebased returns what an agent has seen after a turn of its own that left the transcript at now.
+// rebased returns the state that an agent has seen after it ran a turn that left the transcript at
+// now.
 func (s seen) rebased(now seen) seen {
 	if s.comparableTo(now) {
 		s.entries = now.entries
@@ -27,8 +28,8 @@ func (s seen) rebased(now seen) seen {
 	return s
 }
 
-// entering returns what an agent has seen that is about to run a turn at now. In another
-// transcript it begins anew, with the history that it is given.
+// entering returns the state that an agent has seen when it is about to run a turn at now. In
+// another transcript it starts with the history that it gets.
 func (s seen) entering(now seen) seen {
 	if s.entries == uncounted || s.sameTranscript(now) {
 		return s

@@ -24,8 +24,8 @@ type warmAgent struct {
 // turn is not in the pool: take removes it and put returns it, so an agent is never evicted
 // during a turn.
 //
-// Agents are closed on goroutines of their own: an agent that does not end delays only callers
-// that wait for it.
+// Agents are closed on separate goroutines: an agent that does not end delays only callers that
+// wait for it.
 type warmPool struct {
 	warmer    agent.Warmer
 	stateless bool
@@ -90,8 +90,7 @@ func (p *warmPool) takeBack(a *warmAgent) bool {
 	return true
 }
 
-// put adds an agent whose turn is over. If there are too many it closes the one that has been
-// idle longest.
+// put adds an agent after its turn. If there are too many, it closes the one that was idle longest.
 func (p *warmPool) put(a *warmAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +140,7 @@ func (p *warmPool) expire() {
 	p.schedule()
 }
 
-// end closes all agents and waits until every closed agent has ended. Call it when no turn runs
-// any more.
+// end closes all agents and waits for their ends. Call it when no turn runs any more.
 func (p *warmPool) end() {
 	if p == nil {
 		return
@@ -158,8 +156,7 @@ func (p *warmPool) end() {
 	p.closing.Wait()
 }
 
-// close closes an agent that nothing uses any more. The channel is closed when the agent has
-// ended.
+// close closes an unused agent. The channel is closed when the agent ended.
 func (p *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	log := p.log.With("session", a.session)

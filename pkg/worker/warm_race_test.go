@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// remembering is an agent that knows the conversation by heart: it gets the history when it is
+// remembering is an agent that keeps the transcript in memory: it gets the history when it is
 // built, and adds its own turns. Its replies show whether it still knows all of it: "PID BUILD
 // TURNS fresh" or "... stale".
 type remembering struct{}
@@ -57,8 +57,8 @@ func (*memory) Ended() bool { return false }
 
 func (*memory) Close() error { return nil }
 
-// Two processes write to one session in turns: no warm agent replies without knowing what the
-// other process has written.
+// Two processes write to one session in turns: no warm agent replies without the other process's
+// entries.
 func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -32,7 +32,7 @@ func (noTurns) Run(context.Context, *agent.Turn) (agent.Result, error) {
 	panic("unreachable")
 }
 
-// shelf is a warm pool, with a record of what it has closed.
+// shelf is a warm pool, with a record of the agents that it closed.
 type shelf struct {
 	*warmPool
 	mu     sync.Mutex
@@ -104,7 +104,7 @@ func TestIdleAgentsExpire(t *testing.T) {
 		s.gone(t)
 		time.Sleep(time.Nanosecond)
 		s.gone(t, "a")
-		s.put(b) // its hour begins anew
+		s.put(b) // its hour begins again
 		time.Sleep(30 * time.Minute)
 		s.gone(t, "a", "c")
 		time.Sleep(30 * time.Minute)

@@ -18,7 +18,7 @@ type warmTurn struct {
 	log      *slog.Logger
 
 	agent  *warmAgent // runs the turn; nil: none, or it was closed
-	pooled bool       // it was put back into the pool, where another turn may have taken it
+	pooled bool       // it was put back into the pool, and another turn may have taken it
 }
 
 // get takes the session's warm agent, or builds one.
@@ -68,8 +68,8 @@ func (t *warmTurn) returnToPool(entries int) {
 	t.pool.put(t.agent)
 }
 
-// drop closes the agent of a turn whose end was not written, if this turn still has it or it is
-// in the pool. If the session's next turn has taken it already, that turn has judged it.
+// drop closes the agent if the turn's end was not written, and this turn still has the agent or it
+// is in the pool. If the session's next turn has taken it already, that turn has judged it.
 func (t *warmTurn) drop() {
 	switch {
 	case t == nil || t.agent == nil:
@@ -80,9 +80,9 @@ func (t *warmTurn) drop() {
 	}
 }
 
-// close closes the agent of a turn that did not succeed. It waits, because the session must not
-// be released while something of the agent is left; but not after the lease is lost, and not
-// longer than a turn may take.
+// close closes the agent of a turn that did not succeed. It waits, because the session must not be
+// released while the agent still runs; but not after the lease is lost, and not longer than a turn
+// may take.
 func (t *warmTurn) close() {
 	if t == nil || t.agent == nil {
 		return

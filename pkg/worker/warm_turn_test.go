@@ -98,8 +98,8 @@ func TestB47_AWarmAgentKeepsItsSignatureAndCount(t *testing.T) {
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
 }
 
-// The session id changes during a turn: the turn ends in the old transcript, and its count is not
-// taken for that of the new one.
+// The transcript changes during a turn: the turn ends in the old one, and its count is not used for
+// the new one.
 func TestB48_RotationInMidTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -100,11 +100,11 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	return w, nil
 }
 
-// Name returns Config.Name, or the name that stands for it.
+// Name returns Config.Name, or the generated name.
 func (w *Worker) Name() string { return w.opts.Name }
 
 // Start checks the Redis server and begins to take sessions. It fails if the server is unreachable,
-// older than 7.0 or a replica, and logs a warning if the server may lose data. It returns once
+// older than 7.0 or a replica, and logs a warning if the server may lose data. When it returns,
 // requests to stop a turn reach the worker. ctx bounds only Start. After an error nothing of the
 // worker runs.
 func (w *Worker) Start(ctx context.Context) error {
@@ -181,7 +181,7 @@ type Status struct {
 	Left     time.Duration // how long a drain lets turns run, or NoLimit. 0: they are being interrupted
 }
 
-// Status returns the worker's state. It asks no Redis.
+// Status returns the worker's state without a call to Redis.
 func (w *Worker) Status() Status {
 	running, left, draining := w.roster.progress()
 	return Status{Slots: w.opts.Concurrency, Running: running, Draining: draining, Left: left}
