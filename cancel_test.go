@@ -119,7 +119,7 @@ func TestCancelWhatIsRetried(t *testing.T) {
 	})
 }
 
-// The line stays.
+// The queue stays.
 func TestCancelWhatRuns(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -256,7 +256,7 @@ func TestCancelBesideAStop(t *testing.T) {
 	b.StopEnded(3)
 }
 
-// A message is found anywhere in a long line.
+// A message is found anywhere in a long queue.
 func TestCancelInALongLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -77,7 +77,7 @@ func TestLineCapOfARepetition(t *testing.T) {
 	})
 }
 
-// An idle session's line ends at 10,000: a Submit beyond is refused, and nothing is stored.
+// An idle session's queue ends at 10,000: further messages are refused, and nothing is stored.
 func TestSubmitIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -79,7 +79,7 @@ type reader struct {
 	waits  *waits
 	stream string
 	from   string // id of the last event that was read
-	more bool   // more events may be stored after from: read without waiting
+	more   bool   // more events may be stored after from: read without waiting
 }
 
 // rewind restarts the reader at the stream's beginning.

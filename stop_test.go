@@ -12,7 +12,7 @@ import (
 )
 
 // A stop applies to all messages that wait when it comes, whatever happens to one of them
-// meanwhile, such as a full line's refusal.
+// meanwhile, such as a full queue's refusal.
 func TestStopBesideRefusals(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -16,7 +16,7 @@ type watch struct {
 	id    string
 	turns map[string]bool // the message's, known from their starts
 	text  streamed
-	show   func(session.Event) // nil in a Wait
+	show  func(session.Event) // nil in a Wait
 	end   session.Event       // the message's last end in the stream
 
 	shown   stream.EventID // events up to this one are read, but not shown again

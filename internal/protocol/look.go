@@ -21,9 +21,9 @@ const (
 // Looked is whether a session can be claimed.
 type Looked struct {
 	State string
-	Now  int64 // Redis' clock, ms
-	N    int64
-	Err  error // wraps ErrBroken if it is about the session's keys
+	Now   int64 // Redis' clock, ms
+	N     int64
+	Err   error // wraps ErrBroken if it is about the session's keys
 }
 
 // Look reads whether each session can be claimed. lua/look.lua.
