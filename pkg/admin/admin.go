@@ -1,6 +1,6 @@
-// Package admin has the calls of an operator: list sessions and show what they do, rerun and delete
-// dead letters, erase conversations, and count the sessions that wait for a worker. The commands
-// and metrics of cmd/worker use it.
+// Package admin has the calls of an operator: list and show sessions, rerun and delete dead
+// letters, erase sessions, and count the sessions that wait for a worker. The commands and metrics
+// of cmd/worker use it.
 //
 // Reads take no lock and change nothing. The other calls are safe while workers and senders run.
 package admin
@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// All stands for all message IDs or destinations where a call takes them. No IDs mean none.
+// All as a message ID or destination means all of them. No IDs mean none.
 const All = "*"
 
 // Client makes an operator's calls. It is safe for concurrent use and has nothing to close.

@@ -15,24 +15,24 @@ import (
 type Backlog struct {
 	Ready int64 // sessions that wait for a free slot of a worker
 	Due   int64 // sessions that wait for a time: of a delayed message, a retry, or collected messages
-	Owned int64 // sessions that reap checks: those of Ready, those with an owner, and those whose owner died
+	Owned int64 // sessions that reap checks: those of Ready, those with an owner, and those with a dead owner
 
-	// Outbox counts the sessions that store deliveries or may owe outcomes that nobody recorded. Late
-	// is for how long the first of them has waited for a deliverer to look at it.
+	// Outbox counts the sessions that store deliveries or may have unrecorded outcomes. Late is how
+	// long the first of them has waited for a deliverer.
 	Outbox int64
 	Late   time.Duration
 
-	// Destinations are what all sessions owe each destination, as the workers last counted it. It is
-	// empty if the Redis user may not read that.
+	// Destinations has the undelivered outcomes by destination, as the workers last counted them.
+	// It is empty if the Redis user may not read the counts.
 	Destinations map[string]DestinationBacklog
 
 	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
 }
 
-// DestinationBacklog is what all sessions owe a destination.
+// DestinationBacklog counts a destination's undelivered outcomes, over all sessions.
 type DestinationBacklog struct {
-	Count  int64         // outcomes that are owed, and deliveries that wait
+	Count  int64         // outcomes of messages that have not ended, and deliveries that wait
 	Oldest time.Duration // how long the oldest of these deliveries has waited, by Redis' clock
 }
 
@@ -78,8 +78,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	}, nil
 }
 
-// CountSessions returns how many sessions there are that have not been forgotten, and how many of them
-// List may return for StateAttention.
+// CountSessions returns how many sessions are known, and how many of them may be in StateAttention.
 func (a *Client) CountSessions(ctx context.Context) (all, attention int64, err error) {
 	var known, attend *redis.IntCmd
 	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -109,7 +109,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// The list has each session in the order of their activity, whatever their number, however many
+// The list has each session in the order of activity, for any number of sessions, of which many
 // were active at the same time, also one that is used meanwhile.
 func TestBrowseByThePage(t *testing.T) {
 	t.Parallel()

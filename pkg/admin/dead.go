@@ -71,7 +71,7 @@ func (s *Session) deadError(err error) error {
 	return nil
 }
 
-// LastDeadLetters returns the n dead letters that were archived last, newest first.
+// LastDeadLetters returns the n newest dead letters, newest first.
 func (s *Session) LastDeadLetters(ctx context.Context, n int) ([]DeadLetter, error) {
 	if err := session.ValidateKey(s.key); err != nil || n < 1 {
 		return nil, err
@@ -135,9 +135,9 @@ func (s *Session) deadLetter(taskID string, t script.Fields) DeadLetter {
 	return d
 }
 
-// DeleteDeadLetters deletes those with these message IDs, or All, and returns how many. It ignores an
-// ID that is no dead letter. A sender that reads the outcome of a deleted message gets
-// turnstile.ErrUnknownMessage. After an error n dead letters or a few more are deleted.
+// DeleteDeadLetters deletes the dead letters with these message IDs, or All, and returns how many.
+// It ignores other messages' IDs. A sender that reads the outcome of a deleted message gets
+// turnstile.ErrUnknownMessage. After an error, n or a few more dead letters are deleted.
 func (s *Session) DeleteDeadLetters(ctx context.Context, ids ...string) (n int, err error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return 0, err

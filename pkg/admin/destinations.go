@@ -11,16 +11,16 @@ import (
 	"turnstile/internal/wire"
 )
 
-// Destination says why nothing is sent to a destination.
+// Destination is a destination to which nothing is sent, and why.
 type Destination struct {
 	Name             string
-	Paused, Disabled bool // Disabled: its receiver wants no deliveries
+	Paused, Disabled bool // Disabled: its receiver rejects all deliveries
 	Why              string
 	RetryAt          time.Time // of Paused: when deliverers try again. Zero: not before EnableDestination
 	Since            time.Time // of Disabled
 }
 
-// Destinations returns those that are paused or disabled, by name.
+// Destinations returns the paused and disabled destinations, by name.
 func (a *Client) Destinations(ctx context.Context) ([]Destination, error) {
 	states, _, err := deliveries.Destinations(ctx, a.rdb)
 	if err != nil {
@@ -42,14 +42,14 @@ func (a *Client) Destinations(ctx context.Context) ([]Destination, error) {
 	return list, nil
 }
 
-// PauseDestination lets the deliveries to a destination wait until EnableDestination, for all
-// deliverers. why is shown to operators.
+// PauseDestination makes all deliveries to a destination wait until EnableDestination. why is shown
+// to operators.
 func (a *Client) PauseDestination(ctx context.Context, name, why string) error {
 	return a.setDestination(ctx, name, deliveries.DestinationState{Paused: true, Why: why})
 }
 
-// EnableDestination ends a pause, and what a response 410 began. Deliveries go on within about two
-// seconds: that reads each session that has deliveries, about 100,000 in a second.
+// EnableDestination enables a destination after a pause or a response 410. Deliveries continue
+// within about two seconds. It reads each session that has deliveries, about 100,000 in a second.
 func (a *Client) EnableDestination(ctx context.Context, name string) error {
 	err := a.setDestination(ctx, name, deliveries.DestinationState{})
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 type courier struct {
 	*actors.Bench
 	got     map[string]int
-	dropped int // what operators have deleted
+	dropped int // outcomes that operators have deleted
 }
 
-// owe submits a message whose outcome goes to the destination.
+// owe submits a message with an outcome for the destination.
 func (c *courier) owe(id string) {
 	c.Helper()
 	_, err := c.Client.Session(actors.Key).Send(c.Ctx, turnstile.Message{ID: id, Text: id, ReplyTo: "hook"})
@@ -78,7 +78,7 @@ var onOutbox = map[string]func(c *courier, a *admin.Client) error{
 	},
 }
 
-// outboxRivals are what others do meanwhile. Each submits the message "new" last.
+// outboxRivals are the actions of others meanwhile. Each submits the message "new" last.
 var outboxRivals = map[string]func(c *courier){
 	"delivers":    func(c *courier) { c.serve(deliveries.Delivered) },
 	"gives up":    func(c *courier) { c.serve(deliveries.GiveUp) },
@@ -118,7 +118,7 @@ func TestRivalsBeforeEachCommandOnDeliveries(t *testing.T) {
 	}
 }
 
-// check checks what an operation and its rival have left.
+// check checks the state after an operation and its rival.
 func (c *courier) check(operation, rival string, failed error) bool {
 	c.Helper()
 	before := maps.Clone(c.got)
@@ -141,7 +141,7 @@ func (c *courier) check(operation, rival string, failed error) bool {
 		expect.Equal(c, "refused", errors.Is(failed, session.ErrUndelivered), true)
 	case "erase undelivered":
 		expect.OK(c, failed)
-		for id := range c.got { // what the rival has submitted may have come after the erase
+		for id := range c.got { // the rival's message may have come after the erase
 			expect.Equal(c, id+" is delivered after the erase", before[id] == 0 && id != "new" && id != "ends", false)
 		}
 		return true
@@ -157,8 +157,8 @@ func (c *courier) check(operation, rival string, failed error) bool {
 	return true
 }
 
-// What an operator says of a destination counts, whatever a deliverer finds out between any two
-// commands of it. After an enabling no session waits for the end of a pause that is over.
+// An operator's setting of a destination counts, whatever a deliverer stores between its commands.
+// After an enabling no session waits for the end of an earlier pause.
 func TestRivalsOfSetDestination(t *testing.T) {
 	t.Parallel()
 	find := func(f deliveries.Finding) func(b *actors.Bench, score int64) {

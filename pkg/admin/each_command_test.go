@@ -59,8 +59,9 @@ var several = map[string]func(b *actors.Bench, rdb redis.UniversalClient) error{
 	},
 }
 
-// rivals are what others do meanwhile. Each submits the message "new" last. "a turn ends" is of a turn
-// that runs when the operation begins, and "a turn begins" of one that still runs at its end.
+// rivals are the actions of others meanwhile. Each submits the message "new" last. "a turn ends" is
+// of a turn that runs when the operation begins, and "a turn begins" of one that still runs at its
+// end.
 var rivals = map[string]func(b *actors.Bench){
 	"submits":       func(*actors.Bench) {},
 	"reruns":        func(b *actors.Bench) { _, _ = b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All) },
@@ -73,7 +74,7 @@ var rivals = map[string]func(b *actors.Bench){
 	"a turn begins": func(b *actors.Bench) { b.Say("runs") },
 }
 
-// beforeEachCommand lets a rival come before each command of an operation, in a test of its own. run
+// beforeEachCommand runs a rival before each command of an operation, in a separate test. run
 // reports whether it came: an operation ends at some n.
 func beforeEachCommand(t *testing.T, run func(b *actors.Bench, n int) (came bool)) {
 	t.Helper()
@@ -85,7 +86,7 @@ func beforeEachCommand(t *testing.T, run func(b *actors.Bench, n int) (came bool
 	expect.Equal(t, "commands to stop before", n > 1, true)
 }
 
-// rivalled returns a client whose n-th command waits until a rival has run, and whether it has.
+// rivalled returns a client that runs a rival before its n-th command, and whether it has run.
 func rivalled(b *actors.Bench, n int, rival func()) (own *redis.Client, came *bool) {
 	b.Helper()
 	own, came = b.BareRedis(), new(bool)
@@ -96,9 +97,8 @@ func rivalled(b *actors.Bench, n int, rival func()) (own *redis.Client, came *bo
 	return own, came
 }
 
-// A rival that comes before any command of an operation loses no message: what it has submitted waits
-// where a worker finds it, or was stopped or erased as a whole, and runs once. What the operation has
-// said counts.
+// A rival before any command of an operation loses no message: its message waits where a worker
+// finds it, or was stopped or erased as a whole, and runs once. The operation's result holds.
 func TestRivalsBeforeEachCommand(t *testing.T) {
 	t.Parallel()
 	expect.Unraced(t)

@@ -12,21 +12,21 @@ import (
 // EraseOption changes one Erase.
 type EraseOption func(*maintenance.Erase)
 
-// EraseUndelivered deletes outcomes that are not delivered, too.
+// EraseUndelivered deletes undelivered outcomes, too.
 func EraseUndelivered() EraseOption { return func(e *maintenance.Erase) { e.Undelivered = true } }
 
-// Erase deletes all that Redis has of the session: messages, results, dead letters, transcripts,
-// events, title and settings. To find the transcripts of earlier session ids it scans all keys of the
-// database. An unknown session is no error.
+// Erase deletes all of the session in Redis: messages, results, dead letters, transcripts, events,
+// title and settings. To find earlier transcripts it scans all keys of the database. An unknown
+// session is not an error.
 //
-// The error wraps session.ErrBusy if a turn is running. Then nothing is deleted, except if the turn
-// started during the call and the session has more than 500 messages: some of these may be deleted.
+// The error wraps session.ErrBusy if a turn is running. Then nothing is deleted. Only if the turn
+// started during the call, and the session has more than 500 messages, some of these may be
+// deleted.
 //
-// While an outcome is owed to a destination, or is not delivered, the error wraps
-// session.ErrUndelivered and nothing is deleted, unless EraseUndelivered is given. After any other
-// error, call Erase again.
+// If an outcome is undelivered, the error wraps session.ErrUndelivered and nothing is deleted,
+// unless EraseUndelivered is given. After any other error, call Erase again.
 //
-// A message that arrives during the call is deleted too, or starts the session anew.
+// A message that arrives during the call is deleted, too, or starts a new session.
 func (s *Session) Erase(ctx context.Context, opts ...EraseOption) error {
 	e := maintenance.Erase{Session: s.key}
 	for _, set := range opts {

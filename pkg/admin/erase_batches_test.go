@@ -15,7 +15,7 @@ import (
 )
 
 // A script deletes 500 messages at a time. In the end nothing is left, not even unique locks. A
-// turn that begins meanwhile keeps what is left.
+// turn that begins meanwhile keeps the rest.
 func TestEraseInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -53,7 +53,7 @@ func TestEraseInBatches(t *testing.T) {
 	expect.List(t, "left", traces(b))
 }
 
-// A conversation that began anew a thousand times has as many transcripts.
+// A session after a thousand /new has as many transcripts.
 func TestEraseOfManyTranscripts(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

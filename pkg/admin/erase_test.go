@@ -116,7 +116,7 @@ func TestErase(t *testing.T) {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
 
-		// It begins anew, with a higher fencing token.
+		// It begins again, with a higher fencing token.
 		fence := h.Turn().Fence
 		b.Say("waits")
 		h = b.Start()
@@ -127,7 +127,7 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// An erased session begins anew with the clock as its fencing token. That is higher, also if turns
+// An erased session begins again with the clock as its fencing token. That is higher, also if turns
 // of less than a millisecond had run ahead of the clock.
 func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	t.Parallel()

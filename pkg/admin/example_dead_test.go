@@ -92,7 +92,7 @@ func ExampleSession_Rerun_one() {
 	// two pending
 }
 
-// The cap of the line is the same as that of senders and workers.
+// The cap of the queue is the same as that of senders and workers.
 func ExampleConfig() {
 	rdb, stop := demo.Redis()
 	defer stop()

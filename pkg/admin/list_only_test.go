@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A list for somebody who may see some sessions names no other one, neither in a page nor in its
-// cursor, and comes to its end.
+// A list for a user who may see some sessions names no others, neither in a page nor in its cursor,
+// and ends.
 func TestListOnly(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

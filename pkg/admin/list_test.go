@@ -102,7 +102,8 @@ func TestListByState(t *testing.T) {
 	keys, _ := listed(b, admin.Query{State: admin.StateAttention, Prefix: "d"})
 	expect.List(t, "with a prefix", keys, "dead")
 
-	// What needs nothing any more is not listed, and leaves the index with the next sweep.
+	// A session that no longer needs attention is not listed, and leaves the index with the next
+	// sweep.
 	_, err = b.Client.Session("asking").Decide(b.Ctx, "1", session.Allow)
 	expect.OK(t, err)
 	_, err = b.Client.Operate("dead").DeleteDeadLetters(b.Ctx, admin.All)

@@ -20,8 +20,8 @@ import (
 // outboxPage is how many deliveries a round trip reads, or a script moves. A text may have 256 KiB.
 const outboxPage = 20
 
-// Delivery is a record of a session's outbox: it tells a destination how a message ended, or that an
-// agent asks a question. See docs/webhooks.md.
+// Delivery is a record of a session's outbox, with a message's outcome or an agent's question for a
+// destination. See docs/webhooks.md.
 type Delivery struct {
 	Session, Destination string
 	ID                   string    // its webhook-id
@@ -47,7 +47,7 @@ func (s *Session) Deliveries(ctx context.Context) iter.Seq2[Delivery, error] {
 			yield(Delivery{}, err)
 			return
 		}
-		heads := map[string]bool{} // destinations whose first record was read
+		heads := map[string]bool{} // destinations with their first record read
 		for _, key := range []string{s.keys().Outbox(), s.keys().Undelivered()} {
 			for from := int64(0); ; from += outboxPage {
 				page, err := s.outboxPage(ctx, key, from, heads)
@@ -105,7 +105,7 @@ func (s *Session) outboxPage(ctx context.Context, key string, from int64, heads 
 	return page, nil
 }
 
-// read reads a record's text and what stands beside it.
+// read reads a record's text and the facts about it.
 func (d *Delivery) read(stored script.Fields) {
 	var body struct {
 		Type      string
@@ -127,8 +127,8 @@ func (d *Delivery) read(stored script.Fields) {
 	}
 }
 
-// readLine reads the state of the line at whose head the record is: "token till attempts at unsure
-// error".
+// readLine reads the state of the queue with this record at its head: "token till attempts at
+// unsure error".
 func (d *Delivery) readLine(text string) {
 	words := strings.SplitN(text, " ", 6)
 	if len(words) < 6 {

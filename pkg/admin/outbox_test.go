@@ -90,7 +90,7 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// A session is not erased while an answer is owed or not delivered, unless that is asked for.
+// A session with undelivered outcomes is not erased, unless that is requested.
 func TestEraseKeepsDeliveries(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

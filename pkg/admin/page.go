@@ -7,23 +7,22 @@ import (
 )
 
 const (
-	// pageLooks is how many sessions one call of Page looks at.
+	// pageLooks is how many sessions one call of Page reads.
 	pageLooks = 1000
 
-	// pageChunk is how many of them it reads at least in a round trip, as far as it may.
+	// pageChunk is how many of them it reads at least in a round trip, within pageLooks.
 	pageChunk = 100
 )
 
-// Page is a page of sessions. Next "": it is the last. It may have fewer sessions than the limit, or
-// none, and a Next all the same.
+// Page is a page of sessions. The last one has no Next. A page may have fewer sessions than the
+// limit, or none, and a Next.
 type Page struct {
 	Sessions []SessionInfo
 	Next     string
 }
 
-// Page reads one page for a list that people leaf through. It looks at no more than 1,000 sessions,
-// however many there are. With Only it looks on until it has found one. A session that is used while it
-// is paged through may come twice.
+// Page reads one page of a list for people. It reads at most 1,000 sessions, or with Only continues
+// until it has found one. A session that is used between two pages may be on both.
 func (a *Client) Page(ctx context.Context, q Query) (Page, error) {
 	w, err := q.walk()
 	if err != nil {
@@ -68,8 +67,8 @@ func (a *Client) page(ctx context.Context, q Query, w *walk) (page Page, err err
 	return page, nil
 }
 
-// listed adds those of the places that the query means to the page, as far as they fit, and sets its
-// Next after the last one that it has dealt with. all reports that these are all.
+// listed adds the matching sessions of these places to the page, as far as they fit, and sets Next
+// after the last place that it has handled. all reports that these are all places.
 func (a *Client) listed(ctx context.Context, q Query, w *walk, places []place, page *Page) (all bool, err error) {
 	var keys []string
 	at := map[string]place{}

@@ -33,8 +33,8 @@ func byArrival(a, b deadPlace) int {
 }
 
 // deadPages visits the ids of a session's dead letters, with the seconds in which they were
-// archived, a page at a time and in no order. It visits each one that exists during the whole call,
-// some of them twice.
+// archived, a page at a time and in no order. It visits each dead letter that exists during the
+// whole call, some of them twice.
 func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(ids []string, seconds []int64) error) error {
 	page := func(pairs []string) error {
 		for part := range slices.Chunk(pairs, 2*deadPage) { // the embedded server returns all at once
@@ -56,7 +56,7 @@ func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 }
 
 // deadPlaces reads the places of a session's dead letters, in no order. If wanted is not nil, it
-// reads only those whose stored result is wanted, with their sizes.
+// reads only those with a wanted stored result, with their sizes.
 func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func(result string) bool) (all []deadPlace, err error) {
 	err = a.deadPages(ctx, k, func(ids []string, seconds []int64) error {
 		tasks, sizes := make([]*redis.SliceCmd, len(ids)), make([]*redis.IntCmd, len(ids))

@@ -14,21 +14,21 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Query says which sessions to visit. The zero Query means all.
+// Query selects sessions. The zero Query means all.
 //
 // The order depends on the State. All sessions, and StateIdle: by activity; with a Prefix by key, unless
 // OldestFirst is set. StateWaiting: the longest wait first. StateDelayed: the next one that is due first.
 // StateAttention, StateAsking, StatePaused and StateSuspended: by activity. StateDeadLetters and
 // StateUndelivered: the oldest activity first. With Only always by key.
 //
-// A session that asynqmon or a worker that died has paused, suspended or given dead letters is listed by
-// StateAttention and the like within a TURNSTILE_SWEEP_INTERVAL. After Redis was empty, the order of keys
-// is complete as late.
+// A session that asynqmon or a dead worker has paused, suspended or given dead letters is listed by
+// StateAttention and similar states within a TURNSTILE_SWEEP_INTERVAL. After Redis was empty, the
+// order by key is complete after the same time.
 type Query struct {
 	State       State
 	Prefix      string            // of the key
 	Match       string            // a pattern of the key, with * ? [a-z]
-	Only        func(string) bool // further keys do not exist for the caller: a page and its Next name none
+	Only        func(string) bool // the only keys that the caller may see: a page and its Next name no others
 	OldestFirst bool              // by activity. Defaults to the newest first
 	Cursor      string            // Page.Next of the page before
 	Limit       int               // of a page, at most 500. Defaults to 100
@@ -65,13 +65,13 @@ func (q Query) walk() (*walk, error) {
 	return walkOf(q)
 }
 
-// names reports whether the query means a session with this key.
+// names reports whether the query matches a session with this key.
 func (q Query) names(key string) bool {
 	matches, err := path.Match(q.Match, key)
 	return strings.HasPrefix(key, q.Prefix) && (q.Match == "" || matches && err == nil)
 }
 
-// means reports whether the query means a session in this state.
+// means reports whether the query matches a session in this state.
 func (q Query) means(s SessionInfo) bool {
 	switch q.State {
 	case "", StateUndelivered: // stored has checked it
@@ -86,7 +86,7 @@ func (q Query) means(s SessionInfo) bool {
 	return s.State == q.State
 }
 
-// stored are keys of which a session that the query means has one; nil: it need not.
+// stored are keys of which every matching session has one; nil: not necessarily.
 func (q Query) stored() []func(rediskey.Session) string {
 	switch q.State {
 	case StateDeadLetters:
@@ -97,7 +97,7 @@ func (q Query) stored() []func(rediskey.Session) string {
 	return nil
 }
 
-// read reads those of the sessions that the query means.
+// read reads the matching ones of the sessions.
 func (a *Client) read(ctx context.Context, q Query, keys []string) ([]SessionInfo, error) {
 	var some []string
 	for _, key := range (index.Walker{}).ValidNames(keys) {
@@ -121,15 +121,15 @@ func (a *Client) read(ctx context.Context, q Query, keys []string) ([]SessionInf
 	return found, err
 }
 
-// errEnough ends a walk whose caller needs no more.
+// errEnough ends a walk when its caller needs no more.
 var errEnough = errors.New("enough")
 
-// Sessions visits the sessions of a query, from its Cursor on, 500 at a time. Limit is ignored. Sessions
-// that no worker or Client of Turnstile has used yet come last, if the order is by activity: a plain
+// Sessions visits the sessions of a query, from its Cursor on, 500 at a time. Limit is ignored. In
+// the order by activity, sessions that no worker or Client of Turnstile has used yet come last: an
 // asynq.Client has just enqueued their first message.
 //
-// A session that is used meanwhile may come twice. In the order of the oldest activity none is missed;
-// in others one may be that is used before it was visited.
+// A session that is used meanwhile may come twice. In the order of the oldest activity none is
+// missed. Other orders may miss a session that is used before it was visited.
 func (a *Client) Sessions(ctx context.Context, q Query) iter.Seq2[SessionInfo, error] {
 	return func(yield func(SessionInfo, error) bool) {
 		q.Limit = 0

@@ -17,7 +17,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// QueuedMessage is a message that has not ended and whose turn does not run.
+// QueuedMessage is a message that waits, also for a time, or was steered into the running turn.
 type QueuedMessage struct {
 	session.Message // only its ID is set if it cannot be read
 
@@ -26,12 +26,12 @@ type QueuedMessage struct {
 	ArrivedAt time.Time    // zero unless it arrived while a turn ran
 	Position  int          // in the queue when it arrived; the running turn is 1
 	Due       time.Time    // of a delayed one or a retry
-	Error     string       // of a retry: why the turn before failed
+	Error     string       // of a retry: why the previous turn failed
 }
 
-// Queue visits the messages that wait, in order, then those that are delayed or retried, the next one
-// that is due first, then those steered into the running turn. It reads the IDs at once and 20 texts at a
-// time. It leaves out a message that has ended meanwhile.
+// Queue visits the messages that wait, in order, then those that are delayed or retried, the next
+// one that is due first, then those steered into the running turn. It reads the IDs at once and 20
+// texts at a time. It leaves out messages that ended meanwhile.
 func (s *Session) Queue(ctx context.Context) iter.Seq2[QueuedMessage, error] {
 	return func(yield func(QueuedMessage, error) bool) {
 		err := session.ValidateKey(s.key)
@@ -108,7 +108,7 @@ func (s *Session) queued(ctx context.Context) ([]QueuedMessage, error) {
 	return slices.Concat(list, delayed, steered), nil
 }
 
-// readQueued reads the texts of messages, in one round trip. One that has ended gets no State.
+// readQueued reads the texts of messages, in one round trip. A message that ended gets no State.
 func (s *Session) readQueued(ctx context.Context, list []QueuedMessage) error {
 	tasks := make([]*redis.SliceCmd, len(list))
 	_, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -164,7 +164,7 @@ func followUpsOf(stored map[string]string) []QueuedMessage {
 			Order     int
 			ArrivedAt int64 `json:"arrived_at"`
 		}
-		// An entry that cannot be read is left out; its message waits in asynq all the same.
+		// An entry that cannot be read is left out; its message still waits in asynq.
 		if json.Unmarshal([]byte(text), &f) != nil {
 			continue
 		}
@@ -183,9 +183,9 @@ func followUpsOf(stored map[string]string) []QueuedMessage {
 	return list
 }
 
-// present keeps the follow-ups whose task waits or runs: an operator may have deleted or archived the
-// others. A task that no sender has notified of has neither seen nor seq: the entry is from an earlier
-// message with the same id, which is gone.
+// present keeps the follow-ups with a task that waits or runs: an operator may have deleted or
+// archived the others. If no sender has notified workers of a task, it has neither seen nor seq,
+// and the entry is from an earlier message with the same ID.
 func (s *Session) present(ctx context.Context, list []QueuedMessage) ([]QueuedMessage, error) {
 	tasks := make([]*redis.SliceCmd, len(list))
 	_, err := s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

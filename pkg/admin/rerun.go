@@ -12,17 +12,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// The most that one call of the script moves: messages, and bytes. It moves one message of any
-// size.
+// One call of the script moves at most so many messages and bytes. It always moves one message.
 const (
 	rerunBatch = 500
 	rerunBytes = 4 << 20
 )
 
-// Rerun queues stopped and failed dead letters with these message IDs again, or All, in the order in
-// which they first arrived, and returns how many. Expired, dropped and interrupted messages stay dead
-// letters. So do those that are archived during the call, and those for which the queue has no room
-// (Limits.Queue).
+// Rerun queues stopped and failed dead letters with these message IDs again, or All, in the order
+// in which they first arrived, and returns how many. Expired, dropped and interrupted messages stay
+// dead letters. So do messages that are archived during the call, or exceed Limits.Queue.
 //
 // The error wraps session.ErrUnchanged if nothing was changed. After another error some messages may
 // be queued: call Rerun again for the rest.

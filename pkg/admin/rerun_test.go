@@ -36,7 +36,8 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	expect.Equal(t, "then", n, 2)
 }
 
-// archived submits n messages whose ids are not in the order of their arrival, and stops them all.
+// archived submits n messages with IDs that are not in the order of their arrival, and stops them
+// all.
 func archived(b *actors.Bench, n int) (ids []string) {
 	b.Helper()
 	for i := range n {
@@ -50,7 +51,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 	return ids
 }
 
-// More than a batch, in order. What fails again meanwhile is not rerun by the same /resume.
+// More than a batch, in order. The same /resume does not rerun messages that fail again meanwhile.
 func TestRerunInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -85,8 +86,8 @@ func TestRerunInBatches(t *testing.T) {
 	}
 }
 
-// Batches follow each other without a gap, behind what waits, although each reply was lost.
-// Messages that were deleted meanwhile are skipped.
+// Batches follow each other without a gap, after the waiting messages, although each reply was
+// lost. Messages that were deleted meanwhile are skipped.
 func TestRerunInOrder(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// State says in a word what a session does.
+// State is the state of a session.
 type State string
 
 // The states of a session.
@@ -20,7 +20,7 @@ const (
 	StateStarting  State = "starting"  // a turn was claimed, its agent does not run yet
 	StateRunning   State = "running"   // a turn runs
 	StateAsking    State = "asking"    // a turn runs, and its agent's question waits for a decision
-	StatePaused    State = "paused"    // an operator has paused it: it is not claimed
+	StatePaused    State = "paused"    // paused by an operator: it is not claimed
 	StateWaiting   State = "waiting"   // messages wait for a free slot of a worker
 	StateDelayed   State = "delayed"   // messages wait for a time: delayed, retried or collected
 	StateSuspended State = "suspended" // nothing runs or waits; the next message begins a new transcript
@@ -55,8 +55,8 @@ func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 	return list[0], nil
 }
 
-// infos reads sessions in two round trips. It reads the indexes, which the Redis user of a sender may
-// not.
+// infos reads sessions in two round trips. It reads the indexes, which a sender's Redis user may
+// not read.
 func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -19,8 +19,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A message that comes behind the look at a temporary session and before the script is not erased,
-// and neither is one that has run meanwhile.
+// A message that comes after the check of a temporary session and before the script is not erased.
+// Neither is one that has run meanwhile.
 func TestEraseTemporaryBesideASender(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(b *actors.Bench){
@@ -34,7 +34,7 @@ func TestEraseTemporaryBesideASender(t *testing.T) {
 				b.Say("old")
 				b.Drain()
 				expect.OK(b, b.Redis.HSet(b.Ctx, b.Keys.Run(), "ended_at", 1).Err())          // long ago
-				expect.OK(b, b.Redis.ZIncrBy(b.Ctx, rediskey.Temporary, 1, actors.Key).Err()) // as behind the first look
+				expect.OK(b, b.Redis.ZIncrBy(b.Ctx, rediskey.Temporary, 1, actors.Key).Err()) // as after the first check
 				var once sync.Once
 				b.Redis.AddHook(actors.Before(actors.Script("erase"), func() { once.Do(func() { meanwhile(b) }) }))
 				erased, _, err := store.New(b.Redis).EraseTemporary(b.Ctx, time.Hour)
@@ -91,8 +91,8 @@ func TestMakeTemporaryWhatExists(t *testing.T) {
 	expect.OK(t, store.New(b.Redis).MakeTemporary(b.Ctx, "other"))
 }
 
-// A session whose first message comes during MakeTemporary stays, unless that message is of another
-// call which has made the session temporary.
+// A session stays if its first message comes during MakeTemporary, unless that message is of
+// another call that has made the session temporary.
 func TestRivalsOfMakeTemporary(t *testing.T) {
 	t.Parallel()
 	run := func(b *actors.Bench) { b.Say("new"); b.Drain() }

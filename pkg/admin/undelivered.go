@@ -12,14 +12,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Undelivered counts outcomes that destinations do not have.
+// Undelivered counts a session's undelivered outcomes.
 type Undelivered struct {
 	Owed    int // of messages that have not ended
 	Waiting int // for their attempt, questions too
 	GivenUp int
 }
 
-// Undelivered counts the session's undelivered outcomes. It reads three sizes, however much is stored.
+// Undelivered counts the session's undelivered outcomes. It reads three sizes, regardless of how
+// much is stored.
 func (s *Session) Undelivered(ctx context.Context) (Undelivered, error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return Undelivered{}, err

@@ -26,7 +26,7 @@ type walk struct {
 	last place // zero: before the first one
 
 	then   *walk    // after the end, nil: nothing
-	before []string // indexes whose sessions were visited before
+	before []string // indexes with sessions that were visited before
 }
 
 // place is a session's place in an index.

@@ -28,8 +28,8 @@ type Worker struct {
 	Programs bool      // its agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
 }
 
-// Workers returns the live workers, by name. It finds a worker by its heartbeat, which a killed
-// worker leaves behind for 10 s. A worker without maintenance sends none: Workers returns it only
+// Workers returns the live workers, by name. It finds a worker by its heartbeat, which stays for 10
+// s after a worker is killed. A worker without maintenance sends none: Workers returns it only
 // while it does a periodic job. The heartbeats of other programs' asynq.Servers name their queues
 // and do not count.
 func (a *Client) Workers(ctx context.Context) ([]Worker, error) {

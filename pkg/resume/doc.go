@@ -1,5 +1,5 @@
 // Package resume reads and writes the record of a session's interrupted turns, and makes the note
-// that tells the next turn's agent about them.
+// about them for the next turn's agent.
 //
 //	record, err := resume.Read(ctx, rdb, "agent:main:telegram:dm:42")
 //	...
@@ -21,8 +21,8 @@
 //   - A drain marks a turn before it interrupts it. A claim marks the turn of an owner that died.
 //     Both raise the counter by one, at most once for each fencing token.
 //   - TURNSTILE_STUCK_LIMIT interruptions in a row suspend the session.
-//   - A turn that finishes deletes the record. A new conversation (/new) and a claim that begins
-//     another transcript delete the mark and the suspension.
+//   - A turn that finishes deletes the record. /new, and a claim that begins another transcript,
+//     delete the mark and the suspension.
 //
 // Other programs write it with Mark, Clear and Suspend: for example a gateway that killed a turn.
 // These do not change the counter.

@@ -24,7 +24,7 @@ type Facts struct {
 	// entry.
 	History []session.Entry
 
-	// Dropped are the texts of messages that a full line has dropped since the last turn, oldest
+	// Dropped are the texts of messages that a full queue has dropped since the last turn, oldest
 	// first. Omitted counts further ones before them.
 	Dropped []string
 	Omitted int
@@ -36,7 +36,7 @@ type Facts struct {
 // A mark precedes a history that ends in a tool result. A mark that is too old suppresses the
 // report of that tool result too, because it comes from the same old turn.
 //
-// The note is for the agent. It is not stored as the user's words.
+// The note is for the agent. It is not stored as the user's text.
 func Note(f Facts) string {
 	var says []string
 	switch {

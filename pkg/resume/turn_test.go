@@ -142,7 +142,7 @@ func TestB43_StuckLoop(t *testing.T) {
 		}
 		q.die()
 	}
-	for range 2 { // the first claim leaves the worker time to say that it lives
+	for range 2 { // the first claim leaves the worker time to report that it lives
 		if q.claim() != nil {
 			t.Fatal("the message was taken a fourth time")
 		}

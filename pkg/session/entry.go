@@ -10,7 +10,7 @@ const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleTool      Role = "tool"   // one use of a tool: its call and its result
-	RoleSystem    Role = "system" // stands for an entry that cannot be read; Text has the reason
+	RoleSystem    Role = "system" // replaces an entry that cannot be read; Text has the reason
 )
 
 // Entry is one line of a transcript, stored as JSON. One script appends a turn's entries and

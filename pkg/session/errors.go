@@ -32,17 +32,18 @@ var (
 	// ErrConflict: the message's ID was used with another text, mode or other content.
 	ErrConflict = refusal("the id belongs to another message", ErrRefused)
 
-	// ErrNotLast: the message that a new one must follow is not the last of the conversation.
+	// ErrNotLast: the message that a new one must follow is not the session's last.
 	ErrNotLast = refusal("the conversation's last message is another one", ErrRefused)
 
 	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = refusal("the conversation has no turn", ErrRefused)
-	// ErrUndelivered: outcomes are owed to destinations or are not delivered (admin.Session.Erase).
+	// ErrUndelivered: the session has undelivered outcomes (admin.Session.Erase).
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )
 
-// ErrExpired says that the message or command was accepted before under its ID, and its result is not stored any
-// more. It was carried out, or may have been, so this is no refusal. It is not carried out again.
+// ErrExpired says that the message or command was accepted before under its ID, and its result is
+// no longer stored. It was carried out, or may have been, so this is not a refusal. It is not
+// carried out again.
 var ErrExpired = errors.New("the message was accepted before, and its result is no longer kept")
 
 // Queues that are full. Each of these errors wraps ErrFull: send the message again later.
@@ -53,10 +54,10 @@ var (
 	// policy is DropNew.
 	ErrFollowupsFull = refusal("too many messages wait for the running turn", ErrFull)
 
-	// ErrQueueFull: as many messages wait in the session as may.
+	// ErrQueueFull: the session's queue has Limits.Queue messages.
 	ErrQueueFull = refusal("too many messages wait in the session", ErrFull)
 
-	// ErrAllQueuesFull: as many messages wait in all sessions as may.
+	// ErrAllQueuesFull: Limits.AllQueues messages wait in all sessions.
 	ErrAllQueuesFull = refusal("too many messages wait in all sessions", ErrFull)
 
 	// ErrOutboxFull: too many outcomes of the session, or for the message's destination, are not

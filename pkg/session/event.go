@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// EventType names what an event reports. docs/events.md specifies the fields of each.
+// EventType is the type of an event. docs/events.md specifies the fields of each.
 type EventType string
 
 // The events of an agent. docs/events.md has their JSON form, which a jsonl agent writes to stdout.
@@ -42,7 +42,7 @@ const (
 	EventTurnEnded    EventType = "turn_ended"    // the turn and its Messages ended with Status
 	EventTurnRetry    EventType = "turn_retry"    // the turn failed and runs again after RetryIn
 	EventTurnRequeued EventType = "turn_requeued" // the worker requeued the turn's messages for Reason
-	EventQueued       EventType = "queued"        // Messages arrived while a turn was running; Mode says what they do
+	EventQueued       EventType = "queued"        // Messages arrived while a turn was running; Mode is theirs
 	EventSteered      EventType = "steered"       // the running turn's agent took Messages in
 
 	// EventQuestionAsked: the agent asks whether it may do Name, and waits for the user's decision.
@@ -56,18 +56,16 @@ const (
 // The events of a reader. They are not stored and have no ID, except EventPlace.
 const (
 	// EventGap: events before the next one were removed, because the stream is capped. SessionID
-	// and Entries are a place in the transcript: entries up to there have what the turns of these
-	// events have left. Later events may belong to a turn that is among these entries already; its
-	// id says so.
+	// and Entries are a place in the transcript: the entries up to there include the turns of the
+	// removed events. Later events may belong to one of these turns; compare the IDs.
 	EventGap EventType = "gap"
 
-	// EventReset: the stream is not the one that the reader has read before. The session was erased
-	// or forgotten, or Redis has lost what it wrote last. What follows is the stream from its
-	// beginning.
+	// EventReset: the stream is another one than the reader has read before. The session was erased
+	// or forgotten, or Redis lost its last writes. The stream follows from its beginning.
 	EventReset EventType = "reset"
 
-	// EventPlace is the first event of a gateway's stream that a client has opened by a time. Its ID
-	// is the place at which the stream begins. A stream of all sessions has more of them.
+	// EventPlace is the first event of a gateway's stream that a client opened with a time. Its ID
+	// is the place where the stream begins. A stream of all sessions has more of them.
 	EventPlace EventType = "place"
 )
 
@@ -90,11 +88,11 @@ type Event struct {
 	// In an agent's usage event; in a turn's end, the sum of them.
 	Usage *Usage `json:"usage,omitempty"`
 
-	// In an EventQuestionAnswered. Its JSON does not tell Always from Allow.
+	// In an EventQuestionAnswered. Its JSON does not distinguish Always from Allow.
 	Decision Decision `json:"decision,omitempty"`
 
-	// By is who has decided, as a message's sender is named: a gateway's token, or a user below it. ""
-	// is a timeout, or somebody whom the caller did not name.
+	// By is who has decided, in the form of a message's sender: a gateway's token, or a user below
+	// it. "" is a timeout, or an unnamed user.
 	By string `json:"by,omitempty"`
 
 	// In a question: the time after which it counts as denied. 0: it waits until its turn ends.
@@ -111,7 +109,7 @@ type Event struct {
 	RetryIn  Millis `json:"retry_in_ms,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 
-	// In a turn's start. Reset says why its session id is new, Resume why an earlier run of its
+	// In a turn's start. Reset says why its transcript is new, Resume why an earlier run of its
 	// messages was interrupted.
 	Reset  string `json:"reset,omitempty"`
 	Resume string `json:"resume,omitempty"`
@@ -123,8 +121,8 @@ type Event struct {
 	// In an EventGap: how many entries the transcript has.
 	Entries int64 `json:"entries,omitempty"`
 
-	// ID is the event's place in the stream, ENTRY.INDEX: several events may be stored in one entry.
-	// turnstile.Client's FollowFrom and Events continue behind it. It is not in the JSON.
+	// ID is the event's place in the stream, ENTRY.INDEX: several events may be stored in one
+	// entry. turnstile.EventsAfter continues after it. It is not in the JSON.
 	ID string `json:"-"`
 
 	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.

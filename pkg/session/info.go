@@ -2,7 +2,7 @@ package session
 
 import "time"
 
-// Phase says what a session's owner does.
+// Phase is the phase of a session's turn.
 type Phase string
 
 // The phases of a session.
@@ -42,7 +42,7 @@ type Info struct {
 	Dropped int           // messages that a full queue has dropped and that the next turn's note reports
 }
 
-// Resume is what an interruption left for the next turn.
+// Resume is an interruption's record for the next turn.
 type Resume struct {
 	Pending       bool      // the last turn was interrupted: the next one gets a note
 	Reason        string    // why

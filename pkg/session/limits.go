@@ -4,7 +4,8 @@ import (
 	"cmp"
 )
 
-// Limits bound what is stored. Give senders and workers the same. A zero field means its default.
+// Limits bound stored messages and outcomes. Give senders and workers the same. A zero field means
+// its default.
 type Limits struct {
 	// MessageBytes is the most bytes of one message as JSON. A sender refuses a larger message, and a
 	// worker makes it a dead letter. Defaults to 2 MiB.
@@ -14,18 +15,18 @@ type Limits struct {
 	// messages may fill half of it, rounded up. Defaults to 10,000.
 	Queue int
 
-	// AllQueues is how many messages may wait in all sessions together. Workers count them every
-	// 20 s, so senders may exceed it by what they send meanwhile. Messages for a session with a
-	// running turn count against Queue only. Defaults to NoLimit.
+	// AllQueues is how many messages may wait in all sessions together. Workers count them every 20
+	// s, and senders may exceed it meanwhile. Messages for a session with a running turn count
+	// against Queue only. Defaults to NoLimit.
 	AllQueues int
 
-	// Outbox is how many outcomes of a session's messages may be owed to destinations or wait for
-	// their delivery. Defaults to 1,000.
+	// Outbox is how many undelivered outcomes a session may have, those of waiting messages
+	// included. Defaults to 1,000.
 	Outbox int
 
-	// Destination is how many outcomes all sessions together may owe one destination or store for
-	// it, or NoLimit. Workers count them every 20 s and senders read the counts once a second, so
-	// senders may exceed it by what they send meanwhile. Defaults to 1,000,000.
+	// Destination is how many undelivered outcomes one destination may have over all sessions, or
+	// NoLimit. Workers count them every 20 s and senders read the counts once a second, so senders
+	// may exceed it meanwhile. Defaults to 1,000,000.
 	Destination int
 }
 

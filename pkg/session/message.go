@@ -1,6 +1,6 @@
 package session
 
-// Message is what was said.
+// Message is a user's message.
 type Message struct {
 	ID          string            `json:"id"` // unique within its session
 	Text        string            `json:"text"`
@@ -18,6 +18,5 @@ type Attachment struct {
 	Size int64  `json:"size,omitempty"` // bytes
 }
 
-// NoReply is the destination of a message whose outcome goes nowhere, although its session has a
-// destination.
+// NoReply as a message's destination means none, even if its session has one.
 const NoReply = "-"

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Millis is a time.Duration that is a number of milliseconds in JSON. The types here have it, and no JSON
-// methods, so a program may embed an Event in a type of its own.
+// Millis is a time.Duration that is a number of milliseconds in JSON. The types here use it instead
+// of JSON methods, so that a program may embed an Event in another type.
 type Millis time.Duration
 
 // String returns it as a time.Duration.
@@ -20,7 +20,7 @@ func (d Millis) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Duration(d).Milliseconds(), 10), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A number that does not fit becomes the next one that does.
+// UnmarshalJSON implements json.Unmarshaler. A number that does not fit becomes the nearest one.
 func (d *Millis) UnmarshalJSON(data []byte) error {
 	var ms float64
 	if err := json.Unmarshal(data, &ms); err != nil {

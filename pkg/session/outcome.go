@@ -16,7 +16,7 @@ const (
 	StatusInterrupted Status = "interrupted" // a newer message cancelled the turn
 	StatusExpired     Status = "expired"     // it waited longer than it may
 	StatusStopped     Status = "stopped"     // by Stop or /stop
-	StatusDropped     Status = "dropped"     // a full line dropped it
+	StatusDropped     Status = "dropped"     // a full queue dropped it
 )
 
 // Outcome is how a message ended.
@@ -35,8 +35,8 @@ type Outcome struct {
 	// workers stored none.
 	Code string `json:"code,omitempty"`
 
-	// Detail is for operators: the agent's error as it is, which may have lines of its stderr, paths
-	// and secrets. Empty if Error says it all.
+	// Detail is for operators: the agent's error as it is, which may have lines of its stderr,
+	// paths and secrets. May be empty.
 	Detail string `json:"detail,omitempty"`
 
 	Duration Millis `json:"duration_ms"`     // of the turn, from its claim
@@ -47,7 +47,7 @@ type Outcome struct {
 const (
 	CodeAgentFailed    = "agent_failed"    // the agent ended with an error
 	CodeTimeout        = "timeout"         // the agent took too long
-	CodeWorkerDied     = "worker_died"     // too many turns of the message ended with their workers
+	CodeWorkerDied     = "worker_died"     // too many turns of the message ended with their worker's death
 	CodeInvalidMessage = "invalid_message" // it cannot be read, or breaks a limit
 	CodeInternal       = "internal"        // the turn panicked, or could not be stored
 	CodeArchived       = "archived"        // an operator, or another program, archived it

@@ -9,12 +9,12 @@ import (
 type Question struct {
 	Turn   string `json:"-"`              // the id of its turn
 	Number int    `json:"-"`              // rises with every question of the session
-	Name   string `json:"name"`           // what the agent wants to do
+	Name   string `json:"name"`           // the requested action
 	Text   string `json:"text,omitempty"` // details
 }
 
-// ID names the question for good, TURN.NUMBER: numbers of an erased session begin anew, ids of turns
-// do not. Of an EventQuestionAsked it is the event's turn and call id.
+// ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs
+// of turns do not. In an EventQuestionAsked it is the event's turn and call ID.
 func (q Question) ID() string { return q.Turn + "." + strconv.Itoa(q.Number) }
 
 // Decision is a user's decision about a question.
@@ -28,7 +28,7 @@ const (
 	Cancelled Decision = "cancelled" // the turn ended or the agent withdrew the question; only in events
 )
 
-// Allowed reports whether d is Allow or Always. Decisions that it does not know are denials.
+// Allowed reports whether d is Allow or Always. Unknown decisions are denials.
 func (d Decision) Allowed() bool { return d == Allow || d == Always }
 
 // MarshalJSON returns the word of an event for d (docs/events.md): allowed, denied or cancelled.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// DropPolicy is what happens when a message arrives and the line is full.
+// DropPolicy is how a full queue handles a new message.
 type DropPolicy string
 
 // The drop policies.
@@ -25,11 +25,11 @@ type QueueSettings struct {
 	// Debounce is how long collected messages wait for another one. In JSON it is in ms.
 	Debounce Millis `json:"debounce_ms,omitempty"`
 
-	// Cap is how many messages may wait for the running turn. When that many are collected, they
-	// wait no longer.
+	// Cap is how many messages may wait for the running turn. That many collected messages wait no
+	// longer.
 	Cap int `json:"cap,omitempty"`
 
-	// Drop is what happens to messages beyond Cap.
+	// Drop is how messages beyond Cap are handled.
 	Drop DropPolicy `json:"drop,omitempty"`
 }
 

@@ -10,6 +10,6 @@ type Stopped struct {
 // Undone is the turn that turnstile.Client.Undo or Retry removed from the transcript.
 type Undone struct {
 	Turn    string // its id
-	Text    string // what the user said; several messages are joined by blank lines
+	Text    string // the user's text; several messages are joined by blank lines
 	Entries int    // how many entries it had
 }

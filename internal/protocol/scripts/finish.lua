@@ -741,7 +741,7 @@ local function noted_ids(dropped)
 end
 
 -- remaining_notes(s, dropped, reported, before) returns the record's dropped and omitted_told after
--- a turn. Its agent was told the first reported ids of dropped; omitted was before then.
+-- a turn. Its agent received the first reported ids of dropped; omitted was before then.
 local function remaining_notes(s_record, dropped, reported, before)
   local n, rest = fields_4(s_record), {}
   local pushed_out = math.min(math.max((tonumber(n.omitted) or 0) - before, 0), reported) -- of these, meanwhile

@@ -42,7 +42,7 @@ local function notes_record(s, dropped)
 end
 
 -- remaining_notes(s, dropped, reported, before) returns the record's dropped and omitted_told after
--- a turn. Its agent was told the first reported ids of dropped; omitted was before then.
+-- a turn. Its agent received the first reported ids of dropped; omitted was before then.
 local function remaining_notes(s, dropped, reported, before)
   local n, rest = fields(s.record, 'omitted', 'omitted_told'), {}
   local pushed_out = math.min(math.max(count_of(n.omitted) - before, 0), reported) -- of these, meanwhile
