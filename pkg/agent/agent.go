@@ -1,5 +1,5 @@
-// Package agent is the interface of an AI agent: run one turn, report what happens meanwhile, and
-// stop when asked. The adapters are its subpackages. A Go program can bring its own.
+// Package agent is the interface of an AI agent: run one turn, report events meanwhile, and stop
+// when asked. The adapters are its subpackages. A Go program can bring its own.
 package agent
 
 import (
@@ -13,8 +13,8 @@ import (
 // Agent runs turns, of all sessions of a worker at once. If it is a Describer or a Warmer, too, the
 // worker makes use of that.
 type Agent interface {
-	// Run runs one turn. When it returns, nothing that it started still runs. When ctx ends the agent
-	// must stop soon and return; context.Cause is the reason. What it emitted before is kept.
+	// Run runs one turn. It returns after everything that it started has stopped. When ctx ends the
+	// agent must stop soon and return; context.Cause is the reason. Earlier events are kept.
 	//
 	// An error is final, because agents have side effects, unless it wraps ErrRetryable.
 	Run(ctx context.Context, turn *Turn) (Result, error)
@@ -26,10 +26,10 @@ type Func func(ctx context.Context, turn *Turn) (Result, error)
 // Run calls f.
 func (f Func) Run(ctx context.Context, turn *Turn) (Result, error) { return f(ctx, turn) }
 
-// Describer is implemented by agents whose Traits are not zero. A worker asks once.
+// Describer is implemented by agents with Traits. A worker asks once.
 type Describer interface{ Traits() Traits }
 
-// Traits say what a worker may do with an agent.
+// Traits are the features of an agent that a worker uses.
 type Traits struct {
 	// Immediate: the agent starts nothing, keeps no state and needs no history. Its turns are claimed
 	// as running, without Turn.History and Turn.State, which saves two round trips.
@@ -38,15 +38,15 @@ type Traits struct {
 	// Steerable: messages may join its running turns, see Turn.Steers.
 	Steerable bool
 
-	// Stateless: its warm agents remember nothing of the conversation. They stay in use when another
-	// worker has run a turn of the session. It is for a Warmer only.
+	// Stateless: its warm agents remember nothing of the session. They stay in use when another
+	// worker has run a turn of the session. Only for a Warmer.
 	Stateless bool
 }
 
 // Turn is one run of an agent. A worker makes it, and a test makes one by a literal.
 type Turn struct {
 	Session      string `json:"session"`    // the session key
-	TranscriptID string `json:"session_id"` // another one means another conversation
+	TranscriptID string `json:"session_id"` // a new one means that the session's history begins again
 	ID           string `json:"turn"`       // unique, an idempotency key together with Fence
 	Fence        int64  `json:"fence"`      // rises with every turn of the session
 
@@ -56,7 +56,7 @@ type Turn struct {
 	// History is the transcript before this turn, oldest first.
 	History []session.Entry `json:"history"`
 
-	// Note is a system note for the agent that goes before the text. It is mostly empty.
+	// Note is a system note for the agent, before the text. It is mostly empty.
 	Note string `json:"note,omitempty"`
 
 	// Redelivered: an earlier turn for this message was interrupted.
@@ -70,13 +70,13 @@ type Turn struct {
 	// HTTP, _meta in ACP.
 	TraceParent string `json:"-"`
 
-	// State is what the agent stored with EventState in an earlier turn of the same transcript, on
-	// any worker: the id of its own session, for example. It is absent if the agent stored nothing,
-	// or if the transcript has changed since: another agent has written to it, or a turn was undone
-	// or rolled back. The agent then has History only.
+	// State is the data that the agent stored with EventState in an earlier turn of the same
+	// transcript, on any worker: the ID of the agent's own session, for example. It is absent if
+	// the agent stored nothing, or if the transcript has changed since: another agent wrote to it,
+	// or a turn was undone or rolled back. Then the agent has only History.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// Host is for whoever runs agents. An agent calls the methods below.
+	// Host is set by the program that runs the agent. An agent calls the methods below.
 	Host Host `json:"-"`
 }
 
@@ -127,9 +127,9 @@ var (
 	ErrLeaseLost = errors.New("the lease on the session was lost")
 )
 
-// ForUser gives an error a sentence for its users. Without it they learn only that the agent failed,
-// because an error may have anything in it: err itself is for operators. sentence begins in lower case
-// and has no secret.
+// ForUser gives an error a sentence for its users. Without it they learn only that the agent
+// failed, because an error may contain anything: err itself is for operators. sentence begins in
+// lower case and has no secret.
 func ForUser(err error, sentence string) error {
 	if err == nil {
 		return nil

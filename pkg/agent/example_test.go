@@ -21,7 +21,7 @@ func (upper) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		}
 		turn.Emit(agent.Event{Type: session.EventText, Text: strings.ToUpper(word) + " "})
 	}
-	return agent.Result{}, nil // the reply is what was emitted
+	return agent.Result{}, nil // the reply is the emitted text
 }
 
 func ExampleAgent() {
@@ -47,7 +47,7 @@ func answer(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	return agent.Result{}, nil
 }
 
-// The test of an agent needs no Redis: a Turn literal has what a worker would do.
+// The test of an agent needs no Redis: a Turn literal replaces the worker.
 func ExampleFunc() {
 	var text string
 	turn := &agent.Turn{Messages: []session.Message{{Text: "hello"}}, Host: agent.Host{
@@ -129,7 +129,7 @@ func ExampleNewSteer() {
 	// accepted
 }
 
-// What an agent starts must not outlive the lease.
+// Processes of an agent must not outlive the lease.
 func ExampleTurn_LeaseEnd() {
 	turn := &agent.Turn{Host: agent.Host{LeaseEnd: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
 	fmt.Println(turn.LeaseEnd().UTC())

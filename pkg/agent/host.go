@@ -8,7 +8,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Host is what a worker does for a running turn. Any field may be nil.
+// Host has a worker's functions for a running turn. Any field may be nil.
 type Host struct {
 	// Emit must not block for long. Any goroutine may call it until Run returns.
 	Emit func(Event)
@@ -24,8 +24,8 @@ type Host struct {
 	LeaseEnd func() time.Time
 }
 
-// Emit reports what the agent does. Any goroutine may call it until Run returns. It does not block
-// for long and does not retain the event. Without a host it does nothing.
+// Emit reports an event. Any goroutine may call it until Run returns. It does not block for long
+// and does not retain the event. Without a host it does nothing.
 func (t *Turn) Emit(e Event) {
 	if t.Host.Emit != nil {
 		t.Host.Emit(e)
@@ -33,8 +33,8 @@ func (t *Turn) Emit(e Event) {
 }
 
 // Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
-// of one turn are asked one after the other. A turn that waits for a decision stays its owner's
-// until its timeout. A question that nobody decides within the worker's AskTimeout is denied.
+// of one turn are asked one after the other. A turn that waits for a decision keeps its session
+// until its timeout. A question without a decision within the worker's AskTimeout is denied.
 // Without a host the decision is Deny.
 func (t *Turn) Ask(ctx context.Context, q Question) (session.Decision, error) {
 	if t.Host.Ask == nil {
@@ -47,7 +47,7 @@ func (t *Turn) Ask(ctx context.Context, q Question) (session.Decision, error) {
 // is Steerable.
 func (t *Turn) Steers() <-chan Steer { return t.Host.Steers }
 
-// LeaseEnd is until when the worker may trust that it owns the session, on the monotonic clock,
+// LeaseEnd is how long the worker may trust that it owns the session, on the monotonic clock,
 // unless the lease is renewed. Adapters end the processes that they start by then, even if the
 // worker is suspended. The zero time means never.
 func (t *Turn) LeaseEnd() time.Time {

@@ -16,7 +16,7 @@ type Steer struct {
 	accept  func()
 }
 
-// NewSteer makes a Steer for whoever fills Host.Steers. accept may be nil. It is called at
+// NewSteer makes a Steer for a program that fills Host.Steers. accept may be nil. It is called at
 // most once, from any goroutine of the agent. It must not block for long.
 func NewSteer(m session.Message, accept func()) Steer {
 	if accept != nil {
@@ -25,9 +25,9 @@ func NewSteer(m session.Message, accept func()) Steer {
 	return Steer{m, accept}
 }
 
-// Accept says that the agent has the message. The message then belongs to the turn and shares its
-// outcome. Its text becomes an entry of the transcript at this point, after what was emitted so
-// far. Accept must be called before Run returns. Calling it again does nothing.
+// Accept reports that the agent has the message. The message then belongs to the turn and shares
+// its outcome. Its text becomes an entry of the transcript at this point, after the events so far.
+// Accept must be called before Run returns. Calling it again does nothing.
 func (s Steer) Accept() {
 	if s.accept != nil {
 		s.accept()

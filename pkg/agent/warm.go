@@ -11,21 +11,20 @@ type Warmer interface {
 	// outlives it.
 	Warm(ctx context.Context, turn *Turn) (Warm, error)
 
-	// Signature stands for everything that a warm agent is built from: command, model, settings. It
-	// is called before every turn. A warm agent with another signature is closed and built anew.
+	// Signature identifies all settings of a warm agent: command, model and others. It is called
+	// before every turn. A warm agent with another signature is closed and built again.
 	Signature() string
 }
 
 // Warm is an agent of one session. Its methods are not called concurrently, and none is called
 // after Close.
 //
-// It remembers the conversation from its own turns, and must look at TranscriptID: another id than
-// in its last turn means another conversation, and Turn.History has all of it. As long as the id is
-// the same, nobody else has written to the transcript; otherwise the agent would have been built
-// anew.
+// It remembers the transcript from its own turns, and must check TranscriptID: another ID than in
+// its last turn means another transcript, and Turn.History has all of it. While the ID stays the
+// same, no other agent has written to the transcript; otherwise a new agent would have been built.
 type Warm interface {
-	// Run runs one turn, as Agent's does, except that what the agent keeps for the next turn may
-	// stay. It must be idle then, because no lease covers the time between two turns. After an
+	// Run runs one turn, as Agent's does, except that processes and connections for the next turn
+	// may stay. It must be idle then, because no lease covers the time between two turns. After an
 	// error, a panic or the loss of the session the agent is not run again.
 	Run(ctx context.Context, turn *Turn) (Result, error)
 
@@ -33,8 +32,8 @@ type Warm interface {
 	// first, and then builds another agent, so that no attempt of the message is lost.
 	Ended() bool
 
-	// Close ends everything that the agent has started, and returns when it has ended. It is called
-	// once, and should take no longer than an interrupt. Its error is logged.
+	// Close stops everything that the agent has started, and then returns. It is called once, and
+	// should take no longer than an interrupt. Its error is logged.
 	Close() error
 }
 

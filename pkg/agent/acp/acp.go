@@ -23,18 +23,18 @@ type Permissions string
 const (
 	Allow   Permissions = "allow" // allow, once each time
 	Deny    Permissions = "deny"  // deny
-	AskUser Permissions = "ask"   // the user decides; deny where nobody can be asked
+	AskUser Permissions = "ask"   // the user decides; deny if no user can be asked
 )
 
-// Config says what to run, and what the agent may request.
+// Config has the agent's command, and the requests that it may make.
 type Config struct {
 	// Command is the agent and its arguments. No shell is involved. A program without a slash is
 	// looked up in PATH at every start.
 	Command []string
 
 	// Env names further environment variables of this program that the agent gets. A name that ends
-	// in * stands for all names with that beginning. REDIS_URL and names that begin with TURNSTILE_
-	// cannot be passed on.
+	// in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_ cannot
+	// be passed on.
 	Env []string
 
 	// Grace is how long an agent may take to respond to session/cancel, or to end when it is

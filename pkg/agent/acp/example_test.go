@@ -11,8 +11,8 @@ import (
 	"turnstile/test/demo"
 )
 
-// echoAgent is the command of an agent that speaks the protocol and repeats what it is sent. It
-// stands for a real one, such as `opencode acp`.
+// echoAgent is the command of an agent that speaks the protocol and repeats its input. Use a real
+// one in its place, such as `opencode acp`.
 func echoAgent() []string {
 	self, err := os.Executable()
 	demo.Check(err)

@@ -29,8 +29,8 @@ func (h *holes) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// A read bounds what it skips, not only what it returns: a sparse file of 1 TiB takes no room on
-// the disk, and would keep a worker's core busy for minutes.
+// A read bounds the skipped bytes, not only the returned ones: a sparse file of 1 TiB takes no room
+// on the disk, and would keep a worker's core busy for minutes.
 func TestReadOfASparseFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -147,7 +147,7 @@ func TestWriteOverAFile(t *testing.T) {
 	if info, err := os.Lstat(filepath.Join(dir, "deep", "er", "link")); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is now %v, %v", info, err)
 	}
-	// A write that fails leaves no file behind.
+	// A failed write leaves no file.
 	expect.OK(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	if got := calls(t, a, `fs/write_text_file {"path":"taken","content":"new"}`)[0]; !strings.Contains(got, `"error"`) {
 		t.Error(got)

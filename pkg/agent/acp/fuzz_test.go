@@ -31,7 +31,7 @@ func (w *written) Write(p []byte) (int, error) {
 
 func (w *written) Close() error { return nil }
 
-// told is what a turn gets of an agent's messages.
+// told are the effects of an agent's messages on a turn.
 type told struct {
 	events   []agent.Event
 	ending   *ending
@@ -150,7 +150,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// What an agent announces and never begins is bounded, because its worker keeps it.
+// Tools that an agent announces and never begins are bounded, because its worker keeps them.
 func TestEndlessTools(t *testing.T) {
 	t.Parallel()
 	for n, size := range map[int]int{maxOpen + 1: 1, 17: 4 << 20} {

@@ -8,14 +8,14 @@ import (
 	"turnstile/test/expect"
 )
 
-// allowed is what an idle agent may cost its worker, in bytes of heap and stacks.
+// allowed is how many bytes of heap and stacks an idle agent may cost its worker.
 const allowed = 100 << 10
 
-// used is what the process has of both now. Other tests would count too, so this one is not
+// used is how many of both the process has now. Other tests would count too, so this one is not
 // parallel, and runs before they begin or after their end.
 func used() int64 {
 	runtime.GC()
-	runtime.GC() // frees what the first one's finalizers and the pools held
+	runtime.GC() // frees memory that the first one's finalizers and the pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
@@ -29,7 +29,7 @@ func TestMemoryOfIdleAgents(t *testing.T) { //nolint:paralleltest // it measures
 		_, err := runWarm(t, w, turnWith(t, "long 1000000", "many 300", "stderr "+strings.Repeat("e", 9000), "text a", "call fs/x {}"))
 		expect.OK(t, err)
 	}
-	run(warmed(t, a, turnWith(t))) // what every process allocates once
+	run(warmed(t, a, turnWith(t))) // allocations that every process makes once
 	before := used()
 	var all []*warm
 	for range agents {

@@ -31,7 +31,7 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
-// opencode is `opencode acp` with a home of its own, which uses this model for everything.
+// opencode is `opencode acp` with a separate home, which uses this model for everything.
 func opencode(t *testing.T, model *modelserver.Server) *Agent {
 	t.Helper()
 	path := program(t, "TURNSTILE_TEST_OPENCODE", "opencode")

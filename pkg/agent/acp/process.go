@@ -66,7 +66,7 @@ func yes(value json.RawMessage) bool {
 func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logger) (*process, error) {
 	c, err := command.Start(command.Spec{
 		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), turn.Session), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
-		Socket: true, // it lives between turns, and would read a stray line as its user's
+		Socket: true, // it lives between turns, and could take a stray line for its user's
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logg
 	return p, nil
 }
 
-// gone waits until the process has ended and all its output is read. The error is how it ended.
+// gone waits for the end of the process and reads all its output. The error is how it ended.
 func (p *process) gone() error {
 	s := p.Wait()
 	p.reader.Wait()
@@ -266,5 +266,5 @@ func (p *process) shut(grace time.Duration) {
 		}
 	}
 	p.Interrupt(grace * 3 / 4)
-	_ = p.gone() // nobody waits for the error
+	_ = p.gone() // no caller waits for the error
 }

@@ -62,7 +62,7 @@ func turnWith(t testing.TB, lines ...string) *agent.Turn {
 	}
 }
 
-// emitted is what a turn emitted.
+// emitted are a turn's events.
 type emitted struct {
 	mu     sync.Mutex
 	events []agent.Event
@@ -129,14 +129,14 @@ func (h *emitted) state(t testing.TB) []byte {
 	return all[len(all)-1].Data
 }
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with the function for its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit
 	return &t
 }
 
-// play runs one turn with a process of its own.
+// play runs one turn with a separate process.
 func play(ctx context.Context, a *Agent, turn *agent.Turn) (*emitted, error) {
 	h := &emitted{}
 	_, err := a.Run(ctx, emitting(turn, h.emit))
@@ -195,7 +195,7 @@ func failed(t testing.TB, err error, retryable bool, want ...string) {
 	}
 }
 
-// logOf is what an agent received, a method and its parameters a line, without its pid.
+// logOf is the log of an agent's input, a method and its parameters a line, without its pid.
 func logOf(t testing.TB, path string) (lines []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -69,8 +69,8 @@ tool_end e null`
 	}
 }
 
-// A model may use an id again in the same turn. An update of a tool that has ended does not apply
-// to a new one.
+// A model may use an id again in the same turn. An update of an ended tool does not apply to a new
+// one.
 func TestAToolsIDComesAgain(t *testing.T) {
 	t.Parallel()
 	h, err := play(t.Context(), acting(t), turnWith(t,
@@ -113,7 +113,7 @@ tool_end c the turn ended before this did`
 	}
 }
 
-// turnEnd is what an agent does in a turn, and how the turn ends.
+// turnEnd is an agent's script in a turn, and how the turn ends.
 type turnEnd struct {
 	lines     string
 	retryable bool

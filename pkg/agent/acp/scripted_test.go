@@ -23,7 +23,7 @@ type actor struct {
 	session string
 	count   int // of sessions
 	asked   int
-	kept    []map[string]any // what came while it waited for something else
+	kept    []map[string]any // messages that came while it waited for others
 }
 
 func (a *actor) is(arg string) bool { return slices.Contains(a.args, arg) }

@@ -25,7 +25,7 @@ func talking(stream, path string) string {
 // taken checks how much was read of an agent that was interrupted for its output.
 func taken(t *testing.T, path string) {
 	t.Helper()
-	const slack = 2 << 20 // what the pipe holds, one read of it, and what came before the turn was over here
+	const slack = 2 << 20 // the pipe's content, one read of it, and input before the turn was over here
 	text, err := os.ReadFile(path)
 	expect.OK(t, err)
 	n, err := strconv.Atoi(string(text))

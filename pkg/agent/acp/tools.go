@@ -32,7 +32,7 @@ type tool struct {
 	output, content json.RawMessage
 	started         bool
 	status          string // the last that the agent reported
-	refused         string // why it may not run; empty: nobody has denied it
+	refused         string // why it may not run; empty: not denied
 }
 
 // tools are those of a turn.
@@ -90,8 +90,8 @@ const maxOpen = 1000
 
 var errTools = fmt.Errorf("it has more than %d tools open at once, or they have more than %d MiB", maxOpen, command.MaxOutput>>20)
 
-// tooMany reports whether the open tools are more than a turn may have. What an agent reports of them is
-// kept until they end.
+// tooMany reports whether more tools are open than a turn may have. Their reports are kept until
+// they end.
 func (s *tools) tooMany() bool {
 	size := 0
 	for _, t := range s.open {

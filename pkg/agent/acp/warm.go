@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// recapSize is how many bytes of the conversation a new session of the agent receives.
+// recapSize is how many bytes of the history a new session of the agent receives.
 const recapSize = 64 << 10
 
 // closeTime is how long an agent may take to close its session before its process is ended.
@@ -38,13 +38,13 @@ type warm struct {
 type state struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`             // of the agent's session
-	Name  string `json:"name,omitempty"` // of the agent; the id means nothing to another one
+	Name  string `json:"name,omitempty"` // of the agent; another one does not know the ID
 
 	// Recap: no turn that gave the session a recap has succeeded yet. The id is stored before the
 	// agent has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 
-	// Cost is what the agent's session has cost so far, in USD. An agent that resumes the session
+	// Cost is the cost of the agent's session so far, in USD. An agent that resumes the session
 	// continues this count.
 	Cost float64 `json:"cost,omitempty"`
 }
@@ -101,8 +101,8 @@ func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
 	return nil
 }
 
-// reopen tries to resume a session of the agent. What the agent replays of it arrives while no turn
-// runs, and is ignored.
+// reopen tries to resume a session of the agent. The agent replays it while no turn runs; that is
+// ignored.
 func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 	var method string
 	var request any
@@ -166,7 +166,7 @@ func (w *warm) talked() {
 // Ended reports whether the agent can run no further turn.
 func (w *warm) Ended() bool { return w.ended() }
 
-// interrupted begins the grace of a turn if its context has ended.
+// interrupted begins the grace of a turn if its context is done.
 func (w *warm) interrupted(ctx context.Context) {
 	if ctx.Err() == nil {
 		return

@@ -250,10 +250,10 @@ func TestBetweenTurns(t *testing.T) {
 	h, err := runWarm(t, w, turnWith(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
 		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
 	expect.OK(t, err)
-	if !strings.HasPrefix(h.text(), "a") { // with what came until the turn was closed
+	if !strings.HasPrefix(h.text(), "a") { // with the text until the turn was closed
 		t.Errorf("said %q", h.text())
 	}
-	// What is left of that does not disturb the next turn.
+	// The rest of that does not disturb the next turn.
 	if h, err = runWarm(t, w, turnWith(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
 		t.Errorf("%v: %s", err, h.story())
 	}
@@ -273,7 +273,7 @@ func TestLossWhileAnAgentEnds(t *testing.T) {
 	}
 }
 
-// leased is a turn whose lease is not renewed.
+// leased is a turn with a lease that is not renewed.
 func leased(turn *agent.Turn, ttl time.Duration) *agent.Turn {
 	end := time.Now().Add(ttl)
 	turn.Host.LeaseEnd = func() time.Time { return end }

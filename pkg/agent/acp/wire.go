@@ -60,8 +60,8 @@ type conn struct {
 	logger *slog.Logger
 	hurry  func() // called when the agent waits for a response, and will continue at once
 
-	closed chan struct{} // when the agent's output has ended, or is not read any more
-	cause  error         // why, written before; nil: its output has ended
+	closed chan struct{} // when the agent's output ends, or is no longer read
+	cause  error         // why, written before; nil: its output ended
 	once   sync.Once
 
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ type conn struct {
 
 	out     sync.Mutex
 	unsent  [][]byte
-	size    int // bytes of unsent, and of what is being written
+	size    int // bytes of unsent, and of the present write
 	writing bool
 	ending  bool // in is to be closed when all is written
 	writer  sync.WaitGroup

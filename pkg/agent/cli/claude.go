@@ -32,7 +32,7 @@ var claude = program{
 type claudeLines struct {
 	*stream
 	message  string          // the id of the message that is being streamed
-	streamed map[string]bool // the messages whose text was emitted in pieces
+	streamed map[string]bool // the messages with text that was emitted in pieces
 	whole    bool            // the last message is complete
 	context  int64           // tokens of the last call
 	told     session.Usage   // the usage reported so far, which only rises
@@ -266,10 +266,10 @@ func (c *claudeLines) result(data []byte) error {
 	c.usage(used)
 
 	if !l.IsError && !strings.HasPrefix(l.Subtype, "error") {
-		if !c.open { // a command of its own, for example: nothing was streamed
+		if !c.open { // a command of the program, for example: nothing was streamed
 			c.text(l.Result)
 		}
-		c.paragraph() // it may continue when a background task has ended
+		c.paragraph() // it may continue after a background task
 		c.end("")
 		return nil
 	}

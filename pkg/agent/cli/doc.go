@@ -1,9 +1,9 @@
 // Package cli runs the command line agents Claude Code, Codex and Gemini CLI, once per turn, with
 // their own streams of JSON.
 //
-// Each keeps its sessions on disk. The adapter stores the session's id (session.EventState)
-// and resumes that session with the next turn. If there is none, or the program does not know it
-// any more, the adapter begins a new one and gives it an agent.Recap of the conversation.
+// Each keeps its sessions on disk. The adapter stores the session's id (session.EventState) and
+// resumes that session with the next turn. If there is none, or the program no longer knows it, the
+// adapter begins a new one and gives it an agent.Recap of the history.
 //
 // The text goes to stdin, because it may be long, should not appear in the list of processes, and
 // must not be taken for an option.

@@ -66,7 +66,7 @@ func TestExitAfterTheResult(t *testing.T) {
 }
 
 // Claude Code may lose its last line, or the end of it, if it is not read at once. Everything
-// before it has come, and the exit code shows the outcome.
+// before it has arrived, and the exit code shows the outcome.
 func TestClaudesResultIsCutOff(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/claude/tool.jsonl")

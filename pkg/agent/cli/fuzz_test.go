@@ -29,7 +29,7 @@ func addRecorded(f *testing.F, program string) {
 	}
 }
 
-// story is what a turn gets of a program's lines.
+// story are the effects of a program's lines on a turn.
 type story struct {
 	events         []agent.Event
 	state          state

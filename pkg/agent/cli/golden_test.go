@@ -15,14 +15,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// TestGolden plays streams of the programs and compares the events with the .golden beside each.
-// made, limit and command are written by hand, in shapes from the programs' own pages and sources.
-// The tests of the real programs recorded all others. A .rollout is what Codex wrote to its own
-// file in the turn.
+// TestGolden plays streams of the programs and compares the events with the .golden next to each.
+// made, limit and command are written by hand, in shapes from the programs' pages and sources. The
+// tests of the real programs recorded all others. A .rollout is what Codex wrote to its own file in
+// the turn.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	exits := map[string]int{"claude/refused": 1, "claude/unknown": 1, "claude/limit": 1, "codex/refused": 1, "gemini/refused": 144}
-	before := map[string]session.Usage{ // what Codex had counted before
+	before := map[string]session.Usage{ // Codex's earlier count
 		"codex/bubblewrap": {InputTokens: 18, CachedTokens: 5, OutputTokens: 7},
 		"codex/tool":       {InputTokens: 18, CachedTokens: 5, OutputTokens: 7},
 		"codex/resume":     {InputTokens: 54, CachedTokens: 15, OutputTokens: 21},

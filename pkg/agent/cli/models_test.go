@@ -48,7 +48,7 @@ func (m *models) onStuck(then func()) {
 // call is one request.
 type call struct {
 	model string
-	texts []string // the user's, without what the programs add
+	texts []string // the user's, without the programs' additions
 	tool  bool     // the last part is a tool's result
 	tools []string // the names of the tools on offer
 }

@@ -34,14 +34,14 @@ func specOf(a *Agent, dir, resume string) command.Spec {
 	}
 }
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with the function for its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit
 	return &t
 }
 
-// played is what a turn has produced.
+// played is the output of a turn.
 type played struct {
 	events []agent.Event
 	reply  string // as a worker would store it

@@ -25,7 +25,7 @@ const (
 // is stopped.
 const defaultLinger = 10 * time.Second
 
-// Config says how to run the program.
+// Config has the program and its settings.
 type Config struct {
 	// Command is the program and options for it. Defaults to the program with the kind's name. The
 	// adapter adds its own options at the end. No shell is involved. A program without a slash is
@@ -36,9 +36,9 @@ type Config struct {
 	Model string
 
 	// Env names further environment variables of this program that the agent gets, in addition to
-	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and GOOGLE_. A
-	// name that ends in * stands for all names with that beginning. REDIS_URL and names that begin
-	// with TURNSTILE_ cannot be passed on.
+	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and
+	// GOOGLE_. A name that ends in * means all names with that prefix. REDIS_URL and names that
+	// begin with TURNSTILE_ cannot be passed on.
 	Env []string
 
 	// Workspace has a directory for each session, made when it is needed, for its owner only. Empty: all sessions work in this program's directory.
@@ -74,11 +74,10 @@ type program struct {
 	// decodes such a line in one step. Empty: there are none.
 	often string
 
-	// forgotten are parts of the sentences with which it says that it does not know the session to
-	// resume.
+	// forgotten are parts of its errors when it does not know the session to resume.
 	forgotten []string
 
-	exits map[int]string // what its exit codes mean
+	exits map[int]string // the meanings of its exit codes
 }
 
 // decoder emits the events of a program's lines. An error says that the line has an unknown shape.

@@ -10,8 +10,8 @@ import (
 
 // pump reads a program's stdout into memory at once, however long its lines take to handle. Claude
 // Code and Gemini CLI exit without waiting for a full pipe: a reader that handled lines in between
-// lost the end of a long reply. What arrives within a pause of the reader must fit into the pipe:
-// see unreadOutput.
+// lost the end of a long reply. Output that arrives within a pause of the reader must fit into the
+// pipe: see unreadOutput.
 type pump struct {
 	mu   sync.Mutex
 	cond *sync.Cond

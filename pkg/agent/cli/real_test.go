@@ -86,7 +86,7 @@ func (r realProgram) path(t *testing.T) string {
 	return path
 }
 
-// rig is a real program with a home, a workspace and models of its own.
+// rig is a real program with a separate home, workspace and models.
 type rig struct {
 	realProgram
 	*models
@@ -130,8 +130,8 @@ func (g *rig) agent(t *testing.T, as string) *Agent {
 
 var port = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// keepRollout records what the last turn has added to Codex's rollout as testdata/codex/as.rollout,
-// if TURNSTILE_TEST_RECORD is set: the lines about calls and items.
+// keepRollout records the last turn's lines in Codex's rollout as testdata/codex/as.rollout, if
+// TURNSTILE_TEST_RECORD is set: the lines about calls and items.
 func (g *rig) keepRollout(t *testing.T, as string) {
 	t.Helper()
 	if os.Getenv("TURNSTILE_TEST_RECORD") == "" {

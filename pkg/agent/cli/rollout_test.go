@@ -18,7 +18,7 @@ import (
 // aThread began on 2026-11-22, UTC.
 const aThread = "01a202dc-d198-74f1-ba84-5dd3d663644b"
 
-// codexTurn is a turn of Codex whose stream and rollout a test writes.
+// codexTurn is a turn of Codex with a stream and a rollout from the test.
 type codexTurn struct {
 	t       *testing.T
 	rollout string // the file
@@ -224,7 +224,7 @@ func TestUselessRollouts(t *testing.T) {
 	}
 }
 
-// A message waits once for a late rollout. What the rollout has later is emitted at the end.
+// A message waits once for a late rollout. Later lines of the rollout are emitted at the end.
 func TestLateRollout(t *testing.T) {
 	t.Parallel()
 	c := newCodexTurn(t, "2026/11/22")
@@ -253,7 +253,7 @@ func TestCodexHome(t *testing.T) {
 	}
 }
 
-// The files that an agent writes bound what a turn reads of them, however many messages it writes.
+// A turn reads a bounded part of an agent's files, however many messages the agent writes.
 func TestRolloutsThatAreLookedAtWithoutEnd(t *testing.T) {
 	t.Parallel()
 	t.Run("names", func(t *testing.T) {

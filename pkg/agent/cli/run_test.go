@@ -200,7 +200,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	}
 }
 
-// forgets has what each program wrote when it had to resume an unknown session.
+// forgets has each program's output when it had to resume an unknown session.
 var forgets = map[Kind][]play{
 	Claude: {{File: "claude/unknown.jsonl", Err: "No conversation found with session ID: " + lostID + "\n", Exit: 1}},
 	Codex:  {{Err: "Error: thread/resume: thread/resume failed: no rollout found for thread id " + lostID + " (code -32600)\n", Exit: 1}},

@@ -26,7 +26,7 @@ type stream struct {
 	spoke   bool // there was text, a thought or a tool
 	worded  bool // there was text that is not blank, or a tool
 	open    bool // there was text since the last tool
-	pending bool // the next text is a paragraph of its own
+	pending bool // the next text is a separate paragraph
 
 	size    int    // bytes of text
 	known   int    // lines that were understood

@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// say runs one message's turn with a worker of its own, and ends the worker.
+// say runs one message's turn with a separate worker, and ends the worker.
 func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -78,7 +78,7 @@ func TestTwoWorkers(t *testing.T) {
 	}
 }
 
-// The same with the real programs, whose models count what they receive.
+// The same with the real programs. Their models count their input.
 func TestRealWithTwoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
@@ -98,7 +98,7 @@ func TestRealWithTwoWorkers(t *testing.T) {
 	}
 }
 
-// An interrupted real program leaves nothing behind, and its session continues.
+// An interrupted real program leaves no process, and its session continues.
 func TestRealInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {

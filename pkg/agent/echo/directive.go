@@ -22,7 +22,7 @@ type play struct {
 	tick   time.Duration
 
 	steers  <-chan agent.Steer // nil: no steer is taken
-	steered string             // what the taken steers add to the reply
+	steered string             // the taken steers' part of the reply
 }
 
 const longest = len("stream=") // of the directives' names

@@ -51,7 +51,7 @@ func (*Agent) Traits() agent.Traits { return agent.Traits{Immediate: true, Steer
 
 // Run carries out the directives and replies.
 func (*Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
-	said := *turn // what the reply repeats
+	said := *turn // the reply repeats it
 	if said.Note != "" {
 		turn.Emit(agent.Event{Type: session.EventThought, Text: said.Note})
 		said.Note = ""

@@ -17,7 +17,7 @@ var _ interface {
 	agent.Describer
 } = New()
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with the function for its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit
@@ -199,8 +199,8 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// steered plays a turn and offers a steer every ten seconds of its first minute. It returns what
-// became of them.
+// steered plays a turn and offers a steer every ten seconds of its first minute. It returns their
+// fates.
 func steered(t *testing.T, text string) (reply string, events []agent.Event, accepted []string, err error) {
 	t.Helper()
 	steers := make(chan agent.Steer)

@@ -25,7 +25,7 @@
 //
 // When the turn's context is cancelled, the command's process group receives SIGINT, and SIGKILL
 // after Config.Grace. A guardian process watches over the command: Run returns only when the
-// command and what it started are gone. They also end when this program is killed or its lease on
+// command and all its processes are gone. They also end when this program is killed or its lease on
 // the session runs out. For that, main must call Init first.
 //
 // The command's environment is PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TERM and TMPDIR of

@@ -21,7 +21,7 @@ import (
 
 const schemas = "../../../docs/schemas"
 
-// blocks are the code blocks of a page whose opening line is ``` and info.
+// blocks are the code blocks of a page with the opening line ``` and info.
 func blocks(t *testing.T, page, info string) (found []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../../docs", page))

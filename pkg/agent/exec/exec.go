@@ -22,8 +22,8 @@ const (
 	JSONL Format = "jsonl" // the turn on stdin, events on stdout, one JSON object a line
 )
 
-// Config says what to run. A turn fails if its command writes more than 8 MiB of text, or in the
-// format JSONL more than 8 MiB in a line or 64 MiB in all.
+// Config has the command and its settings. A turn fails if its command writes more than 8 MiB of
+// text, or in the format JSONL more than 8 MiB in a line or 64 MiB in all.
 type Config struct {
 	// Command is the program and its arguments, see SplitCommand. No shell is involved. A program
 	// without a slash is looked up in PATH at every turn.
@@ -33,8 +33,8 @@ type Config struct {
 	Format Format
 
 	// Env names further environment variables of this program that the command gets. A name that
-	// ends in * stands for all names with that beginning. REDIS_URL and names that begin with
-	// TURNSTILE_ cannot be passed on.
+	// ends in * means all names with that prefix. REDIS_URL and names that begin with TURNSTILE_
+	// cannot be passed on.
 	Env []string
 
 	// Grace is how long a command may run after SIGINT before it is killed. Defaults to 5 s.

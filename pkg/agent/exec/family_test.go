@@ -62,7 +62,7 @@ func turn(t *testing.T, text string) *agent.Turn {
 	}
 }
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with the function for its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit
@@ -80,7 +80,8 @@ func newAgent(t *testing.T, config Config) *Agent {
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
-// family are the living processes whose environment has the turn's id. Zombies have no environment.
+// family are the living processes with the turn's ID in their environment. Zombies have no
+// environment.
 func family(turnID string) (pids []string) {
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range environs {
@@ -204,7 +205,7 @@ func TestB86_ExitLeavesNobodyBehind(t *testing.T) {
 	assertGone(t, tn.ID, pids)
 }
 
-// The agent keeps forking while it is being killed, into sessions of their own, too.
+// The agent keeps forking while it is being killed, also into new sessions.
 func TestB86_ForkingAgent(t *testing.T) {
 	t.Parallel()
 	needLinux(t)

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// decoded is what a turn gets of a command's lines.
+// decoded are the effects of a command's lines on a turn.
 type decoded struct {
 	events  []agent.Event
 	result  agent.Result

@@ -166,7 +166,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What was emitted before the interrupt stays. An incomplete line is not an error of its own.
+// Events before the interrupt stay. An incomplete line is not another error.
 func TestJSONLInterrupted(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("enough")

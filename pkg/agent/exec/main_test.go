@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		syscall.Exit(role(os.Args[3:])) // os.Exit takes a second in a race build
 	}
-	// What every agent must not see.
+	// Variables that no agent may see.
 	for name, value := range map[string]string{
 		"REDIS_URL": "redis://:secret@localhost", "TURNSTILE_HTTP_TOKEN": "secret",
 		"LC_TEST": "yes", "EXEC_TEST_ONE": "1", "EXEC_TEST_TWO": "2", "OTHER_TEST": "no",

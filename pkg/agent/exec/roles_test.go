@@ -19,7 +19,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// roles are what the test binary can run as, beside tests.
+// roles are the programs as which the test binary can run.
 var roles map[string]func(args []string) int
 
 func init() {
@@ -41,7 +41,7 @@ func roleCommand(role string, args ...string) []string {
 
 // treeRole is an agent with every kind of descendant. All of them ignore signals and hold its
 // stdout open. It writes their pids, its guardian's first. With the argument "exit" it then ends
-// and leaves them behind.
+// without them.
 func treeRole(args []string) int {
 	deaf()
 	pids := []int{os.Getppid(), os.Getpid()}
@@ -88,7 +88,7 @@ func startBranch(kind string) (int, error) {
 		return 0, err
 	}
 	if strings.HasPrefix(kind, "orphan") {
-		_ = cmd.Wait() // its parent has ended, so init adopts it
+		_ = cmd.Wait() // its parent ended, so init adopts it
 	}
 	return strconv.Atoi(strings.TrimSpace(line))
 }

@@ -80,7 +80,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		} else if err == nil {
 			steers.feed(steerCtx, c.Stdin)
 			if ctx.Err() == nil {
-				_ = c.Stdin.Close() // its output has ended: it may be waiting for this
+				_ = c.Stdin.Close() // its output is closed: it may be waiting for this
 			}
 		}
 	})
@@ -119,7 +119,7 @@ type run struct {
 	// so its exit code counts first.
 	broken error
 
-	said bool // there was something for the user in its output, or an explicit end
+	said bool // its output had something for the user, or an explicit end
 }
 
 // outcome is how the turn ended. Every failure ends with the last lines of the command's stderr.

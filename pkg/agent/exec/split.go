@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// SplitCommand splits a command line into words as a shell does: at blanks, with single quotes,
-// double quotes and backslashes. Nothing is expanded: $, ~ and * stay as they are. What only a
-// shell can do, such as pipes and redirections, is an error unless it is quoted.
+// SplitCommand splits a command line into words as a shell does: at spaces, with single quotes,
+// double quotes and backslashes. Nothing is expanded: $, ~ and * stay as they are. Other syntax of
+// shells, such as pipes and redirections, is an error unless it is quoted.
 func SplitCommand(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
-	inWord := false // tells an empty quoted word from no word
+	inWord := false // distinguishes an empty quoted word from no word
 	end := func() {
 		if inWord {
 			words = append(words, word.String())

@@ -35,7 +35,7 @@ type drive struct {
 	config Config
 	offer  []session.Message
 	onText func(text string) // called during the turn
-	fifo   string            // what the role's "wait" waits for
+	fifo   string            // the role's "wait" waits for it
 	before <-chan struct{}   // nothing is offered before it is closed; nil: at once
 
 	mu       sync.Mutex

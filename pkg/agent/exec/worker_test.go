@@ -55,7 +55,7 @@ func TestB86_KilledWorker(t *testing.T) {
 	if err := worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Init reaps the guardian itself, at a time of its own.
+	// Init reaps the guardian itself, at another time.
 	took := awaitGone(t, tn.ID, pids[1:])
 	t.Logf("gone after %s", took)
 }

@@ -34,7 +34,7 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// A turn whose reply is streamed in 10,000 pieces of OpenAI's form, without a network.
+// A turn with a reply in 10,000 pieces of OpenAI's form, without a network.
 func BenchmarkStream(b *testing.B) {
 	const deltas = 10_000
 	var stream bytes.Buffer

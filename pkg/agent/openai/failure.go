@@ -24,7 +24,7 @@ type failure struct {
 
 // statusError is an error response: an HTTP status with the server's text.
 type statusError struct {
-	status  int // 0: it came in the stream, and only its text says what it is
+	status  int // 0: it came in the stream, with only a text
 	header  http.Header
 	code    string // with the type, both as received
 	message string // at most maxMessage bytes
@@ -64,7 +64,7 @@ func newStatusError(status int, header http.Header, body []byte) *statusError {
 	}
 	switch {
 	case json.Unmarshal(body, &outer) != nil:
-		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // one line of an HTML page says nothing
+		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // one line of an HTML page is of no use
 			e.message = string(body)
 		}
 	case json.Unmarshal(outer.Error, &inner) == nil && inner.Message != "":

@@ -136,6 +136,6 @@ func fit(all []block, tokens int) (kept []block, dropped int) {
 	return all[from:], from
 }
 
-// leftOut stands for the beginning of a conversation that would now begin with the assistant, which
-// some servers refuse.
+// leftOut replaces the beginning of a history that would now begin with the assistant, which some
+// servers refuse.
 var leftOut = message{role: roleUser, text: "[The beginning of this conversation is left out here.]"}

@@ -21,7 +21,7 @@ const (
 // How tokens are estimated.
 const (
 	bytesPerToken = 4
-	messageTokens = 8    // beside its text
+	messageTokens = 8    // in addition to its text
 	imageTokens   = 1000 // at any size
 )
 
@@ -38,7 +38,7 @@ type message struct {
 	reasoning string
 }
 
-// image is one that the server fetches. named stands for it if the server cannot.
+// image is an image that the server fetches. named replaces it if the server cannot.
 type image struct{ url, named string }
 
 // toolCall is a tool call.

@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Config says which model to ask, and how.
+// Config has the model and its settings.
 type Config struct {
 	// BaseURL is where Chat Completions are, without /chat/completions: https://api.openai.com/v1.
 	// Required.
@@ -80,7 +80,7 @@ type Agent struct {
 	endpoint string
 	http     *http.Client
 	tools    map[string]tool
-	request  request // what all requests share
+	request  request // the common part of all requests
 	fixed    int     // its estimated tokens, with the system prompt
 
 	maxCompletion int

@@ -19,8 +19,8 @@ var pauses = backoff.Backoff{First: 500 * time.Millisecond, Longest: 8 * time.Se
 // noticeable is how long a wait must be for a notice to the user.
 const noticeable = 5 * time.Second
 
-// complete gets a reply. It retries while no part of the reply has come, a retry may succeed, and the
-// turn may still wait.
+// complete gets a reply. It retries while no part of the reply has arrived, a retry may succeed,
+// and the turn may still wait.
 func (r *run) complete(ctx context.Context) (*completion, error) {
 	for tries := 1; ; tries++ {
 		a, err := r.stream(ctx)
@@ -107,7 +107,7 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// longest stands for every wait beyond it.
+// longest bounds a server's wait.
 const longest = 1000 * time.Hour
 
 func number(text string, unit time.Duration) time.Duration {

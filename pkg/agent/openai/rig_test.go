@@ -72,7 +72,7 @@ func (r *rig) emit(e agent.Event) {
 	r.events = append(r.events, e)
 }
 
-// emitting is a turn whose events emit gets.
+// emitting is a turn with the function for its events.
 func emitting(turn *agent.Turn, emit func(agent.Event)) *agent.Turn {
 	t := *turn
 	t.Host.Emit = emit

@@ -28,7 +28,7 @@ type run struct {
 	waited time.Duration // between retries, in all
 }
 
-// Run runs one turn. It returns when no tool runs and the last request has ended.
+// Run runs one turn. It returns when no tool runs and the last request is done.
 func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
