@@ -11,8 +11,8 @@ import (
 )
 
 // Cancel ends a waiting or delayed message, and no other: it becomes a dead letter with
-// session.StatusStopped. The others of a collection wait as before. If the message has ended,
-// Cancel returns how, so a call may be repeated.
+// session.StatusStopped. The others of a collection wait as before. If the message ended before,
+// Cancel returns its outcome, so a call may be repeated.
 //
 // The error wraps session.ErrRunning if the message is part of a turn (use CancelTurn),
 // session.ErrNotFound if it is not stored, and session.ErrUnchanged if nothing was changed: also when
@@ -24,7 +24,7 @@ func (s *Session) Cancel(ctx context.Context, id string) (session.Outcome, error
 
 // CancelTurn cancels the running turn that the message is part of, as Stop does, with the messages
 // that were collected or steered into it. Later messages stay in the queue. If the message waits or
-// has ended, CancelTurn is Cancel. Wait returns the outcome.
+// ended, CancelTurn is Cancel. Wait returns the outcome.
 //
 // Its errors are Cancel's. A turn of a stock asynq.Server cannot be cancelled: session.ErrRunning.
 func (s *Session) CancelTurn(ctx context.Context, id string) error {

@@ -218,7 +218,7 @@ func TestRepeatedDecisionIsOfItsOwnQuestion(t *testing.T) {
 	}
 }
 
-// If the turn has ended between two attempts, it is unknown whether the first one has decided.
+// If the turn ended between two attempts, it is unknown whether the first one has decided.
 func TestRepeatedDecisionAfterTheTurn(t *testing.T) {
 	t.Parallel()
 	b, wire := actors.NewBench(t), &redistest.Wire{}

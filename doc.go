@@ -12,7 +12,7 @@
 //   - Exclusive: a session has one owner and runs one turn at a time.
 //   - In order: a session's messages run in the order in which they were stored. Retries, crashes
 //     and drains put a message back at the head of the queue.
-//   - Nothing lost: a message whose Send returned no error waits, runs, is a dead letter, or is
+//   - Nothing lost: after a Send without an error the message waits, runs, is a dead letter, or is
 //     in the transcript.
 //   - At-least-once execution, exactly-once transcript: after a crash an agent may run again for
 //     the same message, but the transcript has its entries once. One script appends a turn's

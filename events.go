@@ -78,7 +78,7 @@ func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[se
 	}
 }
 
-// errLeft is the cause that ends the context of a range whose loop was left.
+// errLeft is the cause of a range's context after the loop was left.
 var errLeft = errors.New("the loop was left")
 
 func (s *Session) visit(ctx context.Context, o eventsOptions, see func(session.Event)) error {

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A follower of a turn whose first events are trimmed gets the rest, and the whole reply at the
-// turn's end.
+// A follower of a turn with trimmed first events gets the rest, and the whole reply at the turn's
+// end.
 func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.EventsBytes(100_000))

@@ -228,7 +228,7 @@ func (w *waits) all(watched bool) []*polled {
 	return all
 }
 
-// lookAt wakes the waits whose streams have new events, which they read themselves. An error wakes
+// lookAt wakes the waits for streams with new events, which they read themselves. An error wakes
 // them too: they handle it.
 func (w *waits) lookAt(ctx context.Context, some []*polled) {
 	places := make([]stream.Place, len(some))

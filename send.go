@@ -114,7 +114,7 @@ type Receipt struct {
 	At time.Time
 
 	// EventsSince is a time by Redis' clock shortly before the message was stored, so before its
-	// events. Zero for a duplicate, whose events may be older.
+	// events. Zero for a duplicate: its events may be older.
 	EventsSince time.Time
 }
 

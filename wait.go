@@ -28,7 +28,7 @@ const (
 	recheck = 5 * time.Second
 )
 
-// state reads a message's task: its outcome, if it has ended.
+// state reads a message's task: its outcome, if it ended.
 func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ended bool, err error) {
 	read := s.c.rdb.HMGet(ctx, rediskey.For(s.key).Task(rediskey.TaskID(s.key, id)), "state", "result")
 	if err := read.Err(); err != nil {
@@ -44,9 +44,9 @@ func (s *Session) state(ctx context.Context, id string) (o session.Outcome, ende
 	return o, false, nil
 }
 
-// Wait waits until a message has ended and returns its outcome. It continues through drains,
-// crashes, retries and outages of Redis. A failed turn is an outcome, no error; Outcome.Err makes it
-// one. If ctx ends first, Wait returns ctx's cause, and the message still runs. The error wraps
+// Wait waits for a message's end and returns its outcome. It continues through drains, crashes,
+// retries and outages of Redis. A failed turn is an outcome, no error; Outcome.Err makes it one. If
+// ctx ends first, Wait returns ctx's cause, and the message still runs. The error wraps
 // session.ErrNotFound if the message is not stored.
 func (s *Session) Wait(ctx context.Context, id string) (session.Outcome, error) {
 	var last []redis.XMessage

@@ -23,8 +23,8 @@ type watch struct {
 	counted stream.EventID // events up to this one do not change text again
 	at      time.Time      // of the last event
 
-	// orphan is a turn of the message whose start the stream may have lost. The start is lost if
-	// the first event of that turn is another one.
+	// orphan is a turn of the message. The stream may have lost its start: that is so if the first
+	// event of that turn is another one.
 	orphan string
 }
 

@@ -94,8 +94,8 @@ func TestRepeatsEndWithTheContext(t *testing.T) {
 	}
 }
 
-// A caller whose context ends while another one sends its item waits for it: an error would mean
-// that it was not sent.
+// If a caller's context ends while another one sends its item, the caller waits for it: an error
+// would mean that it was not sent.
 func TestGateWaitsForWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

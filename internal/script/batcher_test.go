@@ -96,7 +96,7 @@ func TestCallsShareCommands(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost, or that Redis cannot carry out now, fails together with the calls
+// A call with a lost reply, or one that Redis cannot carry out now, fails together with the calls
 // that share its command, and no others.
 func TestErrorOfASharedCommand(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@
 //   - [Repeat] repeats a function that failed with an error that may pass.
 //   - [Fields] are results, and fields of hashes, by name.
 //
-// Errors are Redis' and go-redis' own. A call whose error may pass, such as a lost reply, is
+// Errors are Redis' and go-redis' own. A call with an error that may pass, such as a lost reply, is
 // repeated up to three times, so every script must be safe to run twice. go-redis would do that as
 // well, but it hides that an attempt before the last may have been carried out: see [Call.Unsure].
 package script

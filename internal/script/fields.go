@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fields is a list whose elements have names: the result of a script, or some fields of a hash. A
-// field that is missing or of another kind reads as its zero value. The methods panic on an unknown
-// name: it is a mistake in the program.
+// Fields is a list with named elements: the result of a script, or some fields of a hash. A field
+// that is missing or of another kind reads as its zero value. The methods panic on an unknown name:
+// it is a mistake in the program.
 type Fields struct {
 	names []string
 	list  Result

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Result is what a script returns: a list, or a single value as a list of one. A field that is
-// missing or of another kind reads as its zero value, because a script of another version may
-// return more fields or fewer.
+// Result is a script's result: a list, or a single value as a list of one. A field that is missing
+// or of another kind reads as its zero value, because a script of another version may return more
+// fields or fewer.
 type Result []any
 
 func resultOf(reply any) Result {

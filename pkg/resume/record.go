@@ -22,7 +22,7 @@ var readScript = script.New("resume read", script.Prelude()+readLua)
 const (
 	ReasonRestart  = "restart_timeout"  // its worker restarted
 	ReasonShutdown = "shutdown_timeout" // its worker shut down
-	ReasonCrash    = "crash"            // its worker died, or has not said yet that it lives
+	ReasonCrash    = "crash"            // its worker died, or has not reported yet that it lives
 
 	// ReasonLeaseLost: its worker lost the lease and lives, for example because Redis was away.
 	ReasonLeaseLost = "lease_lost"

@@ -17,8 +17,8 @@ import (
 
 // TestGolden plays streams of the programs and compares the events with the .golden next to each.
 // made, limit and command are written by hand, in shapes from the programs' pages and sources. The
-// tests of the real programs recorded all others. A .rollout is what Codex wrote to its own file in
-// the turn.
+// tests of the real programs recorded all others. A .rollout has the lines that Codex wrote to its
+// own file in the turn.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	exits := map[string]int{"claude/refused": 1, "claude/unknown": 1, "claude/limit": 1, "codex/refused": 1, "gemini/refused": 144}
