@@ -56,7 +56,7 @@ func (s *Session) rotate(ctx context.Context, old string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if old == "" { // a session that has an id has a record, and is listed
+	if old == "" { // a session that has an ID has a record, and is listed
 		if old, err = s.c.rdb.HGet(ctx, rediskey.For(s.key).Record(), "session_id").Result(); err != nil && !errors.Is(err, redis.Nil) {
 			return "", err
 		}

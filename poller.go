@@ -78,7 +78,7 @@ func poolSize(rdb redis.UniversalClient) int {
 type reader struct {
 	waits  *waits
 	stream string
-	from   string // id of the last event that was read
+	from   string // ID of the last event that was read
 	more   bool   // more events may be stored after from: read without waiting
 }
 

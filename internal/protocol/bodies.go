@@ -20,7 +20,7 @@ type Bodies struct{ rdb redis.UniversalClient }
 // NewBodies returns Bodies that share rdb.
 func NewBodies(rdb redis.UniversalClient) Bodies { return Bodies{rdb} }
 
-// Last returns the id of a body's last message, "" if there is none, and Redis' time.
+// Last returns the ID of a body's last message, "" if there is none, and Redis' time.
 func (b Bodies) Last(ctx context.Context, sessionKey, body string) (id string, now time.Time, err error) {
 	at := b.rdb.Time(ctx)
 	id, err = b.rdb.Get(ctx, rediskey.For(sessionKey).Call(body)).Result()
@@ -33,7 +33,7 @@ func (b Bodies) Last(ctx context.Context, sessionKey, body string) (id string, n
 // Now returns Redis' time.
 func (b Bodies) Now(ctx context.Context) (time.Time, error) { return b.rdb.Time(ctx).Result() }
 
-// Sent stores the id of a body's last message.
+// Sent stores the ID of a body's last message.
 func (b Bodies) Sent(ctx context.Context, sessionKey, body, id string) error {
 	return b.rdb.Set(ctx, rediskey.For(sessionKey).Call(body), id, bodyLife).Err()
 }

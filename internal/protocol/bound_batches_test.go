@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A call skips a bounded number of ids without a task, and the next call continues.
+// A call skips a bounded number of IDs without a task, and the next call continues.
 func TestManyIDsWithoutTasks(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(b *actors.Bench){

@@ -56,7 +56,7 @@ const enoughCalls = 3
 // counter is a hook that replaces every known script with its counting text, and notes the keys in
 // all commands.
 type counter struct {
-	tag, taskPrefix, idPrefix string // prefixes of the session's keys, tasks and task ids
+	tag, taskPrefix, idPrefix string // prefixes of the session's keys, tasks and task IDs
 
 	mu       sync.Mutex
 	on       bool

@@ -53,7 +53,7 @@ func (c *Claim) Turn() ClaimedTurn {
 	return c.turn
 }
 
-// TaskID returns the asynq id of the first message that is still part of the turn, or "".
+// TaskID returns the asynq ID of the first message that is still part of the turn, or "".
 func (c *Claim) TaskID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -161,7 +161,7 @@ func TestContract_WhatTheConsumerTakes(t *testing.T) {
 	}
 }
 
-// endOf waits for the end of another program's task in the stream: its id has no prefix.
+// endOf waits for the end of another program's task in the stream: its ID has no prefix.
 func endOf(b *actors.Bench, id string) <-chan string {
 	got := make(chan string, 1)
 	go func() {

@@ -28,7 +28,7 @@ type End struct {
 	// StatusInterrupted.
 	Rollback bool
 
-	// Untaken are the ids of messages that Steer returned and the agent did not take. They go back
+	// Untaken are the IDs of messages that Steer returned and the agent did not take. They go back
 	// to their places in the queue, or are archived if a /stop came first.
 	Untaken []string
 

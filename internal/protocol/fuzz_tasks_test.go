@@ -39,7 +39,7 @@ func FuzzTasks(f *testing.F) {
 	expect.OK(f, err)
 	f.Fuzz(func(t *testing.T, id string, msg []byte, field uint8, value string) {
 		if id == "" {
-			return // asynq takes no such id
+			return // asynq takes no such ID
 		}
 		b := actors.NewBench(t)
 		name := taskFields[int(field)%len(taskFields)]

@@ -67,7 +67,7 @@ func (o Once) End(ctx context.Context, result string) error {
 	return err
 }
 
-// Free forgets the id.
+// Free forgets the ID.
 func (o Once) Free(ctx context.Context) error {
 	_, err := o.step(ctx, "free", "")
 	return err

@@ -13,8 +13,8 @@ const partialVersion = 1
 // it.
 type Partial struct {
 	Fence    int64           // the turn's fencing token
-	Turn     string          // the turn's id
-	Messages []string        // the ids of its messages, oldest first
+	Turn     string          // the turn's ID
+	Messages []string        // the IDs of its messages, oldest first
 	Entries  []session.Entry // its entries so far
 }
 

@@ -111,7 +111,7 @@ func (m TaskMessage) Message(limits session.Limits) (wire.Message, error) {
 	return message, err
 }
 
-// MessageID returns the message id of a task, which its sender knows.
+// MessageID returns the message ID of a task, which its sender knows.
 func MessageID(prefix, taskID string) string {
 	id, _ := strings.CutPrefix(taskID, prefix)
 	return id

@@ -19,7 +19,7 @@ type Undo struct {
 	Entries   int           // how many it has
 	Length    int64         // of the transcript when it was read
 	Written   int64         // entries written to the transcript by then
-	Messages  []string      // ids of the turn's messages
+	Messages  []string      // IDs of the turn's messages
 	Again     *wire.Message // a message to put at the head of the queue; nil: none
 	Limits    session.Limits
 }

@@ -38,7 +38,7 @@ const (
 	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: then the worker checks whether to list its queue again
 
 	AllQueues    = "asynq:queues"  // SET of queue names that asynqmon lists
-	AsynqCancel  = "asynq:cancel"  // PUBSUB channel of asynqmon's Cancel: a task id
+	AsynqCancel  = "asynq:cancel"  // PUBSUB channel of asynqmon's Cancel: a task ID
 	Servers      = "asynq:servers" // ZSET key of a server's heartbeat -> unix seconds of its end
 	asynqServer  = Servers + ":{"
 	ticketPrefix = "turnstile:ticket:"
@@ -92,18 +92,18 @@ func For(session string) Session {
 func (s Session) Sentinel() string  { return s.own + "sentinel" }  // STRING token, with a TTL
 func (s Session) Run() string       { return s.own + "run" }       // HASH the turn, outlives its owner
 func (s Session) Record() string    { return s.own + "session" }   // HASH the session's record
-func (s Session) Followups() string { return s.own + "followups" } // HASH message id -> JSON
+func (s Session) Followups() string { return s.own + "followups" } // HASH message ID -> JSON
 func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
 func (s Session) Partial() string   { return s.own + "partial" }   // STRING the running turn's entries so far
 func (s Session) Events() string    { return s.own + "events" }    // STREAM the events
 func (s Session) State() string     { return s.own + "state" }     // STRING the agent state
 
-func (s Session) Owed() string        { return s.own + "owed" }        // HASH message id -> route
+func (s Session) Owed() string        { return s.own + "owed" }        // HASH message ID -> route
 func (s Session) Outbox() string      { return s.own + "outbox" }      // ZSET "destination sequence" of each record to deliver
 func (s Session) Deliveries() string  { return s.own + "deliveries" }  // HASH texts of records, and the state of each destination's queue
 func (s Session) Undelivered() string { return s.own + "undelivered" } // ZSET "destination sequence" of records that were given up -> ms
 
-func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop took from the queue and has not archived yet
+func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task IDs that a /stop took from the queue and has not archived yet
 
 // Call is the STRING with the result of a call, by the call's name, for its repetitions. It has a
 // TTL.
@@ -139,17 +139,17 @@ func Parse(key string) (session, name string, ok bool) {
 
 func (s Session) Pending() string   { return s.asynq + "pending" }   // LIST, oldest at the right
 func (s Session) Active() string    { return s.asynq + "active" }    // LIST, their turn runs
-func (s Session) Lease() string     { return s.asynq + "lease" }     // ZSET id -> unix seconds
+func (s Session) Lease() string     { return s.asynq + "lease" }     // ZSET ID -> unix seconds
 func (s Session) Paused() string    { return s.asynq + "paused" }    // STRING; while it exists nobody may claim
-func (s Session) Scheduled() string { return s.asynq + "scheduled" } // ZSET id -> unix seconds
-func (s Session) Retry() string     { return s.asynq + "retry" }     // ZSET id -> unix seconds
-func (s Session) Archived() string  { return s.asynq + "archived" }  // ZSET id -> unix seconds
-func (s Session) Completed() string { return s.asynq + "completed" } // ZSET id -> unix seconds of expiry
+func (s Session) Scheduled() string { return s.asynq + "scheduled" } // ZSET ID -> unix seconds
+func (s Session) Retry() string     { return s.asynq + "retry" }     // ZSET ID -> unix seconds
+func (s Session) Archived() string  { return s.asynq + "archived" }  // ZSET ID -> unix seconds
+func (s Session) Completed() string { return s.asynq + "completed" } // ZSET ID -> unix seconds of expiry
 func (s Session) Processed() string { return s.asynq + "processed" } // STRING counter; with :YYYY-MM-DD a day's
 func (s Session) Failed() string    { return s.asynq + "failed" }    // STRING counter; with :YYYY-MM-DD a day's
 
 // Task is the HASH of one task.
 func (s Session) Task(id string) string { return s.TaskPrefix() + id }
 
-// TaskPrefix plus a task id is a task's key.
+// TaskPrefix plus a task ID is a task's key.
 func (s Session) TaskPrefix() string { return s.asynq + "t:" }

@@ -23,7 +23,7 @@ const wholeEntry = math.MaxInt
 
 var eventIDPattern = regexp.MustCompile(`^([0-9]{1,20}-[0-9]{1,20})(?:\.([0-9]))?$`)
 
-// ParseEventID reads an id such as 1795227266293-0.1. Without the index it is the place after the
+// ParseEventID reads an ID such as 1795227266293-0.1. Without the index it is the place after the
 // whole entry, and 0-0 the place before every event. The error wraps session.ErrInvalid.
 func ParseEventID(text string) (id EventID, err error) {
 	if parts := eventIDPattern.FindStringSubmatch(text); parts != nil {
@@ -44,7 +44,7 @@ func ParseEventID(text string) (id EventID, err error) {
 	return EventID{}, fmt.Errorf("%w event id %.100q: it has the form 1795227266293-0.0", session.ErrInvalid, text)
 }
 
-// eventID returns the id of the event with that index in an entry.
+// eventID returns the ID of the event with that index in an entry.
 func eventID(entry string, index int) string { return entry + "." + strconv.Itoa(index) }
 
 // After reports whether id is after other in the stream.
@@ -58,7 +58,7 @@ func (id EventID) After(other EventID) bool {
 	return id.index > other.index
 }
 
-// Entry returns the id of the stream's entry: 0-0 for the place before every event.
+// Entry returns the ID of the stream's entry: 0-0 for the place before every event.
 func (id EventID) Entry() string { return fmt.Sprintf("%d-%d", id.ms, id.seq) }
 
 // At is the time of the entry, by Redis' clock in ms.

@@ -162,7 +162,7 @@ func (s *Session) DeleteDeadLetters(ctx context.Context, ids ...string) (n int, 
 	return n, nil
 }
 
-// taskIDs are the ids of the messages' asynq tasks.
+// taskIDs are the IDs of the messages' asynq tasks.
 func (s *Session) taskIDs(ids []string) []string {
 	taskIDs := make([]string, len(ids))
 	for i, id := range ids {

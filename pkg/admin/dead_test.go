@@ -76,7 +76,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		expect.List(b, "dead", b.Dead(actors.Key), want...)
 
-		// By id, and only dead letters.
+		// By ID, and only dead letters.
 		n, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, "by-hand", "goes-on", "unknown")
 		expect.OK(b, err)
 		expect.Equal(b, "dropped by id", n, 1)

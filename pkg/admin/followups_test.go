@@ -60,7 +60,7 @@ func TestFollowups(t *testing.T) {
 }
 
 // An operator deletes a waiting message: its follow-up says nothing about another message that has
-// its id a day later.
+// its ID a day later.
 func TestFollowUpOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -32,7 +32,7 @@ func byArrival(a, b deadPlace) int {
 	return cmp.Or(cmp.Compare(script.Number(a.arrived), script.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
 }
 
-// deadPages visits the ids of a session's dead letters, with the seconds in which they were
+// deadPages visits the IDs of a session's dead letters, with the seconds in which they were
 // archived, a page at a time and in no order. It visits each dead letter that exists during the
 // whole call, some of them twice.
 func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(ids []string, seconds []int64) error) error {

@@ -21,13 +21,13 @@ type Entry struct {
 
 	Tool *ToolUse `json:"tool,omitempty"` // in a RoleTool entry
 
-	Message     string            `json:"message,omitempty"` // the message's id, in a RoleUser entry
+	Message     string            `json:"message,omitempty"` // the message's ID, in a RoleUser entry
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
 
 	Usage *Usage `json:"usage,omitempty"` // the whole turn's, in its last entry
 
-	Turn        string `json:"turn"`                  // the turn's id
+	Turn        string `json:"turn"`                  // the turn's ID
 	At          Time   `json:"at"`                    // by Redis' clock
 	Interrupted bool   `json:"interrupted,omitempty"` // the turn was interrupted here
 }

@@ -75,7 +75,7 @@ type Event struct {
 	TranscriptID string    `json:"session_id,omitempty"`
 	Turn         string    `json:"turn,omitempty"`
 	Fence        int64     `json:"fence,omitempty"`
-	Messages     []string  `json:"messages,omitempty"` // message ids
+	Messages     []string  `json:"messages,omitempty"` // message IDs
 
 	// In an agent's event.
 	Text   string          `json:"text,omitempty"`

@@ -8,11 +8,11 @@ import (
 // The longest names.
 const (
 	maxKeyLen = 256 // characters of a session key
-	maxIDLen  = 128 // characters of a message id
+	maxIDLen  = 128 // characters of a message ID
 )
 
 // isName reports whether a name has only the allowed characters. asynqmon does not escape queue
-// names and task ids in its URLs: with one of / # % ? the button of one session would act on
+// names and task IDs in its URLs: with one of / # % ? the button of one session would act on
 // another. This is no regexp because sweeps call it for every session.
 func isName(name string) bool {
 	for i := range len(name) {
@@ -30,7 +30,7 @@ func isName(name string) bool {
 // A-Za-z0-9._:@+=~-, and begins with a letter or digit. The error wraps ErrInvalid.
 func ValidateKey(key string) error { return validateName("session key", key, maxKeyLen) }
 
-// ValidateID returns an error if id cannot name a message. An id has 1 to 128 of the characters of
+// ValidateID returns an error if id cannot name a message. An ID has 1 to 128 of the characters of
 // a session key. The error wraps ErrInvalid.
 func ValidateID(id string) error { return validateName("message id", id, maxIDLen) }
 

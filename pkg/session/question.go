@@ -7,7 +7,7 @@ import (
 
 // Question is an agent's request for the user's permission.
 type Question struct {
-	Turn   string `json:"-"`              // the id of its turn
+	Turn   string `json:"-"`              // the ID of its turn
 	Number int    `json:"-"`              // rises with every question of the session
 	Name   string `json:"name"`           // the requested action
 	Text   string `json:"text,omitempty"` // details

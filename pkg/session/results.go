@@ -9,7 +9,7 @@ type Stopped struct {
 
 // Undone is the turn that turnstile.Client.Undo or Retry removed from the transcript.
 type Undone struct {
-	Turn    string // its id
+	Turn    string // its ID
 	Text    string // the user's text; several messages are joined by blank lines
 	Entries int    // how many entries it had
 }

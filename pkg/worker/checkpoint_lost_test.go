@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// After kill -9 Redis has the running message, the turn's id, its entries and the history, and
+// After kill -9 Redis has the running message, the turn's ID, its entries and the history, and
 // the next worker's agent gets them.
 func TestB64_SurvivesKill(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func jobs(r *recovery.Recovery, m *maintenance.Maintenance) []job {
 }
 
 // jobServer is an asynq.Server and the enqueuing of its jobs. Every worker has one. A job's task
-// id names its time slot, so that only one worker runs it. The server's heartbeat represents the
+// ID names its time slot, so that only one worker runs it. The server's heartbeat represents the
 // worker on asynqmon's Servers page.
 type jobServer struct {
 	server *asynq.Server

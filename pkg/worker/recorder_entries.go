@@ -15,7 +15,7 @@ type entries struct {
 	turn   *protocol.ClaimedTurn
 	before []session.Entry  // of an earlier run of the turn
 	made   []session.Entry  // of the assistant, tools and steered messages
-	open   map[string][]int // places in made of the tools that have not ended, by call id
+	open   map[string][]int // places in made of the tools that have not ended, by call ID
 	words  strings.Builder  // the end of the last entry's text, not added to it yet
 	usage  *session.Usage   // nil: the agent has not reported it
 }

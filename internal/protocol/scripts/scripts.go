@@ -47,7 +47,7 @@ func (k Keys) FailedDay() string { return k.Failed() + k.day }
 // Prefixes are the prefixes of a session's names.
 type Prefixes struct {
 	Task   string // its task hashes
-	Prefix string // its task ids and turn ids
+	Prefix string // its task IDs and turn IDs
 }
 
 // PrefixesOf returns the prefixes of the session with a key.

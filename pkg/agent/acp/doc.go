@@ -3,7 +3,7 @@
 //
 // The agent's process stays between the turns of its session. Warm starts it and opens the session,
 // and Run is one session/prompt. When the process is gone, or another worker runs the turn, the
-// next process resumes the agent's own session (session/resume, else session/load) by the id that
+// next process resumes the agent's own session (session/resume, else session/load) by the ID that
 // was stored with session.EventState. If that is not possible, it receives the history as text.
 //
 // The agent may request of Turnstile:

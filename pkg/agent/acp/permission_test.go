@@ -53,7 +53,7 @@ func TestThePermissionOptionFitsTheDecision(t *testing.T) {
 const wantsPermission = `session/request_permission {"sessionId":"SESSION","toolCall":{"toolCallId":"a","title":"rm x","status":"pending","rawInput":{"f":"x"},"content":[{"type":"content","content":{"type":"text","text":"Remove x?"}}]},` +
 	`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"Y","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`
 
-// An agent that gives all its requests one id cannot have any number of them open.
+// An agent that gives all its requests one ID cannot have any number of them open.
 func TestOneIDForSeveralRequests(t *testing.T) {
 	t.Parallel()
 	var r requests

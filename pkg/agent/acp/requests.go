@@ -22,7 +22,7 @@ type requests struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	mu     sync.Mutex
-	open   map[string]context.CancelFunc // by id
+	open   map[string]context.CancelFunc // by ID
 	over   bool
 	served sync.WaitGroup
 	asking chan struct{} // has one element while a question is put to the user

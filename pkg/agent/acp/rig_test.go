@@ -175,7 +175,7 @@ func assertGone(t testing.TB, w *warm) {
 	}
 }
 
-// alive reports whether a process runs, by its id.
+// alive reports whether a process runs, by its ID.
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // failed checks an error: its words, and whether it is retryable.

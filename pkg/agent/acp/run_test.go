@@ -69,7 +69,7 @@ tool_end e null`
 	}
 }
 
-// A model may use an id again in the same turn. An update of an ended tool does not apply to a new
+// A model may use an ID again in the same turn. An update of an ended tool does not apply to a new
 // one.
 func TestAToolsIDComesAgain(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func (s *tools) tooMany() bool {
 	return len(s.open) > maxOpen || size > command.MaxOutput
 }
 
-// again registers a new tool. Some models count their calls from 0 in each response, so its id may
+// again registers a new tool. Some models count their calls from 0 in each response, so its ID may
 // be that of an earlier tool.
 func (s *tools) again(id string) { delete(s.done, id) }
 

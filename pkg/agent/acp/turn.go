@@ -258,7 +258,7 @@ var (
 	errMuch     = fmt.Errorf("it wrote more than %d MiB in one turn", command.MaxOutput>>20)
 )
 
-// sayState stores the id of the agent's session. t.mu is held.
+// sayState stores the ID of the agent's session. t.mu is held.
 func (t *turn) sayState() {
 	t.say(agent.Event{Type: session.EventState, Data: encode(t.state)})
 }

@@ -40,7 +40,7 @@ type state struct {
 	ID    string `json:"id"`             // of the agent's session
 	Name  string `json:"name,omitempty"` // of the agent; another one does not know the ID
 
-	// Recap: no turn that gave the session a recap has succeeded yet. The id is stored before the
+	// Recap: no turn that gave the session a recap has succeeded yet. The ID is stored before the
 	// agent has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 

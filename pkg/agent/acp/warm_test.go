@@ -81,7 +81,7 @@ func TestAnotherWorkersSession(t *testing.T) {
 	}
 }
 
-// The id of a session is stored before it has received the recap. Every turn gives it the recap
+// The ID of a session is stored before it has received the recap. Every turn gives it the recap
 // until one has succeeded, and none after that.
 func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	t.Parallel()

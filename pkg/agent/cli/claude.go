@@ -31,7 +31,7 @@ var claude = program{
 // then its complete blocks as assistant.
 type claudeLines struct {
 	*stream
-	message  string          // the id of the message that is being streamed
+	message  string          // the ID of the message that is being streamed
 	streamed map[string]bool // the messages with text that was emitted in pieces
 	whole    bool            // the last message is complete
 	context  int64           // tokens of the last call

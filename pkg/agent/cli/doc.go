@@ -1,7 +1,7 @@
 // Package cli runs the command line agents Claude Code, Codex and Gemini CLI, once per turn, with
 // their own streams of JSON.
 //
-// Each keeps its sessions on disk. The adapter stores the session's id (session.EventState) and
+// Each keeps its sessions on disk. The adapter stores the session's ID (session.EventState) and
 // resumes that session with the next turn. If there is none, or the program no longer knows it, the
 // adapter begins a new one and gives it an agent.Recap of the history.
 //

@@ -17,7 +17,7 @@ func ExampleNew() {
 	// Output: agent "copilot": there is no such preset: use claude, codex or gemini
 }
 
-// The reply is streamed. State has the id of the program's own session, which the next turn
+// The reply is streamed. State has the ID of the program's own session, which the next turn
 // resumes. A recorded run takes the place of the program here; leave Command out to run claude.
 func ExampleAgent_Run() {
 	a, err := cli.New(cli.Claude, cli.Config{

@@ -56,7 +56,7 @@ func replay(t *testing.T, kind Kind, often, text string) (got story) {
 }
 
 // decodes fails the test unless a program's lines become events that can be stored, and its session an
-// id that can be passed on. The shortcut for frequent lines changes nothing.
+// ID that can be passed on. The shortcut for frequent lines changes nothing.
 func decodes(t *testing.T, kind Kind, text string) {
 	t.Helper()
 	got := replay(t, kind, programs[kind].often, text)

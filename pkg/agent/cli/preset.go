@@ -62,7 +62,7 @@ type Config struct {
 type program struct {
 	env []string // the names of its variables
 
-	// argv is the command for one turn. resume is the id of the session to resume, or empty.
+	// argv is the command for one turn. resume is the ID of the session to resume, or empty.
 	argv func(command []string, model, resume string) []string
 
 	// trust are variables for a program that works in a directory made by the adapter.

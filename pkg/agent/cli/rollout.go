@@ -66,7 +66,7 @@ type codexCall struct {
 }
 
 // newRollout begins at the present end of the rollout of a resumed thread, or at the beginning of
-// that of a new one, which has no id yet. If the rollout of a resumed thread does not exist now,
+// that of a new one, which has no ID yet. If the rollout of a resumed thread does not exist now,
 // the part that this turn adds could not be separated from the rest, so none of it is read.
 func newRollout(home, resumed string) *rollout {
 	r := &rollout{
@@ -81,7 +81,7 @@ func newRollout(home, resumed string) *rollout {
 	return r
 }
 
-// of sets the id of a new thread.
+// of sets the ID of a new thread.
 func (r *rollout) of(thread string) { r.thread = cmp.Or(r.thread, thread) }
 
 // codexHome is the directory in which a Codex started this way keeps its threads; empty: unknown. A
@@ -123,7 +123,7 @@ func (r *rollout) path() string {
 }
 
 // find searches the directory of the day on which the thread began, in Codex's time zone. The
-// thread's id has the time (UUID version 7).
+// thread's ID has the time (UUID version 7).
 func (r *rollout) find() string {
 	digits := strings.ReplaceAll(r.thread, "-", "")
 	if len(digits) != 32 || digits[12] != '7' {

@@ -171,7 +171,7 @@ func TestBrokenLinesAreNoEvents(t *testing.T) {
 	}
 }
 
-// The id of a session is stored before it has received the recap. Every turn gives it the recap
+// The ID of a session is stored before it has received the recap. Every turn gives it the recap
 // until one has succeeded, and none after that.
 func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	t.Parallel()

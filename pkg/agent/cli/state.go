@@ -10,9 +10,9 @@ import (
 // state is stored for the session's next turns.
 type state struct {
 	Agent   Kind   `json:"agent"`
-	Session string `json:"session"` // the program's own id
+	Session string `json:"session"` // the program's own ID
 
-	// Recap: no turn that gave the session a recap has succeeded yet. The id is stored before the
+	// Recap: no turn that gave the session a recap has succeeded yet. The ID is stored before the
 	// program has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 
@@ -20,7 +20,7 @@ type state struct {
 	Total *session.Usage `json:"total,omitempty"`
 }
 
-// anID matches ids that may be passed on as a session's. None looks like an option.
+// anID matches IDs that may be passed on as a session's. None looks like an option.
 var anID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 
 // stateOf is the stored state, if this agent stored it.

@@ -142,7 +142,7 @@ func (s *stream) raw(name string, data []byte) {
 	s.emit(agent.Event{Type: session.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
 }
 
-// session sets the session in which the program works. It is called at every turn, and a later id
+// session sets the session in which the program works. It is called at every turn, and a later ID
 // counts.
 func (s *stream) session(id string) error {
 	if !anID.MatchString(id) {

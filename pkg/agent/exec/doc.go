@@ -32,9 +32,9 @@
 // this program, the variables that Config.Env names, and these about the turn:
 //
 //	TURNSTILE_SESSION     the session key
-//	TURNSTILE_SESSION_ID  the transcript's id
-//	TURNSTILE_MESSAGE_ID  the message's id; of several in one turn, the first
-//	TURNSTILE_TURN_ID     the turn's id
+//	TURNSTILE_SESSION_ID  the transcript's ID
+//	TURNSTILE_MESSAGE_ID  the message's ID; of several in one turn, the first
+//	TURNSTILE_TURN_ID     the turn's ID
 //	TURNSTILE_FENCE       a number that rises with every turn of the session
 //	TRACEPARENT           the W3C trace context of the message, if it has one
 package exec

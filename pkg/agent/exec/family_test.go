@@ -52,7 +52,7 @@ func (l *heldLease) Deadline() time.Time {
 	return time.Now().Add(l.ttl)
 }
 
-// turn is a turn of the test's own, with text as its message. Its id is in the environment of every
+// turn is a turn of the test's own, with text as its message. Its ID is in the environment of every
 // process that the agent starts.
 func turn(t *testing.T, text string) *agent.Turn {
 	return &agent.Turn{

@@ -17,8 +17,8 @@ import (
 // The types of lines that are not events of package agent.
 const (
 	lineReady   session.EventType = "ready"   // steers
-	lineSteered session.EventType = "steered" // id
-	lineAsk     session.EventType = "ask"     // id, name, text, call_id, input
+	lineSteered session.EventType = "steered" // ID
+	lineAsk     session.EventType = "ask"     // ID, name, text, call_id, input
 	lineResult  session.EventType = "result"  // text; ends the turn
 	lineError   session.EventType = "error"   // message, retryable; ends the turn
 )

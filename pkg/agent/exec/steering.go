@@ -26,7 +26,7 @@ type steering struct {
 	announce sync.Once
 
 	mu   sync.Mutex
-	sent map[string]agent.Steer // by their messages' ids
+	sent map[string]agent.Steer // by their messages' IDs
 }
 
 func newSteering(from <-chan agent.Steer) *steering {
@@ -69,7 +69,7 @@ func (s *steering) send(steer agent.Steer, w io.Writer) error {
 	return err
 }
 
-// acknowledged accepts a steer. A second call is harmless. An id that was never sent is an error:
+// acknowledged accepts a steer. A second call is harmless. An ID that was never sent is an error:
 // the agent either takes a message for received that it has not, or leaves one unacknowledged that
 // would run twice.
 func (s *steering) acknowledged(id string) error {

@@ -39,7 +39,7 @@ type drive struct {
 	before <-chan struct{}   // nothing is offered before it is closed; nil: at once
 
 	mu       sync.Mutex
-	log      []string // texts, titles and accepted ids, in their order
+	log      []string // texts, titles and accepted IDs, in their order
 	received chan string
 }
 
@@ -71,7 +71,7 @@ func (d *drive) release() {
 	_ = f.Close()
 }
 
-// run runs the turn. It returns the ids of the steers that the agent received, once none can be
+// run runs the turn. It returns the IDs of the steers that the agent received, once none can be
 // offered any more.
 func (d *drive) run(ctx context.Context) (tn *agent.Turn, result agent.Result, received []string, err error) {
 	steers := make(chan agent.Steer)

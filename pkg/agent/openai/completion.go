@@ -110,7 +110,7 @@ func (r *run) chunk(a *completion, c chunk) error {
 	return nil
 }
 
-// fragment adds a piece of a tool call. A new index begins a new call, and so does a new id,
+// fragment adds a piece of a tool call. A new index begins a new call, and so does a new ID,
 // because some servers give all calls the same index.
 func (a *completion) fragment(f fragment) {
 	at, known := a.open[f.Index]
@@ -130,7 +130,7 @@ func (a *completion) fragment(f fragment) {
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
 }
 
-// normalizeCalls makes the calls ready to run and to repeat: every id becomes unique, and arguments
+// normalizeCalls makes the calls ready to run and to repeat: every ID becomes unique, and arguments
 // that are not an object are not sent to a server again.
 func (a *completion) normalizeCalls(ids *callIDs) {
 	for i := range a.calls {

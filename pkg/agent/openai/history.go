@@ -104,7 +104,7 @@ func fittingArgs(input json.RawMessage) string {
 	return `{"input":` + string(input) + `}`
 }
 
-// callIDs makes the ids of a request's calls unique.
+// callIDs makes the IDs of a request's calls unique.
 type callIDs struct {
 	used map[string]bool
 	next int
@@ -112,10 +112,10 @@ type callIDs struct {
 
 func newCallIDs() *callIDs { return &callIDs{used: map[string]bool{}} }
 
-// maxCallID is the longest id that all servers accept.
+// maxCallID is the longest ID that all servers accept.
 const maxCallID = 40
 
-// unique is the id itself, or a new one if it is missing, too long or used before. A new one has 9
+// unique is the ID itself, or a new one if it is missing, too long or used before. A new one has 9
 // letters and digits, which is all that some servers allow.
 func (c *callIDs) unique(id string) string {
 	for id == "" || len(id) > maxCallID || c.used[id] {

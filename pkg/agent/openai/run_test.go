@@ -116,7 +116,7 @@ lines =call00001`)
 	}
 }
 
-// Some servers give every call the same index, or no id, or send thoughts in another field.
+// Some servers give every call the same index, or no ID, or send thoughts in another field.
 func TestCallsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	chunk := func(delta string) modelserver.Step {
