@@ -251,7 +251,7 @@ func TestDecisionOfALongName(t *testing.T) {
 	}
 }
 
-// A check that allowed a decision of one turn allows none of the turn that came since.
+// A check that allowed a decision of one turn does not allow one of a later turn.
 func TestDecisionOfTheCheckedTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -47,7 +47,7 @@ func EventsStored() EventsOption { return func(o *eventsOptions) { o.stored = tr
 
 // Events visits the stored events and then new ones, each once and in order, until ctx ends. Then
 // the last error is ctx's cause. It continues after lost connections. A new transcript changes
-// nothing. Each range reads anew.
+// nothing. Each range starts a new read.
 //
 // If the stream's cap has removed events after the place, the first event is a session.EventGap. If
 // the stream does not have that place, because the session was erased or Redis lost its last

@@ -127,7 +127,7 @@ func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// The reply says that nothing has happened.
+// The reply says that nothing was changed.
 func TestTooLateIsSaid(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

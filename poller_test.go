@@ -194,7 +194,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 // An unreadable stream affects its own wait only.
 func TestWaitBesideABrokenStream(t *testing.T) {
 	t.Parallel()
-	redistest.Real(t) // the embedded server goes on waiting for a key that is no stream any more
+	redistest.Real(t) // the embedded server keeps waiting for a key that is no stream any more
 	b := actors.NewBench(t)
 	hook := &reads{}
 	client := clientOf(t, redistest.URL(t), 1, hook)

@@ -95,7 +95,7 @@ func (e *ends) around(cmds []redis.Cmder, send func() error) error {
 	return err
 }
 
-// Turns of many sessions end in a few commands. Each session goes on with its own next message, and
+// Turns of many sessions end in a few commands. Each session continues with its own next message, and
 // an error of one does not affect the others.
 func TestManyFinishInABatch(t *testing.T) {
 	t.Parallel()

@@ -268,7 +268,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 	}
 }
 
-// One of several messages is archived, and the turn goes on with the rest.
+// One of several messages is archived, and the turn continues with the rest.
 func TestDismiss(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"b", "c", "d"} {

@@ -168,7 +168,7 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 }
 
 // A dead owner's run record has lost a field: the claim must not fail after its first write, and
-// the session goes on.
+// the session continues.
 func TestClaimBehindARunRecordWithAHole(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"sid", "fence", "ids"} {

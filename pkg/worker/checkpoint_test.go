@@ -252,7 +252,7 @@ func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest /
 }
 
 // The turn's end waits for a checkpoint in flight. Then the turn is finished, and its session
-// goes on.
+// continues.
 func TestB66_CheckpointThenFinish(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -145,7 +145,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 			expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 
-			// It goes on to work.
+			// It continues to work.
 			r.say("m3", "sleep=50ms on")
 			r.ends("m3", session.StatusDone)
 			one.end()

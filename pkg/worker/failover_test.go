@@ -16,7 +16,7 @@ import (
 )
 
 // A Redis without persistence comes back empty: its data is lost, its waiters get an error, and
-// the worker goes on with new messages.
+// the worker continues with new messages.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--appendonly", "no", "--save", "")

@@ -29,7 +29,7 @@ func durable(t *testing.T) *redistest.Server {
 }
 
 // Redis goes away during a turn and comes back within the lease: the turn ends normally, and the
-// worker goes on by itself.
+// worker continues by itself.
 func TestRedisRestartsWithinTheLease(t *testing.T) {
 	t.Parallel()
 	for name, kill := range map[string]bool{"shut down": false, "killed": true} {
@@ -276,7 +276,7 @@ func (f *renewalFaults) strike() {
 	}, -1, errors.New("no such luck"))
 }
 
-// If renewals fail for a while, the turn goes on. If they fail for too long, it is lost and runs
+// If renewals fail for a while, the turn continues. If they fail for too long, it is lost and runs
 // again.
 func TestRenewalsFail(t *testing.T) {
 	t.Parallel()

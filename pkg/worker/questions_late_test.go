@@ -37,7 +37,7 @@ func (r *rig) notices() (texts []string) {
 	return texts
 }
 
-// A question without a decision is denied after a while, and the agent goes on.
+// A question without a decision is denied after a while, and the agent continues.
 func TestUndecidedQuestionIsDenied(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
@@ -59,7 +59,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	expect.Equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, session.StatusDone)
 }
 
-// A decision in time counts, however long the turn goes on.
+// A decision in time counts, however long the turn continues.
 func TestDecisionInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ timeout, told time.Duration }{

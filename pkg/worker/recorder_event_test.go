@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Invalid JSON of an agent is stored as text, and the turn goes on.
+// Invalid JSON of an agent is stored as text, and the turn continues.
 func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)

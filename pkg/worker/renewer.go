@@ -47,7 +47,7 @@ func (r *renewer) renew() bool {
 	sessions := map[*protocol.Claim]*sessionRun{}
 	var claims []*protocol.Claim
 	for _, s := range r.roster.all() {
-		// Lost sessions are not renewed any more.
+		// Lost sessions are no longer renewed.
 		if s.claim.Lease().Held() == nil {
 			claims = append(claims, s.claim)
 			sessions[s.claim] = s

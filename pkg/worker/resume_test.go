@@ -170,7 +170,7 @@ func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 	r.begunAnew(s.next(t, "m1"), a.TranscriptID)
 }
 
-// begunAnew checks a turn that knows nothing of the old transcript, and ends it.
+// begunAnew checks a turn without anything of the old transcript, and ends it.
 func (r *rig) begunAnew(a *act, old string) {
 	r.Helper()
 	if a.TranscriptID == old {

@@ -56,7 +56,7 @@ func TestTurnShare(t *testing.T) {
 	t.Logf("the longest run was %d turns", longest)
 }
 
-// A session that has had its share goes on if no other waits.
+// A session that has had its share continues if no other waits.
 func TestShareIsOnlyForOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

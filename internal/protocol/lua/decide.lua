@@ -8,7 +8,7 @@
 --   number           of the question, or '' for the one that the user sees. A turn's fence and a blank
 --     before it mean that turn only
 --   decision         'allow', 'always' or 'deny'
---   name             of this call, by which a repetition is known
+--   name             of this call, to recognize its repetition
 --   user             who decides, or '': unknown
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS

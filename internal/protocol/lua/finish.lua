@@ -41,7 +41,7 @@
 --   release flag               take no next message
 --   why                        the reason, if the messages are archived, else ''
 --   well flag                  the turn is done: clear mark and interruptions
---   sid                        the turn's session id
+--   sid                        the turn's transcript id
 --   noted flag                 the turn began with notes of dropped messages
 --   told_ids number            how many ids of dropped messages it has told its agent
 --   omitted number             the record's omitted when the turn got the notes
@@ -281,7 +281,7 @@ if bounds ~= '' then bound_transcript(s, len, count, bounds) end
 if count > 0 and (len == count or not first) then call('PEXPIRE', s.transcript, transcript_ttl) end
 forward(s, due, now)
 
--- 8. A rotation during the turn takes effect now: the count is that of the next turn's session id.
+-- 8. A rotation during the turn takes effect now: the count is that of the next turn's transcript.
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 

@@ -4,13 +4,13 @@
 --
 -- KEYS sentinel run record resume partial
 -- ARGS
---   fresh_sid           the new session id
---   sid                 the session id that it replaces, or '' for whichever
+--   fresh_sid           the new transcript id
+--   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
 -- RETURNS
 --   result: sid changed:int
---     sid: the session id now; changed: 1 if this call or an earlier one has set it, 0 if the
---     session id was not sid, -1 if it is too late
+--     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
+--     transcript id was not sid, -1 if it is too late
 
 local record = fields(s.record, 'session_id', 'created_at')
 if record.session_id == fresh_sid then return result{sid = fresh_sid, changed = 1} end

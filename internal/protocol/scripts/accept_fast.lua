@@ -32,12 +32,12 @@
 --     'full'       refused, n = the cap of follow-ups
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
---     'not_last'   refused: another message than after is the last of the conversation
+--     'not_last'   refused: another message than after is the session's last
 --     'conflict'   refused: the id was used with another hash
 --     'expired'    refused: it was carried out with this hash, and is no longer there
 --   'special'      the fast path has done nothing
 --
--- A refused message is not stored, and its id is free: a repetition of the call decides anew.
+-- A refused message is not stored, and its id is free: a repetition of the call decides again.
 
 local call, pcall, try = redis.pcall, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV

@@ -40,7 +40,7 @@ type ClaimArgs struct {
 	StopBatch     string // "messages bytes" of a /stop that a claim archives
 	TurnLimits    string // "messages bytes" that a turn has at most, unless the first alone has more
 	Token         string // new for every claim
-	FreshSID      string // a fresh session id
+	FreshSID      string // a fresh transcript id
 }
 
 // Words are the arguments as ARGV has them.
@@ -81,7 +81,7 @@ func (a ClaimFastShared) Words() []any {
 type ClaimFastArgs struct {
 	Task     string // prefix of the session's task hashes
 	Token    string // new for every claim
-	FreshSID string // a fresh session id
+	FreshSID string // a fresh transcript id
 }
 
 // Words are the arguments as ARGV has them.

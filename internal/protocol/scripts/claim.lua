@@ -33,7 +33,7 @@
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
---   fresh_sid        a fresh session id
+--   fresh_sid        a fresh transcript id
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS

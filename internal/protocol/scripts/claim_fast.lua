@@ -22,7 +22,7 @@
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
---   fresh_sid        a fresh session id
+--   fresh_sid        a fresh transcript id
 -- RETURNS
 --   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of

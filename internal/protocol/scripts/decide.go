@@ -24,7 +24,7 @@ type DecideArgs struct {
 	Prefixes
 	Number   string // of the question, or '' for the one that the user sees. A turn's fence and a blank before it mean that turn only
 	Decision string // 'allow', 'always' or 'deny'
-	Name     string // of this call, by which a repetition is known
+	Name     string // of this call, to recognize its repetition
 	User     string // who decides, or '': unknown
 	Settle   int64  // for how long a user may still see the question before it, ms
 }

@@ -38,7 +38,7 @@ type FinishArgs struct {
 	Release       bool     // take no next message
 	Why           string   // the reason, if the messages are archived, else ''
 	Well          bool     // the turn is done: clear mark and interruptions
-	SID           string   // the turn's session id
+	SID           string   // the turn's transcript id
 	Noted         bool     // the turn began with notes of dropped messages
 	ToldIDs       int64    // how many ids of dropped messages it has told its agent
 	Omitted       int64    // the record's omitted when the turn got the notes

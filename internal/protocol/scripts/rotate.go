@@ -21,8 +21,8 @@ func RotateKeys(k Keys) []string {
 
 // RotateArgs are the arguments of Rotate.
 type RotateArgs struct {
-	FreshSID string // the new session id
-	SID      string // the session id that it replaces, or '' for whichever
+	FreshSID string // the new transcript id
+	SID      string // the transcript id that it replaces, or '' for any
 	Deadline int64  // do nothing after this ms: the sender has given up
 }
 

@@ -6,13 +6,13 @@
 --
 -- KEYS sentinel run record resume partial
 -- ARGS
---   fresh_sid           the new session id
---   sid                 the session id that it replaces, or '' for whichever
+--   fresh_sid           the new transcript id
+--   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
 -- RETURNS
 --   result: sid changed:int
---     sid: the session id now; changed: 1 if this call or an earlier one has set it, 0 if the
---     session id was not sid, -1 if it is too late
+--     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
+--     transcript id was not sid, -1 if it is too late
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV

@@ -28,7 +28,7 @@
 --     look at, 0: nothing is stored; unknown: how many queues are of destinations that the caller does
 --     not know
 --   record: to sequence:int id:int attempt:int unsure:flag refused:int by:int body     id: the sequence under which it was stored
---     first; unsure: 1 if what became of an earlier attempt is unknown; refused: how often it was;
+--     first; unsure: 1 if an earlier attempt may have been delivered; refused: how often it was;
 --     by: until when it is to be delivered, ms, 0: until its age
 
 local call, pcall, try = redis.call, redis.pcall, pcall

@@ -25,10 +25,10 @@ type UndoArgs struct {
 	Turn     string   // to undo; the key call is named after it
 	ID       string   // of the task to enqueue, or ''
 	Msg      string   // of the task
-	SID      string   // the transcript's session id
+	SID      string   // the transcript's id
 	Entries  int64    // how many the turn has, at most 10,000
 	Length   int64    // how many the transcript had when it was read, and
-	Written  int64    // how many were written to it by then: run's entries, or 0 if these are of another session id
+	Written  int64    // how many were written to it by then: run's entries, or 0 if these are of another transcript
 	Messages []string // task ids of the turn's messages
 }
 

@@ -11,11 +11,11 @@
 --   turn               to undo; the key call is named after it
 --   id                 of the task to enqueue, or ''
 --   msg                of the task
---   sid                the transcript's session id
+--   sid                the transcript's id
 --   entries number     how many the turn has, at most 10,000
 --   length number      how many the transcript had when it was read, and
 --   written number     how many were written to it by then: run's entries,
---     or 0 if these are of another session id
+--     or 0 if these are of another transcript
 --   messages list      task ids of the turn's messages
 -- RETURNS
 --   'ok' removed:int now:int

@@ -107,7 +107,7 @@ func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 		}
 	})
 	for range 5_000 {
-		// A file that is made anew meanwhile is written, and removed above.
+		// A file that is created again meanwhile is written, and removed above.
 		_, _ = writeFile(dir, acpsdk.WriteTextFileRequest{Path: "in", Content: "new"})
 	}
 	stop.Store(true)

@@ -234,7 +234,7 @@ func TestForgottenSession(t *testing.T) {
 	}
 }
 
-// A session begins anew once, only if there was one to resume, and not after the program did
+// A session begins again once, only if there was one to resume, and not after the program did
 // something.
 func TestForgottenSessionOnce(t *testing.T) {
 	t.Parallel()

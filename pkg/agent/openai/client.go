@@ -42,7 +42,7 @@ func endpoint(base url.URL) string {
 	return strings.TrimSuffix(base.String(), "/") + "/chat/completions"
 }
 
-// redirect refuses to send the conversation to a server other than the base URL's.
+// redirect refuses to send the messages to a server other than the base URL's.
 func (a *Agent) redirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case !sameServer(req.URL, a.base):

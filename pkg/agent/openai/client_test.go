@@ -76,7 +76,7 @@ func TestRedirectAtTheSameServer(t *testing.T) {
 	}
 }
 
-// Neither the conversation nor the key goes to a server that is not configured.
+// Neither the messages nor the key go to a server that is not configured.
 func TestRedirectToAnotherServer(t *testing.T) {
 	t.Parallel()
 	other := modelserver.New(t)

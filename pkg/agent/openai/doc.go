@@ -16,8 +16,8 @@
 //     turn, see Config.MaxRetries. If it still fails, the error is marked agent.Retryable if the
 //     turn has neither emitted text nor used a tool;
 //   - the connection breaks in the middle of a text: a final error;
-//   - the server refuses the request, the key or the model, the conversation is too long for the
-//     model, the content filter stops the reply, or there are too many rounds: a final error.
+//   - the server refuses the request, the key or the model, the history is too long for the model,
+//     the content filter stops the reply, or there are too many rounds: a final error.
 //
 // The agent reads no OPENAI_* variables from the environment. Errors never contain the key.
 // Redirects to another server are refused. One event of a stream may have 32 MiB, one reply 16 MiB.

@@ -230,7 +230,7 @@ user: look
 
 [Attachment: d.png (image/png): s3://x/d.png] <https://x.test/a.png>
 user: and`)
-	// An image that no longer exists must not block the conversation.
+	// An image that no longer exists must not block the session.
 	r.must(&agent.Turn{History: tn.History, Messages: turn("next").Messages})
 	r.wasAsked(3, `
 user: before
