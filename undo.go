@@ -114,7 +114,7 @@ func (s *Session) lastTurn(ctx context.Context, sessionID string) (end turnEnd, 
 				break
 			}
 			if end.Entries > undoMost {
-				return end, fmt.Errorf("undo the last turn of %s: it has more than %d entries; begin a new conversation instead", s.key, undoMost)
+				return end, fmt.Errorf("undo the last turn of %s: it has more than %d entries; begin a new transcript instead", s.key, undoMost)
 			}
 		}
 	}

@@ -33,10 +33,10 @@ var (
 	ErrConflict = refusal("the id belongs to another message", ErrRefused)
 
 	// ErrNotLast: the message that a new one must follow is not the session's last.
-	ErrNotLast = refusal("the conversation's last message is another one", ErrRefused)
+	ErrNotLast = refusal("the session's last message is another one", ErrRefused)
 
 	// ErrNoTurn: the session's transcript has no turn to undo.
-	ErrNoTurn = refusal("the conversation has no turn", ErrRefused)
+	ErrNoTurn = refusal("the transcript has no turn", ErrRefused)
 	// ErrUndelivered: the session has undelivered outcomes (admin.Session.Erase).
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )

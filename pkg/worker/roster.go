@@ -66,7 +66,7 @@ func (r *roster) join(claim *protocol.Claim) *sessionRun {
 	switch t := claim.Turn(); {
 	case t.Reset != "":
 		r.recovered.Suspended++
-		s.log.Warn("the session begins a new conversation", "reason", t.Reset, "suspended", r.recovered.Suspended)
+		s.log.Warn("the session begins a new transcript", "reason", t.Reset, "suspended", r.recovered.Suspended)
 	case t.Resume != "":
 		r.recovered.Resumed++
 	}

@@ -107,7 +107,7 @@ func (s *Session) Undo(again bool) string {
 	}
 	entries := s.Transcripts[s.SessionID]
 	if len(entries) == 0 {
-		return "the conversation has no turn"
+		return "the transcript has no turn"
 	}
 	turn := entries[len(entries)-1].Turn
 	var said, of []string
