@@ -93,7 +93,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 type turnEnd struct {
 	session.Undone
 	length int64           // of the transcript
-	said   []session.Entry // the user's, newest first
+	texts  []session.Entry // the user's, newest first
 }
 
 // lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
@@ -122,7 +122,7 @@ func (s *Session) lastTurn(ctx context.Context, sessionID string) (end turnEnd, 
 		return end, fmt.Errorf("%w: %s", session.ErrNoTurn, s.key)
 	}
 	var texts []string
-	for _, e := range slices.Backward(end.said) {
+	for _, e := range slices.Backward(end.texts) {
 		texts = append(texts, e.Text)
 	}
 	end.Text = strings.Join(texts, "\n\n")
@@ -138,14 +138,14 @@ func (t *turnEnd) add(e session.Entry) bool {
 		return true
 	}
 	if t.Turn = e.Turn; e.Role == session.RoleUser {
-		t.said = append(t.said, e)
+		t.texts = append(t.texts, e)
 	}
 	return true
 }
 
 // messages returns the IDs of the turn's messages, up to the number that the script accepts.
 func (t *turnEnd) messages() (ids []string) {
-	for _, e := range slices.Backward(t.said) {
+	for _, e := range slices.Backward(t.texts) {
 		if e.Message != "" && len(ids) < withdrawnMost {
 			ids = append(ids, e.Message)
 		}
@@ -156,7 +156,7 @@ func (t *turnEnd) messages() (ids []string) {
 // message joins the user's texts of the turn into one message.
 func (t *turnEnd) message() wire.Message {
 	m := wire.Message{ID: NewMessageID(), Text: t.Text}
-	for _, e := range slices.Backward(t.said) {
+	for _, e := range slices.Backward(t.texts) {
 		m.Attachments = append(m.Attachments, e.Attachments...)
 		if m.Meta == nil {
 			m.Meta = e.Meta

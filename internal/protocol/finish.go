@@ -132,7 +132,7 @@ func (c *Claim) finishArgs(o scripts.Owner, end End, w written) scripts.FinishAr
 		Stream: s.Stream, TranscriptTTL: s.TranscriptTTL, Phase: s.Phase, Longest: s.Longest, Warm: s.Warm,
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), TurnLimits: cfg.turnLimits(), Retention: cfg.retention(),
 		Outcome: w.outcome, Start: w.start, Bounds: w.bounds, Release: end.Release, Why: why, Well: end.Status == session.StatusDone,
-		SID: turn.SessionID, Noted: len(turn.Dropped) > 0, ToldIDs: int64(turn.told(end.Told)), Omitted: turn.notes.omitted,
+		SID: turn.SessionID, Noted: len(turn.Dropped) > 0, ToldIDs: int64(turn.reported(end.Told)), Omitted: turn.notes.omitted,
 		ShortOutcome: w.result, Ending: taskIDs(ending), Untaken: taskIDs(untaken), Entries: w.entries,
 	}
 }

@@ -87,7 +87,7 @@ func FuzzNotes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stored string, named int) {
 		var turn ClaimedTurn
 		turn.setDropped(stored)
-		told := turn.told(named)
+		told := turn.reported(named)
 		if turn.Omitted < 0 || len(turn.Dropped) > notesMost || told < 0 || told > turn.notes.ids || len(turn.Dropped) == 0 && told != 0 {
 			t.Errorf("%q: %d dropped, %d omitted, %d of %d told", stored, len(turn.Dropped), turn.Omitted, told, turn.notes.ids)
 		}

@@ -33,9 +33,9 @@ func (t *ClaimedTurn) setDropped(result string) {
 	t.Dropped, t.Omitted = ids[older:], int(max(out-known, 0))+older
 }
 
-// told returns how many of the stored IDs finish may remove if the note named the first n of
+// reported returns how many of the stored IDs finish may remove if the note named the first n of
 // Dropped.
-func (t *ClaimedTurn) told(n int) int {
+func (t *ClaimedTurn) reported(n int) int {
 	if n <= 0 || len(t.Dropped) == 0 {
 		return 0
 	}

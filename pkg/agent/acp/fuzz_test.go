@@ -54,7 +54,7 @@ func listen(t *testing.T, r io.Reader) (got told) {
 		}
 		got.events = append(got.events, e)
 	}
-	tn.tools.emit = tn.say
+	tn.tools.emit = tn.emitEvent
 	tn.begin(context.Background())
 	w.turn.Store(tn)
 	w.conn = newConn(in, counting{w, &got.requests}, logger)

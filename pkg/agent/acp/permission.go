@@ -92,7 +92,7 @@ func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (s
 }
 
 func (t *turn) notice(text string) {
-	t.locked(func() { t.say(agent.Event{Type: session.EventNotice, Text: text}) })
+	t.locked(func() { t.emitEvent(agent.Event{Type: session.EventNotice, Text: text}) })
 }
 
 // choose picks the option for the user's decision. A decision for once never picks an option that

@@ -219,7 +219,7 @@ func (p *process) refused(method string, err error) error {
 		}
 		return fmt.Errorf("the agent is not logged in: log it in first%s, as the user that the worker runs as, with the agent's own program", how)
 	}
-	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, said(refusal)))
+	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, errorOf(refusal)))
 }
 
 // Error codes of JSON-RPC and of the protocol.
@@ -232,8 +232,8 @@ const (
 	codeInternal      = -32603
 )
 
-// said is an agent's error as text. Some agents explain it only in the details.
-func said(err *acpsdk.RequestError) error {
+// errorOf is an agent's error as text. Some agents explain it only in the details.
+func errorOf(err *acpsdk.RequestError) error {
 	text := err.Message
 	var details string
 	switch data := err.Data.(type) {

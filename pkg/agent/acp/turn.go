@@ -51,7 +51,7 @@ type turn struct {
 func (w *warm) newTurn(ctx context.Context, at *agent.Turn) *turn {
 	t := &turn{warm: w, host: at.Host, emit: at.Emit, ended: make(chan ending, 1)}
 	t.logger = w.logger.With("turn", at.ID, "fence", at.Fence)
-	t.tools.emit = t.say
+	t.tools.emit = t.emitEvent
 	t.begin(ctx)
 	return t
 }
@@ -74,7 +74,7 @@ func (t *turn) locked(f func()) {
 
 // run prompts the agent and waits for the end.
 func (t *turn) run(ctx context.Context, at *agent.Turn) error {
-	t.locked(t.sayState)
+	t.locked(t.emitState)
 	prompt := acpsdk.PromptRequest{SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at)}
 	if at.TraceParent != "" {
 		prompt.Meta = map[string]any{"traceparent": at.TraceParent}
@@ -161,19 +161,19 @@ func (t *turn) outcome(e ending) error {
 	case errors.As(e.err, &refused) && refused.Code == codeAuthRequired:
 		return t.refused(acpsdk.AgentMethodSessionPrompt, e.err)
 	case refused != nil:
-		return t.LastWords(fmt.Errorf("the agent failed: %w", said(refused)))
+		return t.LastWords(fmt.Errorf("the agent failed: %w", errorOf(refused)))
 	case e.err != nil:
 		return e.err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.usage != nil && *e.usage != (acpsdk.Usage{}) {
-		t.say(agent.Event{Type: session.EventUsage, Usage: usage(*e.usage)})
+		t.emitEvent(agent.Event{Type: session.EventUsage, Usage: usage(*e.usage)})
 	}
 	switch e.stop {
 	case acpsdk.StopReasonEndTurn:
 	case acpsdk.StopReasonMaxTokens:
-		t.say(agent.Event{Type: session.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
+		t.emitEvent(agent.Event{Type: session.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
 	case acpsdk.StopReasonMaxTurnRequests:
 		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to go on, or allow it more")
 	case acpsdk.StopReasonRefusal:
@@ -188,7 +188,7 @@ func (t *turn) outcome(e ending) error {
 	}
 	if t.state.Recap {
 		t.state.Recap = false
-		t.sayState()
+		t.emitState()
 	}
 	return nil
 }
@@ -227,8 +227,8 @@ func (t *turn) finish(ctx context.Context, err error) {
 	t.emit = nil
 }
 
-// say emits an event. t.mu is held.
-func (t *turn) say(e agent.Event) {
+// emitEvent emits an event. t.mu is held.
+func (t *turn) emitEvent(e agent.Event) {
 	if t.emit == nil {
 		return
 	}
@@ -258,7 +258,7 @@ var (
 	errMuch     = fmt.Errorf("it wrote more than %d MiB in one turn", command.MaxOutput>>20)
 )
 
-// sayState stores the ID of the agent's session. t.mu is held.
-func (t *turn) sayState() {
-	t.say(agent.Event{Type: session.EventState, Data: encode(t.state)})
+// emitState stores the ID of the agent's session. t.mu is held.
+func (t *turn) emitState() {
+	t.emitEvent(agent.Event{Type: session.EventState, Data: encode(t.state)})
 }

@@ -68,7 +68,7 @@ func (t *turn) piece(line []byte) bool {
 		t.tools.flush()
 	}
 	if *text != "" {
-		t.say(agent.Event{Type: kind, Text: *text})
+		t.emitEvent(agent.Event{Type: kind, Text: *text})
 	}
 	return true
 }
@@ -130,7 +130,7 @@ func (t *turn) take(u update, whole json.RawMessage) {
 		t.used(u)
 	case "session_info_update":
 		if u.Title != nil && *u.Title != "" {
-			t.say(agent.Event{Type: session.EventTitle, Text: *u.Title})
+			t.emitEvent(agent.Event{Type: session.EventTitle, Text: *u.Title})
 			return
 		}
 		t.raw(u.Kind, whole)
@@ -140,7 +140,7 @@ func (t *turn) take(u update, whole json.RawMessage) {
 }
 
 func (t *turn) raw(kind string, whole json.RawMessage) {
-	t.say(agent.Event{Type: session.EventRaw, Name: kind, Data: whole})
+	t.emitEvent(agent.Event{Type: session.EventRaw, Name: kind, Data: whole})
 }
 
 // used reports how full the context is, and the cost since the previous report. The agent's figure
@@ -154,10 +154,10 @@ func (t *turn) used(u update) {
 		}
 		if t.state.Cost != u.Cost.Amount {
 			t.state.Cost = u.Cost.Amount
-			t.sayState()
+			t.emitState()
 		}
 	}
-	t.say(agent.Event{Type: session.EventUsage, Usage: &usage})
+	t.emitEvent(agent.Event{Type: session.EventUsage, Usage: &usage})
 }
 
 // textOf is the text of a content block. It returns false for blocks of another kind.

@@ -117,7 +117,7 @@ func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 	err := w.call(ctx, method, request, nil)
 	var refused *acpsdk.RequestError
 	if errors.As(err, &refused) {
-		w.logger.Debug("the agent has not kept its session, so it opens a new one", "method", method, "id", id, "error", said(refused))
+		w.logger.Debug("the agent has not kept its session, so it opens a new one", "method", method, "id", id, "error", errorOf(refused))
 		return false, nil
 	}
 	return err == nil, err

@@ -35,7 +35,7 @@ type claudeLines struct {
 	streamed map[string]bool // the messages with text that was emitted in pieces
 	whole    bool            // the last message is complete
 	context  int64           // tokens of the last call
-	told     session.Usage   // the usage reported so far, which only rises
+	reported session.Usage   // the usage reported so far, which only rises
 }
 
 type claudeUsage struct {
@@ -210,10 +210,10 @@ func (c *claudeLines) piece(data []byte) error {
 	case "content_block_start":
 		if l.Event.Block.Type == "text" {
 			c.paragraph()
-			c.said(l.Event.Block.Text, "")
+			c.emitPiece(l.Event.Block.Text, "")
 		}
 	case "content_block_delta":
-		c.said(l.Event.Delta.Text, l.Event.Delta.Thinking)
+		c.emitPiece(l.Event.Delta.Text, l.Event.Delta.Thinking)
 	case "message_delta":
 		c.context += l.Event.Usage.Output
 		c.whole = l.Event.Delta.Stop == "end_turn"
@@ -221,7 +221,7 @@ func (c *claudeLines) piece(data []byte) error {
 	return nil
 }
 
-func (c *claudeLines) said(text, thinking string) {
+func (c *claudeLines) emitPiece(text, thinking string) {
 	if text+thinking != "" {
 		c.streamed[c.message] = true
 		c.text(text)
@@ -260,8 +260,8 @@ func (c *claudeLines) result(data []byte) error {
 			total.OutputTokens += m.Output
 		}
 	}
-	used := since(total, c.told)
-	c.told = total
+	used := since(total, c.reported)
+	c.reported = total
 	used.Model, used.ContextTokens, used.ContextLimit = c.model, c.context, l.Models[c.model].Window
 	c.usage(used)
 

@@ -95,7 +95,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		}
 		return c.item(of, item, data)
 	case "turn.completed":
-		c.tellRest()
+		c.emitRest()
 		c.end("")
 		if l.Usage == nil {
 			return nil
@@ -112,7 +112,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		c.state.Total = &total
 		return c.storeState()
 	case "turn.failed":
-		c.tellRest()
+		c.emitRest()
 		c.end(cmp.Or(l.Error.Message, c.trouble, "it gave no reason"))
 	case "error": // it may try again
 		c.trouble = l.Message
@@ -129,7 +129,7 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 	case "agent_message":
 		if done {
 			c.messages++
-			c.tell(c.rollout.untold(c.messages))
+			c.emitMissing(c.rollout.missing(c.messages))
 			c.paragraph()
 			c.text(i.Text)
 		}
@@ -166,8 +166,8 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 	return c.toolEnd(i.ID, output, failure)
 }
 
-// tell emits the tools that the stream left out.
-func (c *codexLines) tell(calls []codexCall) {
+// emitMissing emits the tools that the stream left out.
+func (c *codexLines) emitMissing(calls []codexCall) {
 	for _, call := range calls {
 		if c.runs(call) {
 			continue
@@ -180,12 +180,12 @@ func (c *codexLines) tell(calls []codexCall) {
 	}
 }
 
-// tellRest does so at the turn's end. A tool after the text would make the text no reply, so it
+// emitRest does so at the turn's end. A tool after the text would make the text no reply, so it
 // becomes a notice.
-func (c *codexLines) tellRest() {
-	calls := c.rollout.untold(0)
+func (c *codexLines) emitRest() {
+	calls := c.rollout.missing(0)
 	if !c.open {
-		c.tell(calls)
+		c.emitMissing(calls)
 		return
 	}
 	for _, call := range calls {

@@ -144,7 +144,7 @@ func FuzzRollout(f *testing.F) {
 			if r.at > int64(len(part)) || r.budget < 0 {
 				t.Errorf("it is at %d of %d bytes, and may read %d more", r.at, len(part), r.budget)
 			}
-			for _, call := range r.untold(0) {
+			for _, call := range r.missing(0) {
 				seen[call.id]++
 				name, input := call.tool()
 				if _, err := json.Marshal(agent.Event{Name: name, Input: input}); err != nil {

@@ -166,9 +166,9 @@ func (r *rollout) among(dir string) string {
 	return ""
 }
 
-// untold are the calls that failed before the turn's nth message and are missing in the stream;
-// with n 0, all that failed. Each is returned once.
-func (r *rollout) untold(n int) (calls []codexCall) {
+// missing are the calls that failed before the turn's nth message and are not in the stream; with n
+// 0, all that failed. Each is returned once.
+func (r *rollout) missing(n int) (calls []codexCall) {
 	path := r.path()
 	if path == "" || !r.read(path) {
 		return nil

@@ -124,9 +124,9 @@ func (r *run) outcome(was command.Watched) error {
 		return r.failed("it closed its output without saying how the turn ended, and went on")
 	case !r.ended && !r.complete(was.Status):
 		return r.unended(was.Status)
-	case !r.worded && r.trouble != "":
+	case !r.hasReply && r.trouble != "":
 		return fmt.Errorf("%s: the agent ended without a word: %s", r.kind, sentence(r.trouble))
-	case !r.worded:
+	case !r.hasReply:
 		return r.failed("the agent ended without a word")
 	}
 	if was.Code != 0 || was.Signal != 0 {
@@ -141,7 +141,7 @@ func (r *run) failed(what string) error { return r.WithStderr(fmt.Sprintf("%s: %
 // forgot reports whether the program has said that it does not know its session, before it did
 // anything.
 func (r *run) forgot() bool {
-	if r.resume == "" || r.spoke || r.ended && r.failure == "" {
+	if r.resume == "" || r.hasOutput || r.ended && r.failure == "" {
 		return false
 	}
 	said := r.failure + "\n" + r.trouble + "\n" + r.Stderr()

@@ -23,10 +23,10 @@ type stream struct {
 	state   state
 	model   string // the configured one, until the program reports another
 
-	spoke   bool // there was text, a thought or a tool
-	worded  bool // there was text that is not blank, or a tool
-	open    bool // there was text since the last tool
-	pending bool // the next text is a separate paragraph
+	hasOutput bool // there was text, a thought or a tool
+	hasReply  bool // there was text that is not blank, or a tool
+	open      bool // there was text since the last tool
+	pending   bool // the next text is a separate paragraph
 
 	size    int    // bytes of text
 	known   int    // lines that were understood
@@ -91,8 +91,8 @@ func (s *stream) text(text string) {
 	if s.pending && s.open {
 		text = "\n\n" + text
 	}
-	s.spoke, s.open, s.pending = true, true, false
-	s.worded = s.worded || strings.TrimSpace(text) != ""
+	s.hasOutput, s.open, s.pending = true, true, false
+	s.hasReply = s.hasReply || strings.TrimSpace(text) != ""
 	s.size += len(text)
 	s.emit(agent.Event{Type: session.EventText, Text: text})
 }
@@ -102,7 +102,7 @@ func (s *stream) paragraph() { s.pending = true }
 
 func (s *stream) thought(text string) {
 	if text != "" {
-		s.spoke = true
+		s.hasOutput = true
 		s.emit(agent.Event{Type: session.EventThought, Text: text})
 	}
 }
@@ -111,7 +111,7 @@ func (s *stream) toolStart(id, name string, input json.RawMessage) error {
 	if id == "" || name == "" {
 		return errors.New("a tool without id or name")
 	}
-	s.spoke, s.worded, s.open = true, true, false
+	s.hasOutput, s.hasReply, s.open = true, true, false
 	s.emit(agent.Event{Type: session.EventToolStart, CallID: id, Name: name, Input: noNull(input)})
 	return nil
 }
@@ -121,7 +121,7 @@ func (s *stream) toolEnd(id string, output json.RawMessage, failure string) erro
 	if id == "" {
 		return errors.New("a tool's result without id")
 	}
-	s.spoke, s.worded, s.open = true, true, false
+	s.hasOutput, s.hasReply, s.open = true, true, false
 	e := agent.Event{Type: session.EventToolEnd, CallID: id, Error: failure}
 	if failure == "" {
 		if e.Output = noNull(output); e.Output == nil {

@@ -33,15 +33,15 @@ type line struct {
 
 // eventLines emits a command's lines as events.
 type eventLines struct {
-	emit    func(agent.Event)
-	logger  *slog.Logger
-	steers  *steering
-	asks    *asking
-	onEnd   func()       // called at the first line that ends the turn
-	ended   bool         // there was such a line
-	said    bool         // there was text that is not blank, or a tool, or a result
-	result  agent.Result // of that line, if it was a result
-	failure error        // of that line, if it was an error
+	emit      func(agent.Event)
+	logger    *slog.Logger
+	steers    *steering
+	asks      *asking
+	onEnd     func()       // called at the first line that ends the turn
+	ended     bool         // there was such a line
+	hasOutput bool         // there was text that is not blank, or a tool, or a result
+	result    agent.Result // of that line, if it was a result
+	failure   error        // of that line, if it was an error
 
 	held agent.Event // text or a thought that is not emitted yet
 	size int         // bytes of the turn's text
@@ -75,7 +75,7 @@ func (e *eventLines) flush() {
 // text takes a piece of text or of a thought.
 func (e *eventLines) text(l line) error {
 	if l.Type == session.EventText {
-		e.said = e.said || strings.TrimSpace(l.Text) != ""
+		e.hasOutput = e.hasOutput || strings.TrimSpace(l.Text) != ""
 		if e.size += len(l.Text); e.size > command.MaxText {
 			return command.ErrTooMuchText
 		}
@@ -108,7 +108,7 @@ func (e *eventLines) line(data []byte) error {
 		if l.Name == "" || l.CallID == "" {
 			return errors.New("a tool_start needs name and call_id")
 		}
-		e.said = true
+		e.hasOutput = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Input: l.Input})
 	case session.EventToolEnd:
 		if l.CallID == "" {
@@ -120,7 +120,7 @@ func (e *eventLines) line(data []byte) error {
 		if l.Error == "" && l.Output == nil {
 			l.Output = json.RawMessage("null") // the tool has finished without output
 		}
-		e.said = true
+		e.hasOutput = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
 	case session.EventUsage:
 		if l.Usage == nil {
@@ -144,7 +144,7 @@ func (e *eventLines) line(data []byte) error {
 	case lineSteered:
 		return e.steers.acknowledged(l.ID)
 	case lineResult:
-		e.said = true // an explicit end counts without text, too
+		e.hasOutput = true // an explicit end counts without text, too
 		e.result.Text = l.Text
 		e.end()
 	case lineError:

@@ -144,8 +144,8 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 			},
 		} {
 			reply, text, err := r()
-			if err == nil || !strings.HasSuffix(err.Error(), c.err) || text != c.text || reply.said != (text != "") {
-				t.Errorf("%q, %s: %q, said %v, %v; want %q, %s", c.in, name, text, reply.said, err, c.text, c.err)
+			if err == nil || !strings.HasSuffix(err.Error(), c.err) || text != c.text || reply.hasOutput != (text != "") {
+				t.Errorf("%q, %s: %q, said %v, %v; want %q, %s", c.in, name, text, reply.hasOutput, err, c.text, c.err)
 			}
 		}
 	}

@@ -51,11 +51,11 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		err := command.Contained(logger, func() (err error) {
 			if a.config.Format == JSONL {
 				err = r.lines.read(out)
-				r.said = r.lines.said
+				r.hasOutput = r.lines.hasOutput
 			} else {
 				text := textReply{emit: turn.Emit}
 				err = text.copyFrom(out)
-				r.said = text.said
+				r.hasOutput = text.hasOutput
 			}
 			return err
 		})
@@ -119,7 +119,7 @@ type run struct {
 	// so its exit code counts first.
 	broken error
 
-	said bool // its output had something for the user, or an explicit end
+	hasOutput bool // its output had something for the user, or an explicit end
 }
 
 // outcome is how the turn ended. Every failure ends with the last lines of the command's stderr.
@@ -134,13 +134,13 @@ func (r *run) outcome(was command.Watched) (agent.Result, error) {
 	case r.lines.failure != nil:
 		err = r.lines.failure
 	case was.Lingered: // its result stands
-	case was.WentOn && (exit != nil || !r.said):
+	case was.WentOn && (exit != nil || !r.hasOutput):
 		err = errWentOn
 	case exit != nil:
 		return agent.Result{}, exit
 	case r.broken != nil:
 		err = r.broken
-	case !r.said:
+	case !r.hasOutput:
 		err = errSilent
 	}
 	if err != nil {

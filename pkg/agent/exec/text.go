@@ -19,10 +19,10 @@ const heldNewlines = 4 << 10
 // in a shell, so it holds newlines until something follows them. It also holds an incomplete
 // character.
 type textReply struct {
-	emit func(agent.Event)
-	held []byte
-	size int  // bytes read
-	said bool // something that is not blank was emitted
+	emit      func(agent.Event)
+	held      []byte
+	size      int  // bytes read
+	hasOutput bool // something that is not blank was emitted
 }
 
 // copyFrom emits r to its end. Before it returns an error it emits all that it has read.
@@ -70,7 +70,7 @@ func (t *textReply) write(p []byte) error {
 
 func (t *textReply) send(p []byte) {
 	if len(p) > 0 {
-		t.said = t.said || len(bytes.TrimSpace(p)) > 0
+		t.hasOutput = t.hasOutput || len(bytes.TrimSpace(p)) > 0
 		t.emit(agent.Event{Type: session.EventText, Text: string(p)})
 	}
 }

@@ -88,8 +88,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// says reports whether one of the words is in the error's code or message.
-func (e *statusError) says(words ...string) bool {
+// mentions reports whether one of the words is in the error's code or message.
+func (e *statusError) mentions(words ...string) bool {
 	text := strings.ToLower(e.code + " " + e.message)
 	for _, w := range words {
 		if strings.Contains(text, w) {
@@ -104,7 +104,7 @@ func (e *statusError) tooLong() bool {
 	if e.status == http.StatusRequestEntityTooLarge {
 		return true
 	}
-	return (e.status == 0 || e.status >= 400) && e.says("context_length_exceeded", "exceed_context_size", "maximum context length",
+	return (e.status == 0 || e.status >= 400) && e.mentions("context_length_exceeded", "exceed_context_size", "maximum context length",
 		"context length", "context window", "context size", "prompt is too long", "input is too long", "reduce the length")
 }
 
@@ -153,7 +153,7 @@ func (r *run) refused(e *statusError) failure {
 		return failure{why: fmt.Errorf("the model's server refused the key, or the model %s with it (%w): check TURNSTILE_OPENAI_API_KEY and TURNSTILE_MODEL", model, e)}
 	case e.status == http.StatusNotFound || e.status == http.StatusMethodNotAllowed:
 		return failure{why: fmt.Errorf("the server at %s does not know the model %s, or has no Chat Completions there (%w): check TURNSTILE_MODEL and TURNSTILE_OPENAI_BASE_URL", base, model, e)}
-	case e.status == http.StatusTooManyRequests && e.says("insufficient_quota"):
+	case e.status == http.StatusTooManyRequests && e.mentions("insufficient_quota"):
 		return failure{why: fmt.Errorf("the account at the model's server has no credit left (%w)", e)}
 	case e.status == http.StatusTooManyRequests:
 		return failure{why: fmt.Errorf("the model's server has too many requests (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
@@ -164,5 +164,5 @@ func (r *run) refused(e *statusError) failure {
 	case e.status < 300:
 		return failure{why: fmt.Errorf("the server at %s does not stream Chat Completions (%w): check TURNSTILE_OPENAI_BASE_URL", base, e)}
 	}
-	return failure{why: fmt.Errorf("the model's server refused the request (%w)", e), images: e.says("image")}
+	return failure{why: fmt.Errorf("the model's server refused the request (%w)", e), images: e.mentions("image")}
 }
