@@ -22,7 +22,7 @@ type Gate[T any] struct {
 
 // ErrPanicked is the error of items that may have been sent, because the caller that sent them
 // panicked.
-var ErrPanicked = errors.New("the call that sent this with its own has panicked")
+var ErrPanicked = errors.New("the call that sent this batch has panicked")
 
 // mostTogether bounds the items that are sent together. More save little.
 const mostTogether = 256

@@ -77,7 +77,7 @@ func ParseQueueSettings(words string) (s session.QueueSettings, err error) {
 			name = "mode"
 		}
 		if seen[name] {
-			errs = append(errs, fmt.Errorf("%w word %.100q: %s is said twice", session.ErrInvalid, word, name))
+			errs = append(errs, fmt.Errorf("%w word %.100q: %s is given twice", session.ErrInvalid, word, name))
 			continue
 		}
 		seen[name] = true
@@ -92,7 +92,7 @@ func ParseQueueSettings(words string) (s session.QueueSettings, err error) {
 			s.Drop, err = ParseDropPolicy(value)
 		default:
 			delete(seen, name)
-			err = fmt.Errorf("%w word %.100q: say a mode first, then debounce:0.5s, cap:25 or drop:summarize", session.ErrInvalid, word)
+			err = fmt.Errorf("%w word %.100q: write a mode first, then debounce:0.5s, cap:25 or drop:summarize", session.ErrInvalid, word)
 		}
 		errs = append(errs, err)
 	}
@@ -100,7 +100,7 @@ func ParseQueueSettings(words string) (s session.QueueSettings, err error) {
 		return session.QueueSettings{}, err
 	}
 	if s == (session.QueueSettings{}) {
-		return s, fmt.Errorf("%w settings: nothing is said", session.ErrInvalid)
+		return s, fmt.Errorf("%w settings: they are empty", session.ErrInvalid)
 	}
 	return s, nil
 }

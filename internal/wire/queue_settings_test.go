@@ -36,11 +36,11 @@ func TestParseSettings(t *testing.T) {
 func TestParseSettingsRefuses(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
-		"":                    "nothing is said",
+		"":                    "they are empty",
 		"sometimes":           `mode "sometimes"`,
-		"cap:3 collect":       `"collect": say a mode first`,
-		"collect queue":       `"queue": mode is said twice`,
-		"cap:3 cap:4":         `"cap:4": cap is said twice`,
+		"cap:3 collect":       `"collect": write a mode first`,
+		"collect queue":       `"queue": mode is given twice`,
+		"cap:3 cap:4":         `"cap:4": cap is given twice`,
 		"cap:0":               `cap "0"`,
 		"cap:10001":           `cap "10001"`,
 		"cap:many":            `cap "many"`,

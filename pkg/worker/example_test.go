@@ -44,7 +44,7 @@ func Example() {
 	// <nil>
 }
 
-// New refuses a config that makes no sense.
+// New refuses an invalid config.
 func ExampleNew() {
 	rdb, stop := demo.Redis()
 	defer stop()

@@ -95,6 +95,6 @@ func (t *warmTurn) close() {
 	case <-closed:
 	case <-t.lease.Done():
 	case <-over.C:
-		t.log.Error("the warm agent does not close; its session goes on without it")
+		t.log.Error("the warm agent does not close; its session continues without it")
 	}
 }

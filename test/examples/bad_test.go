@@ -32,9 +32,9 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 		want    string
 		timeout time.Duration
 	}{
-		"prints nothing":               {exec.Text, "true" + words, "the agent ended without a word: last words", 0},
-		"prints newlines":              {exec.Text, "echo; echo" + words, "the agent ended without a word: last words", 0},
-		"prints no event":              {exec.JSONL, "true" + words, "the agent ended without a word: last words", 0},
+		"prints nothing":               {exec.Text, "true" + words, "the agent ended without a reply: last words", 0},
+		"prints newlines":              {exec.Text, "echo; echo" + words, "the agent ended without a reply: last words", 0},
+		"prints no event":              {exec.JSONL, "true" + words, "the agent ended without a reply: last words", 0},
 		"10 MiB on a line":             {exec.JSONL, "true" + words + "head -c 10485760 /dev/zero | tr '\\0' x; echo", "line 1 of the command's output is longer than 8 MiB: last words", 0},
 		"10 MiB on a line of text":     {exec.Text, "true" + words + "head -c 10485760 /dev/zero | tr '\\0' x; echo", "the command wrote more than 8 MiB: last words", 0},
 		"invalid UTF-8":                {exec.Text, "true" + words + `printf 'so far\377\n'`, "the command's output is not UTF-8 (byte 7): last words", 0},
@@ -48,8 +48,8 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 		"exit code after a result":     {exec.JSONL, `echo '{"type":"result","text":"x"}'` + words + "exit 3", "exit status 3: last words", 0},
 		"try again, in vain":           {exec.Text, "true" + words + "exit 75", "exit status 75: last words", 0},
 		"dies of a signal":             {exec.Text, "true" + words + "kill -SEGV $$", "killed by signal: segmentation fault: last words", 0},
-		"closes stdout":                {exec.Text, "echo so far" + words + "exec >&-; sleep 1000", "the command closed its output and went on: last words", 0},
-		"closes stdout, deaf":          {exec.JSONL, `trap "" INT` + words + "exec >&-; sleep 1000", "the command closed its output and went on: last words", 0},
+		"closes stdout":                {exec.Text, "echo so far" + words + "exec >&-; sleep 1000", "the command closed its output and kept running: last words", 0},
+		"closes stdout, deaf":          {exec.JSONL, `trap "" INT` + words + "exec >&-; sleep 1000", "the command closed its output and kept running: last words", 0},
 		"never ends":                   {exec.Text, "sleep 1000", "the agent took too long: ended after 1s", time.Second},
 		"never ends, deaf":             {exec.Text, `trap "" INT; sleep 1000`, "the agent took too long: ended after 1s", time.Second},
 		"never ends, leaves a process": {exec.Text, `trap "" INT; sleep 1000 & sleep 1000`, "the agent took too long: ended after 1s", time.Second},

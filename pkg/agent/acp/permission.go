@@ -65,7 +65,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 // askUser puts the question to the user. It returns false if the question was withdrawn.
 func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (session.Decision, bool) {
 	if t.host.Ask == nil {
-		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
+		t.notice("The agent asked for a permission and no user could be asked, so it was denied: " + name)
 		return session.Deny, true
 	}
 	select {

@@ -169,7 +169,7 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 	}
 	if result != nil {
 		if err := boundedjson.Unmarshal(got.result, result); err != nil {
-			return fmt.Errorf("the agent's response to %s makes no sense: %w", method, err)
+			return fmt.Errorf("the agent's response to %s is invalid: %w", method, err)
 		}
 	}
 	return nil

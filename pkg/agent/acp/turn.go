@@ -125,7 +125,7 @@ func (t *turn) promptEnded(a response) {
 		Usage      json.RawMessage   `json:"usage"`
 	}
 	if err := json.Unmarshal(a.result, &result); err != nil {
-		t.end(ending{err: fmt.Errorf("the agent's response to session/prompt makes no sense: %w", err)})
+		t.end(ending{err: fmt.Errorf("the agent's response to session/prompt is invalid: %w", err)})
 		return
 	}
 	e := ending{stop: result.StopReason}
@@ -175,16 +175,16 @@ func (t *turn) outcome(e ending) error {
 	case acpsdk.StopReasonMaxTokens:
 		t.emitEvent(agent.Event{Type: session.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
 	case acpsdk.StopReasonMaxTurnRequests:
-		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to go on, or allow it more")
+		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to continue, or allow it more")
 	case acpsdk.StopReasonRefusal:
-		return errors.New("the agent refuses to go on. It will not remember this message: put it in other words")
+		return errors.New("the agent refuses to continue. It will not remember this message: put it in other words")
 	case acpsdk.StopReasonCancelled:
 		return errors.New("the agent cancelled the turn without a request")
 	default:
 		return fmt.Errorf("the agent ended the turn for an unknown reason: %.100q", e.stop)
 	}
 	if !t.spoken {
-		return t.LastWords(errors.New("the agent ended without a word"))
+		return t.LastWords(errors.New("the agent ended without a reply"))
 	}
 	if t.state.Recap {
 		t.state.Recap = false

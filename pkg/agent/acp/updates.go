@@ -80,7 +80,7 @@ func (t *turn) updated(params json.RawMessage) {
 		Update    json.RawMessage `json:"update"`
 	}
 	if err := json.Unmarshal(params, &n); err != nil || n.Update == nil {
-		t.logger.Debug("an update of the agent makes no sense", "error", err)
+		t.logger.Debug("an update of the agent is invalid", "error", err)
 		return
 	}
 	t.mu.Lock()

@@ -57,7 +57,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		if !errors.Is(err, errForgotten) {
 			return agent.Result{}, err
 		}
-		logger.Info("the agent does not know its session any more, a new one begins with a recap", "agent_session", known.Session)
+		logger.Info("the agent no longer knows its session, a new one begins with a recap", "agent_session", known.Session)
 		known = state{Agent: a.kind}
 	}
 }
@@ -71,7 +71,7 @@ func prompt(recap string, turn *agent.Turn) string {
 }
 
 // errForgotten says that the program did not know its session and did nothing.
-var errForgotten = errors.New("the agent does not know its session any more")
+var errForgotten = errors.New("the agent no longer knows its session")
 
 // run is one turn of the program.
 type run struct {
@@ -121,13 +121,13 @@ func (r *run) outcome(was command.Watched) error {
 	case r.failure != "":
 		return fmt.Errorf("%s: %s", r.kind, sentence(r.failure))
 	case !r.ended && was.WentOn:
-		return r.failed("it closed its output without saying how the turn ended, and went on")
+		return r.failed("it closed its output without saying how the turn ended, and kept running")
 	case !r.ended && !r.complete(was.Status):
 		return r.unended(was.Status)
 	case !r.hasReply && r.trouble != "":
-		return fmt.Errorf("%s: the agent ended without a word: %s", r.kind, sentence(r.trouble))
+		return fmt.Errorf("%s: the agent ended without a reply: %s", r.kind, sentence(r.trouble))
 	case !r.hasReply:
-		return r.failed("the agent ended without a word")
+		return r.failed("the agent ended without a reply")
 	}
 	if was.Code != 0 || was.Signal != 0 {
 		r.logger.Debug("the agent's turn was done, its exit status is ignored", "code", was.Code, "signal", was.Signal)

@@ -25,11 +25,11 @@ func TestFailuresHaveTheLastWords(t *testing.T) {
 		retryable          bool
 	}{
 		{name: "exit code", script: "echo x" + why + "; exit 3", want: "exit status 3"},
-		{name: "nothing", script: "true" + why, want: "the agent ended without a word"},
-		{name: "newlines", script: `printf '\n\r\n'` + why, want: "the agent ended without a word"},
-		{name: "blanks", script: `printf ' \n\t'` + why, want: "the agent ended without a word"},
-		{name: "no event", format: JSONL, script: "true" + why, want: "the agent ended without a word"},
-		{name: "no word", format: JSONL, want: "the agent ended without a word", script: `printf '%s\n' \
+		{name: "nothing", script: "true" + why, want: "the agent ended without a reply"},
+		{name: "newlines", script: `printf '\n\r\n'` + why, want: "the agent ended without a reply"},
+		{name: "blanks", script: `printf ' \n\t'` + why, want: "the agent ended without a reply"},
+		{name: "no event", format: JSONL, script: "true" + why, want: "the agent ended without a reply"},
+		{name: "no word", format: JSONL, want: "the agent ended without a reply", script: `printf '%s\n' \
 			'{"type":"thought","text":"hm"}' '{"type":"notice","text":"slow"}' '{"type":"title","text":"t"}' '{"type":"ready"}' \
 			'{"type":"usage","usage":{}}' '{"type":"state","data":1}' '{"type":"raw","data":1}' '{"type":"text","text":"\n"}'` + why},
 		{name: "too much", script: "true" + why + "; yes", want: "the command wrote more than 8 MiB"},
@@ -49,7 +49,7 @@ func TestFailuresHaveTheLastWords(t *testing.T) {
 		{name: "half a character, then an exit code", script: `printf 'ä\303'` + why + "; exit 3", want: "exit status 3"},
 		{name: "its own error", format: JSONL, script: `echo '{"type":"error","message":"no model","retryable":true}'` + why,
 			want: "no model", retryable: true},
-		{name: "closed", script: "true" + why + "; exec >&-; sleep 1000", want: "the command closed its output and went on"},
+		{name: "closed", script: "true" + why + "; exec >&-; sleep 1000", want: "the command closed its output and kept running"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +154,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 // A command that has closed its stdout has a while to end.
 func TestClosedStdout(t *testing.T) {
 	t.Parallel()
-	const wentOn = "the command closed its output and went on"
+	const wentOn = "the command closed its output and kept running"
 	const cleansUp = `trap 'exit 0' INT; exec >&-; while :; do sleep 0.01; done`
 	for _, c := range []struct {
 		name, script, text, err string

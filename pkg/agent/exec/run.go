@@ -106,8 +106,8 @@ func (a *Agent) input(turn *agent.Turn) ([]byte, error) {
 }
 
 var (
-	errSilent = errors.New("the agent ended without a word")
-	errWentOn = errors.New("the command closed its output and went on")
+	errSilent = errors.New("the agent ended without a reply")
+	errWentOn = errors.New("the command closed its output and kept running")
 )
 
 // run is one turn's command at work.

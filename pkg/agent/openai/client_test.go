@@ -82,7 +82,7 @@ func TestRedirectToAnotherServer(t *testing.T) {
 	other := modelserver.New(t)
 	at := redirecting(t, func(r *http.Request) string { return strings.TrimSuffix(other.URL(), "/v1") + r.URL.Path })
 	r := newRig(t, Config{BaseURL: at + "/v1", Key: key, MaxRetries: -1})
-	r.says(r.run(turn("hello")), true, "gives no response: it redirects to another server", at)
+	r.says(r.run(turn("hello")), true, "does not respond: it redirects to another server", at)
 	if n := len(other.Requests()); n > 0 {
 		t.Errorf("%d requests at the other server", n)
 	}

@@ -133,7 +133,7 @@ func (r *run) cause(err error) failure {
 		return failure{why: fmt.Errorf("the connection to the model's server broke: %w", err), passing: true}
 	}
 	return failure{ // without at's URL, which may have a password
-		why:     fmt.Errorf("the model's server at %s gives no response: %w", r.base.Redacted(), at.Err),
+		why:     fmt.Errorf("the model's server at %s does not respond: %w", r.base.Redacted(), at.Err),
 		passing: !errors.As(err, &certificate),
 	}
 }

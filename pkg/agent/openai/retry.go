@@ -33,7 +33,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 		f := r.explain(err)
 		switch {
 		case f.images && r.blind():
-			r.log.Debug("the server refuses the conversation's images, they are only named now", "error", f.why)
+			r.log.Debug("the server refuses the images of the history: they are sent as names", "error", f.why)
 			tries--
 			continue
 		case !f.passing:
@@ -66,7 +66,7 @@ func (r *run) judge(a *completion) error {
 	a.normalizeCalls(r.ids)
 	switch a.finish {
 	case "content_filter":
-		return errors.New("the content filter of the model's server stopped the reply: use other words, or begin anew with /new")
+		return errors.New("the content filter of the model's server stopped the reply: use other words, or start again with /new")
 	case "length":
 		if r.output { // else finish returns a clearer error
 			r.emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})

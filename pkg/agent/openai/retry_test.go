@@ -117,7 +117,7 @@ func TestConnectionRefused(t *testing.T) {
 	_ = l.Close()
 	r := newRig(t, Config{BaseURL: at, MaxRetries: 2})
 	err = r.run(turn("go"))
-	r.says(err, true, "gives no response", "refused", "after 3 tries", l.Addr().String())
+	r.says(err, true, "does not respond", "refused", "after 3 tries", l.Addr().String())
 	if strings.Contains(err.Error(), "hidden") {
 		t.Errorf("the password is in %v", err)
 	}

@@ -86,9 +86,9 @@ func (r *run) finish(last *completion) error {
 	case r.output:
 		return nil
 	case last.finish == "length":
-		return errors.New("the model reached the limit of its reply before it said a word: raise max_tokens of TURNSTILE_OPENAI_FILE")
+		return errors.New("the model reached the limit of its reply before it wrote any text: raise max_tokens of TURNSTILE_OPENAI_FILE")
 	}
-	return errors.New("the model ended without a word")
+	return errors.New("the model ended without a reply")
 }
 
 // steer takes the steers that have arrived, and reports whether there were any.
@@ -113,7 +113,7 @@ func (r *run) next() request {
 	left := r.config.ContextTokens - r.fixed - newBlock(r.present...).tokens
 	kept, dropped := fit(r.history, left)
 	if dropped > r.dropped {
-		r.log.Debug("the conversation is too long, its oldest part is left out",
+		r.log.Debug("the history is too long, its oldest part is left out",
 			"entries_left_out", dropped, "kept", len(kept), "context_tokens", r.config.ContextTokens)
 	}
 	r.dropped = dropped

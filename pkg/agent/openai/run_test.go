@@ -188,7 +188,7 @@ func TestHowAReplyEndsDecidesTheTurn(t *testing.T) {
 		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise max_tokens of TURNSTILE_OPENAI_FILE"},
 		"content filter": {[]modelserver.Step{modelserver.Text("you"), modelserver.Finish("content_filter")}, "text: you", "content filter"},
 		"refusal":        {[]modelserver.Step{modelserver.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
-		"nothing":        {nil, "", "ended without a word"},
+		"nothing":        {nil, "", "ended without a reply"},
 		"cut after all":  {[]modelserver.Step{modelserver.Text("all"), modelserver.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"), modelserver.Cut()}, "text: all", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
