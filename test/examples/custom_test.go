@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -173,10 +174,11 @@ func TestCustomAgentIsAWorker(t *testing.T) {
 	id := p.say(long(), "")
 	ctx, stop := context.WithCancel(p.ctx)
 	defer stop()
+	hangUp := sync.OnceFunc(func() { p.Signal(syscall.SIGHUP) })                   // a second one would end it at once
 	_, _ = actors.Follow(ctx, p.client.Session(p.key), id, func(e session.Event) { // ends with ctx
 		switch e.Type {
-		case "text":
-			p.Signal(syscall.SIGHUP)
+		case session.EventText:
+			hangUp()
 		case session.EventTurnRequeued:
 			stop()
 		}

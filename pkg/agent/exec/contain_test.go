@@ -25,7 +25,7 @@ func TestAPanicEndsTheCommandAlone(t *testing.T) {
 			c.Grace = 100 * time.Millisecond
 			turn := turn(t, "hello")
 			_, err := newAgent(t, c).Run(t.Context(), emitting(turn, func(agent.Event) { panic("at its words") }))
-			if err == nil || !strings.Contains(err.Error(), "panic: at its words") || errors.Is(err, agent.ErrRetryable) {
+			if err == nil || !strings.Contains(err.Error(), "panicked: at its words") || errors.Is(err, agent.ErrRetryable) {
 				t.Errorf("it ends with %v", err)
 			}
 			assertGone(t, turn.ID, nil)
