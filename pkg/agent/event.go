@@ -8,7 +8,7 @@ import (
 
 // Event is one thing that an agent did in a turn.
 type Event struct {
-	Type   session.EventType `json:"type"` // one of the agent's
+	Type   session.EventType `json:"type"` // EventText to EventState; a worker leaves others out
 	Text   string            `json:"text,omitempty"`
 	Name   string            `json:"name,omitempty"`    // the tool's name
 	CallID string            `json:"call_id,omitempty"` // ties tool_end to its tool_start

@@ -69,6 +69,10 @@ func (r *recorder) record(e agent.Event) {
 	if r.over {
 		return // the agent emits after its turn's end
 	}
+	if !isAgents(e.Type) {
+		r.log.Warn("an event of the agent is left out: its type is none of an agent's", "type", e.Type)
+		return
+	}
 	e = storable(e)
 	switch e.Type {
 	case session.EventTitle:

@@ -41,6 +41,17 @@ func storable(e agent.Event) agent.Event {
 	return e
 }
 
+// isAgents reports whether an agent may emit events of this type. Others would let it end its own
+// turn for followers, or ask what nobody can decide.
+func isAgents(t session.EventType) bool {
+	switch t {
+	case session.EventText, session.EventThought, session.EventToolStart, session.EventToolEnd, session.EventTitle,
+		session.EventUsage, session.EventNotice, session.EventRaw, session.EventState:
+		return true
+	}
+	return false
+}
+
 // streamed returns an agent's event as the session's stream has it.
 func streamed(turn string, e agent.Event) session.Event {
 	return session.Event{

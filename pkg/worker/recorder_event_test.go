@@ -42,6 +42,30 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
+// An agent cannot write Turnstile's own events, such as the end of its turn or a question that nobody
+// can decide.
+func TestOnlyAnAgentsEventsAreStored(t *testing.T) {
+	t.Parallel()
+	r, _, a := inTurn(t)
+	for _, e := range []agent.Event{
+		{Type: session.EventTurnEnded},
+		{Type: session.EventQuestionAsked, Name: "deploy", CallID: "1"},
+		{Type: session.EventSteered},
+		{Type: "progress", Text: "50%"},
+		{Text: "without a type"},
+		{Type: session.EventNotice, Text: "an agent's"},
+	} {
+		a.Emit(e)
+	}
+	a.reply("done")
+	r.ends("m1", session.StatusDone)
+	var types []string
+	for _, e := range r.events(r.key) {
+		types = append(types, string(e.Type))
+	}
+	expect.Equal(t, "events", strings.Join(types, " "), "turn_started notice turn_ended")
+}
+
 // If Redis always refuses a turn's end, the turn does not run again and again: it fails, and the
 // session continues.
 func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
