@@ -27,6 +27,17 @@ func ExampleQuestion_ID() {
 	// Output: 7c4a8d09-1795227266293.1
 }
 
+func ExampleEvent_Question() {
+	asked := session.Event{Type: session.EventQuestionAsked, Turn: "7c4a8d09-1795227266293", CallID: "1", Name: "run make"}
+	q, ok := asked.Question()
+	fmt.Println(q.ID(), q.Name, ok)
+	_, ok = session.Event{Type: session.EventQuestionAnswered, CallID: "1"}.Question()
+	fmt.Println(ok)
+	// Output:
+	// 7c4a8d09-1795227266293.1 run make true
+	// false
+}
+
 func ExampleDecision_Allowed() {
 	fmt.Println(session.Allow.Allowed(), session.Always.Allowed(), session.Deny.Allowed())
 	// Output: true true false

@@ -17,6 +17,15 @@ type Question struct {
 // of turns do not. In an EventQuestionAsked it is the event's turn and call ID.
 func (q Question) ID() string { return q.Turn + "." + strconv.Itoa(q.Number) }
 
+// Question returns the question of an EventQuestionAsked; ok is false for another event.
+func (e Event) Question() (q Question, ok bool) {
+	number, err := strconv.Atoi(e.CallID)
+	if e.Type != EventQuestionAsked || err != nil {
+		return Question{}, false
+	}
+	return Question{Turn: e.Turn, Number: number, Name: e.Name, Text: e.Text}, true
+}
+
 // Decision is a user's decision about a question.
 type Decision string
 
