@@ -24,9 +24,9 @@ type Client struct {
 type ClientConfig struct {
 	Limits session.Limits
 
-	// RememberIDs is how long message IDs are remembered: a message with the same ID and another
-	// text is refused with session.ErrConflict, and the same one again is never carried out twice,
-	// also when its result is no longer kept. Defaults to 24 h, also if it is negative.
+	// RememberIDs is how long the senders' message IDs are remembered. Meanwhile the same message is
+	// not carried out again, and another one with its ID is refused (session.ErrConflict). Defaults to
+	// 24 h, also if it is negative.
 	RememberIDs time.Duration
 
 	// DefaultReplyTo returns the destination of a message if neither the message nor its session has

@@ -1,6 +1,7 @@
 package turnstile_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,11 +16,11 @@ func send(ctx context.Context, rdb redis.UniversalClient) error {
 	chat := turnstile.NewClient(rdb).Session("web:42") // rdb is a go-redis v9 client
 	sent, err := chat.Send(ctx, turnstile.Message{ID: "update-1001", Text: "hello"})
 	if err != nil {
-		return err // refused (session.ErrRefused); else send it again with the same ID: it runs once
+		return err // refused (ErrRefused) or sent before (ErrExpired); else send it again with the same ID
 	}
 	outcome, err := chat.Wait(ctx, sent.ID)
 	fmt.Println(outcome.Reply)
-	return err
+	return cmp.Or(err, outcome.Err()) // nil if the turn succeeded
 }
 
 // A program that sends a message and waits for the reply. A repeated message runs once.

@@ -22,7 +22,7 @@ const NoReply = session.NoReply
 // Message is a message to send.
 type Message struct {
 	// ID is unique within its session, and remembered for ClientConfig.RememberIDs. Defaults to a
-	// random one.
+	// random one that is not remembered: to be able to repeat a Send, take one of NewMessageID.
 	ID string
 
 	// Text is the message's text. It is data, even if it begins with a slash; see ParseInput.
@@ -53,7 +53,7 @@ type Message struct {
 	ReplyTo string
 
 	// ReplyContext is JSON that every delivery includes, for example the chat in which to reply. It
-	// has at most wire.MaxContext bytes.
+	// has at most 2,048 bytes.
 	ReplyContext json.RawMessage
 
 	// ReplyBy is the deadline for delivering the outcome. ReplyWithin is the same deadline, counted

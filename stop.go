@@ -16,7 +16,7 @@ import (
 // Stop cancels the running turn and archives the waiting messages. One script does both, so none of
 // these messages runs. Later messages are not affected. A long queue is archived in batches; if ctx
 // ends before the last one, a worker archives the rest. An idle session is no error.
-// admin.Client.Rerun puts the messages back in the queue.
+// admin.Session.Rerun puts the messages back in the queue.
 //
 // The error wraps session.ErrUnchanged if nothing was stopped: also when the request reached Redis
 // after ctx's deadline, or more than 10 s late.

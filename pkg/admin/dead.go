@@ -137,7 +137,7 @@ func (s *Session) deadLetter(taskID string, t script.Fields) DeadLetter {
 
 // DeleteDeadLetters deletes the dead letters with these message IDs, or All, and returns how many.
 // It ignores other messages' IDs. A sender that reads the outcome of a deleted message gets
-// turnstile.ErrUnknownMessage. After an error, n or a few more dead letters are deleted.
+// session.ErrNotFound. After an error, n or a few more dead letters are deleted.
 func (s *Session) DeleteDeadLetters(ctx context.Context, ids ...string) (n int, err error) {
 	if err := session.ValidateKey(s.key); err != nil {
 		return 0, err

@@ -14,13 +14,14 @@ import (
 // worker makes use of that.
 type Agent interface {
 	// Run runs one turn. It returns after everything that it started has stopped. When ctx ends the
-	// agent must stop soon and return; context.Cause is the reason. Earlier events are kept.
+	// agent must stop soon and return context.Cause(ctx). If it returns no error, the turn is done, also in
+	// a drain: nothing resumes it. Earlier events are kept.
 	//
 	// An error is final, because agents have side effects, unless it wraps ErrRetryable.
 	Run(ctx context.Context, turn *Turn) (Result, error)
 }
 
-// Func is a function that is an Agent. Func(a.Run) is a without its Traits and its warm agents.
+// Func is a function that is an Agent. Func(a.Run) has neither the Traits nor the warm agents of a.
 type Func func(ctx context.Context, turn *Turn) (Result, error)
 
 // Run calls f.
@@ -80,7 +81,8 @@ type Turn struct {
 	Host Host `json:"-"`
 }
 
-// Text returns the note, if there is one, and the messages' texts, with a blank line between each.
+// Text returns the whole input for a model: the note, if there is one, and the messages' texts, with a
+// blank line between each. An agent that interprets the user's words reads Messages.
 func (t *Turn) Text() string {
 	var text string
 	if t.Note != "" {
@@ -98,7 +100,8 @@ func (t *Turn) Text() string {
 // Result is the result of a turn that succeeded.
 type Result struct {
 	// Text is the reply. Empty: the reply is the text that was emitted after the last tool or
-	// accepted steer.
+	// accepted steer, and a turn without any is done with an empty reply. Leave it empty if the agent
+	// emits its reply: followers do not see a Text that differs from it.
 	Text string
 }
 

@@ -122,7 +122,9 @@ type Event struct {
 	Entries int64 `json:"entries,omitempty"`
 
 	// ID is the event's place in the stream, ENTRY.INDEX: several events may be stored in one
-	// entry. turnstile.EventsAfter continues after it. It is not in the JSON.
+	// entry. turnstile.EventsAfter continues after it. It is empty for an event that is not stored, such
+	// as the last piece of a reply: do not save that, because EventsAfter("") is the beginning. It is not
+	// in the JSON.
 	ID string `json:"-"`
 
 	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.

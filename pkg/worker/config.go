@@ -37,8 +37,8 @@ type Config struct {
 	Queue session.QueueSettings
 
 	// Limits are the senders' limits: give both the same. A larger message becomes a dead letter,
-	// and so do the newest messages of other producers over Limits.Queue. The worker ignores the
-	// others.
+	// and so do the newest messages of other producers over Limits.Queue. The worker uses no
+	// other of them.
 	Limits session.Limits
 
 	// Keep is how long and how much is kept.

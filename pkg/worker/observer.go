@@ -26,9 +26,9 @@ type TurnEnd struct {
 	Session, Turn string
 	Message       string         // the turn's first; others may have joined it
 	Attempt       int            // from 1
-	Status        session.Status // one of package session, or one of those below
+	Status        session.Status // one of package session, or StatusRequeued, StatusRetried, StatusLost
 	Ran           bool           // its agent was started
-	Wait          time.Duration  // from when the message was first seen, also in a retry, until the turn was claimed
+	Wait          time.Duration  // from the message's arrival to this turn's claim
 	Duration      time.Duration  // from the claim to the end
 	Err           error          // why it did not succeed; wraps agent.ErrLeaseLost if the lease was lost
 }

@@ -50,7 +50,7 @@ type AnyEvent struct {
 //
 // The events of one session come in order, each once in a call. A call that continues from an earlier
 // one's Resume repeats the events of the last seconds: skip those with an ID that is not later than
-// the last one of their session. EventGap and EventReset are as for turnstile.Client.Events, with
+// the last one of their session. EventGap and EventReset are as for turnstile.Session.Events, with
 // their session. A session's first events after a time in the past may follow a gap although none was
 // lost. EventPlace, an event without a session, has Resume at the beginning and every 10 s.
 //
