@@ -429,18 +429,18 @@ check_bad_input() {
 	refused "an unreadable file" --file "$dir/absent.jsonl"
 	refused "an unknown flag" --frobnicate
 	refused "a bad message id" -s ok --id 'a b' hello
-	head -c 1048577 /dev/zero | tr '\0' x >"$dir/big"
+	head -c 2097152 /dev/zero | tr '\0' x >"$dir/big"
 	local status=0
 	"$bin/enqueue" -s ok - <"$dir/big" >"$dir/out" 2>"$dir/err" || status=$?
-	same "exit code of a text over 1 MiB ($(<"$dir/err"))" 2 "$status"
+	same "exit code of a message over 2 MiB ($(<"$dir/err"))" 2 "$status"
 	same "keys stored by it" 0 "$(cli dbsize)"
 	REDIS_URL='redis://nowhere:port' refused "a malformed REDIS_URL" -s ok hello
 	REDIS_URL=gopher://localhost refused "an unknown kind of REDIS_URL" -s ok hello
 
 	# Just inside the limits all is well.
 	enqueued -s "$(printf 'a%.0s' {1..256})" --id "$(printf 'b%.0s' {1..128})" hello
-	head -c 1048576 "$dir/big" >"$dir/fits"
-	"$bin/enqueue" -s fits - <"$dir/fits" >"$dir/out" 2>"$dir/err" || die "a text of 1 MiB: $(<"$dir/err")"
+	head -c 2097100 "$dir/big" >"$dir/fits"
+	"$bin/enqueue" -s fits - <"$dir/fits" >"$dir/out" 2>"$dir/err" || die "a message of just 2 MiB: $(<"$dir/err")"
 	same "messages of it" 1 "$(cli llen 'asynq:{session:fits}:pending')"
 }
 
