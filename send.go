@@ -97,7 +97,7 @@ func (m Message) check(limits session.Limits, fallback string) error {
 			return fmt.Errorf("%w delay: a message that must follow another one cannot be delayed", session.ErrInvalid)
 		}
 	}
-	return errors.Join(m.route().Validate(), wire.Route{To: fallback}.Validate(), session.ValidateID(m.ID), m.stored().Validate(limits))
+	return errors.Join(wire.ValidateLimits(limits), m.route().Validate(), wire.Route{To: fallback}.Validate(), session.ValidateID(m.ID), m.stored().Validate(limits))
 }
 
 // Receipt is the state of a message that was sent.

@@ -60,7 +60,7 @@ func (a allowance) take(b bucket, now time.Time) (rest bucket, wait time.Duratio
 	return bucket(full), 0
 }
 
-// wait returns the time until an address may fail again, 0 for now.
+// wait returns the time until an address may fail again; 0: it may.
 func (l *Attempts) wait(from netip.Prefix) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

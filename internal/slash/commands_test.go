@@ -2,6 +2,7 @@ package slash_test
 
 import (
 	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,6 +54,10 @@ func TestCommandSteer(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	refuses(b, "/steer", "Write what to hand to the running turn: /steer TEXT.")
+	_, err := b.Chat().Command(b.Ctx, "/steer left")
+	if !errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), "/steer TEXT is a message") {
+		t.Errorf("a message as a command: %v", err)
+	}
 	expect.Equal(t, "database", b.Dump(), "")
 	say := func(text string) receipt.Receipt {
 		t.Helper()

@@ -97,6 +97,8 @@ func (cmd Command) Run(ctx context.Context, c Operations, args string) (reply st
 	switch {
 	case args != "" && cmd.args == "":
 		return "", argsError(fmt.Sprintf("%s takes no arguments. To send it as a message, write /%[1]s.", cmd.Name))
+	case cmd.run == nil && args != "":
+		return "", argsError(fmt.Sprintf("%s TEXT is a message for the running turn, not a command: send it as one.", cmd.Name))
 	case cmd.run == nil:
 		return "", argsError("Write what to hand to the running turn: " + cmd.Name + " " + cmd.args + ".")
 	}

@@ -35,6 +35,16 @@ func (m Message) Encode(l session.Limits) ([]byte, error) {
 	return data, nil
 }
 
+// ValidateLimits returns an error if a limit is negative, unless it is session.NoLimit where that is
+// allowed. The error wraps session.ErrInvalid.
+func ValidateLimits(l session.Limits) error {
+	switch {
+	case l.MessageBytes < 0, l.Queue < 0, l.Outbox < 0, l.AllQueues < session.NoLimit, l.Destination < session.NoLimit:
+		return fmt.Errorf("%w limits %+v: a number is negative; NoLimit is for AllQueues and Destination", session.ErrInvalid, l)
+	}
+	return nil
+}
+
 func allowed(n int, l session.Limits) error {
 	if most := l.WithDefaults().MessageBytes; n > most {
 		return fmt.Errorf("%w message: it has %d bytes in JSON, at most %d are allowed; attach files instead", session.ErrTooLarge, n, most)

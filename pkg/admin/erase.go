@@ -10,10 +10,12 @@ import (
 )
 
 // EraseOption changes one Erase.
-type EraseOption func(*maintenance.Erase)
+type EraseOption func(*eraseOptions)
+
+type eraseOptions struct{ undelivered bool }
 
 // EraseUndelivered deletes undelivered outcomes, too.
-func EraseUndelivered() EraseOption { return func(e *maintenance.Erase) { e.Undelivered = true } }
+func EraseUndelivered() EraseOption { return func(o *eraseOptions) { o.undelivered = true } }
 
 // Erase deletes all of the session in Redis: messages, results, dead letters, transcripts, events,
 // title and settings. To find earlier transcripts it scans all keys of the database. An unknown
@@ -28,14 +30,14 @@ func EraseUndelivered() EraseOption { return func(e *maintenance.Erase) { e.Unde
 //
 // A message that arrives during the call is deleted, too, or starts a new session.
 func (s *Session) Erase(ctx context.Context, opts ...EraseOption) error {
-	e := maintenance.Erase{Session: s.key}
+	var o eraseOptions
 	for _, set := range opts {
-		set(&e)
+		set(&o)
 	}
 	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
-	err := e.Do(ctx, s.admin.rdb)
+	err := maintenance.Erase{Session: s.key, Undelivered: o.undelivered}.Do(ctx, s.admin.rdb)
 	switch {
 	case errors.Is(err, session.ErrBusy):
 		return fmt.Errorf("%w in session %s", session.ErrBusy, s.key)

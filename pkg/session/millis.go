@@ -44,6 +44,9 @@ func (t Time) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *Time) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil // as for every other type
+	}
 	ms, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
 		return fmt.Errorf("a time in ms: %w", err)
