@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"turnstile/pkg/session"
 )
 
 // Gateway has the gateway's settings. The worker's other settings may be set too.
@@ -25,13 +23,7 @@ type Gateway struct {
 	Rate       int           `env:"TURNSTILE_GATEWAY_RATE" envDefault:"1000" unit:"requests/s" help:"How many requests one token may send per second to one gateway. 0: any number."`
 	Drain      time.Duration `env:"TURNSTILE_GATEWAY_DRAIN_TIMEOUT" envDefault:"10s" unit:"duration" help:"How long a draining gateway lets requests finish. Streams and waits end at once, and their clients continue elsewhere."`
 
-	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Set this limit, and those up to TURNSTILE_DESTINATION_CAP, to the same value for workers and senders."`
-	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Beyond it senders are refused, and messages of other producers become dead letters."`
-	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Beyond it senders are refused, except to sessions with a running turn. 0: no limit."`
-	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of a session's outcomes for destinations that may be undelivered, including those of unfinished messages. Beyond it messages with a destination are refused."`
-	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes for one destination that may be undelivered in all sessions, including those of unfinished messages, as last counted by the workers. Beyond it messages with that destination are refused. 0: no limit."`
-
-	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long message ids are remembered after the message was stored. The same message does not run again, and another one with the id is refused."`
+	Stored
 
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
 	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways reload it within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
@@ -40,11 +32,6 @@ type Gateway struct {
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. debug has a line for each request."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
-}
-
-// Limits returns the settings' limits of stored messages.
-func (g Gateway) Limits() session.Limits {
-	return limits(g.MessageBytes, g.LineCap, g.MessagesCap, g.OutboxCap, g.DestinationCap)
 }
 
 // Hosts lists host names, in lower case.
@@ -101,8 +88,7 @@ func (r *ApproveRule) UnmarshalText(text []byte) error {
 
 func (p *problems) judgeGateway(g Gateway) {
 	p.judgeRedisURL(g.RedisURL)
-	p.judgeStored(g.MessageBytes, g.LineCap, g.MessagesCap, g.OutboxCap, g.DestinationCap)
-	p.judgeIdempotency(g.IdempotencyTTL)
+	p.judgeStored(g.Stored)
 	atLeast(p, "TURNSTILE_GATEWAY_RATE", g.Rate, 0)
 	atLeast(p, "TURNSTILE_GATEWAY_DRAIN_TIMEOUT", g.Drain, 0)
 	p.judgeDeliver(g.Deliver, g.DestinationsFile)

@@ -54,8 +54,9 @@ func TestWorkerDefaults(t *testing.T) {
 		FollowupDrop: session.DropNew, CollectWindow: time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50,
-		MessageBytes: 2 << 20, LineCap: 10_000, OutboxCap: 1000, DestinationCap: 1_000_000, TranscriptBytes: 64 << 20, IdempotencyTTL: day,
-		TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsBytes: 8388608, ArchiveTTL: 90 * day,
+		Stored:          Stored{MessageBytes: 2 << 20, LineCap: 10_000, OutboxCap: 1000, DestinationCap: 1_000_000, IdempotencyTTL: day},
+		TranscriptBytes: 64 << 20,
+		TranscriptTTL:   30 * day, SessionTTL: 30 * day, EventsBytes: 8388608, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -98,8 +99,9 @@ func TestWorkerEverythingSet(t *testing.T) {
 		FollowupDrop: session.DropSummarize, CollectWindow: 3 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5,
 		MessageMaxAge: 15 * time.Hour, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
-		MessageBytes: 1026, LineCap: 6, MessagesCap: 7, OutboxCap: 8, DestinationCap: 12, TranscriptBytes: 1 << 20, IdempotencyTTL: 2 * time.Hour,
-		EventsBytes: 65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
+		Stored:          Stored{MessageBytes: 1026, LineCap: 6, MessagesCap: 7, OutboxCap: 8, DestinationCap: 12, IdempotencyTTL: 2 * time.Hour},
+		TranscriptBytes: 1 << 20,
+		EventsBytes:     65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, Deliver: true, DestinationsFile: "/d", LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})
@@ -283,8 +285,7 @@ func TestSender(t *testing.T) {
 	s, err := LoadSender(environ, Options{})
 	want := Sender{
 		RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON,
-		MessageBytes: 2 << 20, LineCap: 10_000,
-		OutboxCap: 1000, DestinationCap: 1_000_000, IdempotencyTTL: day,
+		Stored: Stored{MessageBytes: 2 << 20, LineCap: 10_000, OutboxCap: 1000, DestinationCap: 1_000_000, IdempotencyTTL: day},
 	}
 	if err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)

@@ -28,7 +28,7 @@ func GatewaySettings() []Setting { return settingsOf(reflect.TypeFor[Gateway]())
 
 func settingsOf(t reflect.Type) []Setting {
 	var list []Setting
-	for field := range t.Fields() {
+	for _, field := range reflect.VisibleFields(t) {
 		if name := field.Tag.Get("env"); name != "" && name != "-" {
 			s := Setting{
 				Name:    name,

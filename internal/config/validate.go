@@ -90,25 +90,21 @@ func (p *problems) judgeRetention(d time.Duration) {
 
 // judgeIdempotency bounds how long message IDs are remembered. It must be longer than a sender's
 // retries, but each ID takes memory.
-func (p *problems) judgeIdempotency(d time.Duration) {
-	within(p, "TURNSTILE_IDEMPOTENCY_TTL", d, time.Minute, 366*24*time.Hour)
-}
-
 func (p *problems) judgeSender(s Sender) {
 	p.judgeRedisURL(s.RedisURL)
 	p.judgeRetention(s.Retention)
-	p.judgeStored(s.MessageBytes, s.LineCap, s.MessagesCap, s.OutboxCap, s.DestinationCap)
-	p.judgeIdempotency(s.IdempotencyTTL)
+	p.judgeStored(s.Stored)
 }
 
 // judgeStored bounds messages and queues. The largest message must fit into a turn, and many times
 // into one request to Redis.
-func (p *problems) judgeStored(message, line, all, outbox, destination int) {
-	within(p, "TURNSTILE_MESSAGE_BYTES", message, 1024, 64<<20)
-	within(p, "TURNSTILE_LINE_CAP", line, 1, 1_000_000)
-	atLeast(p, "TURNSTILE_MESSAGES_CAP", all, 0)
-	atLeast(p, "TURNSTILE_OUTBOX_CAP", outbox, 1)
-	atLeast(p, "TURNSTILE_DESTINATION_CAP", destination, 0)
+func (p *problems) judgeStored(s Stored) {
+	within(p, "TURNSTILE_MESSAGE_BYTES", s.MessageBytes, 1024, 64<<20)
+	within(p, "TURNSTILE_LINE_CAP", s.LineCap, 1, 1_000_000)
+	atLeast(p, "TURNSTILE_MESSAGES_CAP", s.MessagesCap, 0)
+	atLeast(p, "TURNSTILE_OUTBOX_CAP", s.OutboxCap, 1)
+	atLeast(p, "TURNSTILE_DESTINATION_CAP", s.DestinationCap, 0)
+	within(p, "TURNSTILE_IDEMPOTENCY_TTL", s.IdempotencyTTL, time.Minute, 366*24*time.Hour)
 }
 
 func (p *problems) judgeWorker(w Worker, o Options) {
@@ -195,8 +191,7 @@ func (p *problems) judgeLimits(w Worker) {
 	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, wire.MaxQueueCap)
 	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, wire.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
-	p.judgeStored(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
-	p.judgeIdempotency(w.IdempotencyTTL)
+	p.judgeStored(w.Stored)
 	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {
 		p.add("TURNSTILE_LINE_CAP", "is too small: it must be at least TURNSTILE_FOLLOWUP_CAP (%d)", w.FollowupCap)
 	}

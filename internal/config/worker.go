@@ -4,7 +4,6 @@
 package config
 
 import (
-	"cmp"
 	"log/slog"
 	"time"
 
@@ -55,13 +54,7 @@ type Worker struct {
 	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"The policy beyond that cap. new: the new message is refused. old: the oldest becomes a dead letter. summarize: the same, and the next turn gets a note."`
 	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
-	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Set this limit, and those up to TURNSTILE_DESTINATION_CAP, to the same value for workers and senders."`
-	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Beyond it senders are refused, and messages of other producers become dead letters."`
-	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Beyond it senders are refused, except to sessions with a running turn. 0: no limit."`
-	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of a session's outcomes for destinations that may be undelivered, including those of unfinished messages. Beyond it messages with a destination are refused."`
-	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes for one destination that may be undelivered in all sessions, including those of unfinished messages, as last counted by the workers. Beyond it messages with that destination are refused. 0: no limit."`
-
-	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long message ids are remembered after the message was stored. The same message does not run again, and another one with the id is refused."`
+	Stored
 
 	CrashPolicy CrashPolicy `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"How a turn is recovered after its worker's death. resume: it runs again with the same transcript, and a note. suspend: it runs again with a new one."`
 	StuckLimit  int         `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new transcript. If the last one was a worker's death, the message becomes a dead letter."`
@@ -97,13 +90,7 @@ type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept."`
 
-	MessageBytes   int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a larger one. A worker makes it a dead letter, with the reason. Set this limit, and those up to TURNSTILE_DESTINATION_CAP, to the same value for workers and senders."`
-	LineCap        int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Beyond it senders are refused, and messages of other producers become dead letters."`
-	MessagesCap    int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Beyond it senders are refused, except to sessions with a running turn. 0: no limit."`
-	OutboxCap      int `env:"TURNSTILE_OUTBOX_CAP" envDefault:"1000" unit:"outcomes" help:"The number of a session's outcomes for destinations that may be undelivered, including those of unfinished messages. Beyond it messages with a destination are refused."`
-	DestinationCap int `env:"TURNSTILE_DESTINATION_CAP" envDefault:"1000000" unit:"outcomes" help:"The number of outcomes for one destination that may be undelivered in all sessions, including those of unfinished messages, as last counted by the workers. Beyond it messages with that destination are refused. 0: no limit."`
-
-	IdempotencyTTL time.Duration `env:"TURNSTILE_IDEMPOTENCY_TTL" envDefault:"24h" unit:"duration" help:"How long message ids are remembered after the message was stored. The same message does not run again, and another one with the id is refused."`
+	Stored
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
@@ -116,21 +103,4 @@ func DevDefaults() map[string]string {
 		"TURNSTILE_HTTP_ADDR": "127.0.0.1:8080",
 		"TURNSTILE_LOG_LEVEL": "warn", // the terminal is for the console
 	}
-}
-
-// limits converts settings, where 0 means no limit.
-func limits(message, line, all, outbox, destination int) session.Limits {
-	return session.Limits{
-		MessageBytes: message, Queue: line, AllQueues: cmp.Or(all, session.NoLimit), Outbox: outbox, Destination: cmp.Or(destination, session.NoLimit),
-	}
-}
-
-// Limits returns the settings' limits of stored messages.
-func (w Worker) Limits() session.Limits {
-	return limits(w.MessageBytes, w.LineCap, w.MessagesCap, w.OutboxCap, w.DestinationCap)
-}
-
-// Limits returns the settings' limits of stored messages.
-func (s Sender) Limits() session.Limits {
-	return limits(s.MessageBytes, s.LineCap, s.MessagesCap, s.OutboxCap, s.DestinationCap)
 }

@@ -6,6 +6,8 @@
 package admin
 
 import (
+	"iter"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
@@ -55,3 +57,17 @@ func (a *Client) Session(key string) *Session { return &Session{a, key} }
 func (s *Session) Key() string { return s.key }
 
 func (s *Session) keys() rediskey.Session { return rediskey.For(s.key) }
+
+// visited makes an iterator of each, which returns when visit has returned false. An error comes last.
+func visited[T any](sessionKey string, each func(visit func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		err := session.ValidateKey(sessionKey)
+		if err == nil {
+			err = each(func(v T) bool { return yield(v, nil) })
+		}
+		if err != nil {
+			var none T
+			yield(none, err)
+		}
+	}
+}

@@ -33,15 +33,7 @@ type DeadLetter struct {
 // DeadLetters visits the dead letters in the order in which they were archived, and within one
 // second in the order of their arrival. It reads 20 at a time.
 func (s *Session) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		err := session.ValidateKey(s.key)
-		if err == nil {
-			err = s.eachDead(ctx, func(d DeadLetter) bool { return yield(d, nil) })
-		}
-		if err != nil {
-			yield(DeadLetter{}, err)
-		}
-	}
+	return visited(s.key, func(visit func(DeadLetter) bool) error { return s.eachDead(ctx, visit) })
 }
 
 func (s *Session) eachDead(ctx context.Context, visit func(DeadLetter) bool) error {

@@ -33,15 +33,7 @@ type QueuedMessage struct {
 // one that is due first, then those steered into the running turn. It reads the IDs at once and 20
 // texts at a time. It leaves out messages that ended meanwhile.
 func (s *Session) Queue(ctx context.Context) iter.Seq2[QueuedMessage, error] {
-	return func(yield func(QueuedMessage, error) bool) {
-		err := session.ValidateKey(s.key)
-		if err == nil {
-			err = s.eachQueued(ctx, func(m QueuedMessage) bool { return yield(m, nil) })
-		}
-		if err != nil {
-			yield(QueuedMessage{}, err)
-		}
-	}
+	return visited(s.key, func(visit func(QueuedMessage) bool) error { return s.eachQueued(ctx, visit) })
 }
 
 func (s *Session) eachQueued(ctx context.Context, visit func(QueuedMessage) bool) error {
