@@ -173,22 +173,32 @@ func (b *Board) readEntries(v *visit, p *sessionPage) error {
 	return nil
 }
 
-// readLine reads the queue: first the messages that were handed to the running turn's agent.
-func (b *Board) readLine(ctx context.Context, view gateway.SessionView) (list []admin.QueuedMessage, err error) {
+// readLine reads the queue, after the messages that were handed to the running turn's agent.
+func (b *Board) readLine(ctx context.Context, view gateway.SessionView) ([]admin.QueuedMessage, error) {
+	list := handed(view)
+	most := len(list) + lineShown
 	for m, err := range b.deps.Admin.Session(view.Session).Queue(ctx) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case m.State != session.MessageSteered:
-			list = append(list, m)
-		case !slices.Contains(view.Messages, m.ID): // it is not shown with the running turn
-			list = slices.Insert(list, 0, m)
 		}
-		if len(list) == lineShown {
+		if m.State != session.MessageSteered {
+			list = append(list, m)
+		}
+		if len(list) == most {
 			break
 		}
 	}
 	return list, nil
+}
+
+// handed returns the steered messages that are not shown with the running turn.
+func handed(view gateway.SessionView) (list []admin.QueuedMessage) {
+	for _, f := range view.Followups {
+		if f.State == string(session.MessageSteered) && !slices.Contains(view.Messages, f.ID) {
+			list = append(list, admin.QueuedMessage{Message: session.Message{ID: f.ID, Text: f.Text}, Mode: f.Mode, State: session.MessageSteered})
+		}
+	}
+	return list
 }
 
 // buttons returns the visitor's buttons.

@@ -1,11 +1,17 @@
 package board_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
+	"turnstile"
+
+	"turnstile/internal/board"
+	"turnstile/internal/gateway"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -102,4 +108,20 @@ func TestOverview(t *testing.T) {
 	})
 	r.login("reader")
 	r.lacks(r.get("/board/"), "overview", "asynqmon")
+}
+
+// A message that was handed to the agent is shown, however many wait, unless it is shown with the turn.
+func TestSteeredIsShownBeforeALongQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 50 {
+		_, err := r.client.Session("web:1").Send(t.Context(), turnstile.Message{ID: fmt.Sprint("m", i), Text: "waits"})
+		expect.OK(t, err)
+	}
+	b := board.New(r.gateway, board.Deps{Client: r.client, Admin: admin.NewClient(r.redis)})
+	steered := []gateway.Followup{{ID: "new", Text: "steer", State: "steered"}, {ID: "known", State: "steered"}, {ID: "m1", State: "queued"}}
+	list, err := b.ReadLine(t.Context(), gateway.SessionView{Session: "web:1", Followups: steered, Messages: []string{"known"}})
+	expect.OK(t, err)
+	expect.Equal(t, "messages", len(list), 41)
+	expect.Equal(t, "the first", list[0].ID+" "+string(list[0].State)+" "+list[1].ID, "new steered m0")
 }
