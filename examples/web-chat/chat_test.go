@@ -121,6 +121,7 @@ func TestChat(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	p.Goto(r.page.URL)
+	p.Await(`source && early === null`) // a turn that begins while the page reads the session costs another ticket
 	p.Type("#text", "hello <b>you</b>\r")
 	p.AwaitText("#log", "echo: hello <b>you</b>")
 	expect.Equal(t, "tickets", r.tickets.Load(), 1)
