@@ -10,6 +10,8 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -25,6 +27,11 @@ type TranscriptPage struct {
 	ID      string          // of the transcript; "" if the session has none yet
 	Entries []session.Entry // oldest first
 	Before  int64           // of the next older page; 0: there is none
+
+	// EventID is where the newest page of the current transcript ends in the session's events:
+	// EventsAfter(EventID) has everything later, and the running turn from its start. Empty: from the
+	// oldest event. Older pages have none.
+	EventID string
 }
 
 // defaultEntries is the default of TranscriptQuery.Limit.
@@ -45,11 +52,37 @@ func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page Trans
 	if q.Limit < session.NoLimit || q.Before < 0 {
 		return page, fmt.Errorf("%w transcript query: Before and Limit must not be negative", session.ErrInvalid)
 	}
-	if page.ID = q.ID; page.ID == "" {
-		if page.ID, err = s.transcriptID(ctx); page.ID == "" || err != nil {
+	if q.ID != "" || q.Before > 0 {
+		if q.ID == "" {
+			q.ID, err = s.transcriptID(ctx)
+		}
+		if q.ID == "" || err != nil {
+			return page, err
+		}
+		return s.page(ctx, q)
+	}
+	for { // until no turn begins or ends between the reads of the page and of its end
+		end, err := s.pageEnd(ctx)
+		if err != nil {
+			return page, err
+		}
+		if q.ID = end.transcript; q.ID != "" {
+			if page, err = s.page(ctx, q); err != nil {
+				return page, err
+			}
+		}
+		if page.EventID, err = s.eventsBefore(ctx, end); err != nil {
+			return page, err
+		}
+		if again, err := s.pageEnd(ctx); again == end || err != nil {
 			return page, err
 		}
 	}
+}
+
+// page reads a page of a transcript, without its EventID.
+func (s *Session) page(ctx context.Context, q TranscriptQuery) (page TranscriptPage, err error) {
+	page.ID = q.ID
 	switch {
 	case q.Limit == session.NoLimit && q.Before == 0:
 		page.Entries, err = s.lastEntries(ctx, page.ID, 0)
@@ -74,6 +107,31 @@ func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page Trans
 	slices.Reverse(lines) // they are newest first
 	page.Entries, page.Before = protocol.DecodeEntries(lines), older
 	return page, nil
+}
+
+// pageEnd is a session's state between two turns, or within one.
+type pageEnd struct {
+	transcript string // the current one, which need not be the turn's
+	fence      string // of the last turn
+	startedAt  int64  // in ms; 0: the turn has ended
+}
+
+func (s *Session) pageEnd(ctx context.Context) (pageEnd, error) {
+	k, p := rediskey.For(s.key), s.c.rdb.Pipeline()
+	record, run := p.HMGet(ctx, k.Record(), "session_id"), p.HMGet(ctx, k.Run(), "fence", "started_at")
+	if _, err := p.Exec(ctx); err != nil {
+		return pageEnd{}, fmt.Errorf("read session %s: %w", s.key, err)
+	}
+	turn := script.HashFields(run)
+	return pageEnd{script.HashFields(record).Text("session_id"), turn.Text("fence"), turn.Int("started_at")}, nil
+}
+
+// eventsBefore returns the last event's ID, or if the turn still runs, the last one before it.
+func (s *Session) eventsBefore(ctx context.Context, end pageEnd) (string, error) {
+	if end.startedAt == 0 {
+		return stream.LastEventID(ctx, s.c.rdb, s.key)
+	}
+	return stream.LastEventIDBefore(ctx, s.c.rdb, s.key, rediskey.IDPrefix(s.key)+end.fence, end.startedAt)
 }
 
 // transcriptID returns the current transcript's ID, "" if there is none yet.

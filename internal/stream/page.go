@@ -48,6 +48,36 @@ func LastEventIDAt(ctx context.Context, rdb redis.UniversalClient, sessionKey st
 	return lastEvent(ctx, rdb, sessionKey, strconv.FormatInt(ms, 10))
 }
 
+// turnPage is how many entries LastEventIDBefore reads at once.
+const turnPage = 100
+
+// LastEventIDBefore is LastEventID before a turn, which began at a time of Redis' clock in ms.
+func LastEventIDBefore(ctx context.Context, rdb redis.UniversalClient, sessionKey, turn string, startedAt int64) (string, error) {
+	last, from := "", strconv.FormatInt(startedAt, 10)
+	for {
+		page, err := rdb.XRangeN(ctx, rediskey.For(sessionKey).Events(), from, "+", turnPage).Result()
+		if err != nil {
+			return "", fmt.Errorf("read the events of turn %s: %w", turn, err)
+		}
+		for _, m := range page {
+			from = "(" + m.ID
+			for _, e := range DecodeEvents(m) {
+				switch {
+				case e.Turn != turn:
+					last = e.ID
+				case last != "":
+					return last, nil
+				default:
+					return lastEvent(ctx, rdb, sessionKey, from)
+				}
+			}
+		}
+		if len(page) < turnPage { // the turn has no events yet
+			return LastEventID(ctx, rdb, sessionKey)
+		}
+	}
+}
+
 // lastEvent returns the ID of the last event up to an end, as XREVRANGE has it.
 func lastEvent(ctx context.Context, rdb redis.UniversalClient, sessionKey, end string) (string, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {

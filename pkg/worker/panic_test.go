@@ -95,16 +95,20 @@ func TestPanicBesideTheAgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		at    string // the message at which the log's handler panics
 		fails string // the script that must fail for that message
+		has   string // text of the failing call's arguments
 		do    func(r *rig, a *act)
 	}{
-		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.Emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
-		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", func(_ *rig, a *act) {
+		"its events": {"events were not sent", "emit", "", func(_ *rig, a *act) { a.Emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
+		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", "", func(_ *rig, a *act) {
 			a.Emit(agent.Event{Type: session.EventText, Text: "x"})
 		}},
-		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
-		"what is kept": {"the agent's state was not stored", "store_state", func(_ *rig, a *act) {
+		"a steer": {"steering failed", "steer", "", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
+		"its state": {"the agent's state was not stored", "store_state", "", func(_ *rig, a *act) {
 			a.Emit(agent.Event{Type: session.EventState, Data: []byte(`{"n":1}`)})
-			a.over <- verdict{}
+		}},
+		"its state at its end": {"the agent's state was not stored", "store_state", `"after":2`, func(_ *rig, a *act) {
+			a.Emit(agent.Event{Type: session.EventState, Data: []byte(`{"n":1}`)})
+			a.over <- verdict{result: agent.Result{Text: "well"}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +127,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			// Not earlier: on a busy machine the turns' starts are published, and could fail, by
 			// then.
 			faults.FailBefore(func(cmd redis.Cmder) bool {
-				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
+				args := fmt.Sprint(cmd.Args()...)
+				return script(c.fails)(cmd) && strings.Contains(args, rediskey.Queue(r.key)+"}") && strings.Contains(args, c.has)
 			}, 1, redistest.ReplyError("ERR no"))
 			c.do(r, a)
 			o := r.ends("m1", session.StatusFailed)
