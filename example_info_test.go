@@ -55,6 +55,34 @@ func ExampleSession_Transcript() {
 	// assistant HELLO
 }
 
+// A page's EventID is where its events go on: a chat is shown once, and then followed.
+func ExampleTranscriptPage() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	chat := client.Session("web:42")
+	page, err := chat.Transcript(ctx, turnstile.TranscriptQuery{})
+	demo.Check(err)
+	for _, e := range page.Entries {
+		fmt.Println(e.Role, e.Text)
+	}
+	say(ctx, client, "and then?")
+	for e, err := range chat.Events(ctx, turnstile.EventsAfter(page.EventID)) {
+		demo.Check(err)
+		if e.Type == session.EventText {
+			fmt.Println(e.Text)
+		}
+		if e.Type == session.EventTurnEnded {
+			break
+		}
+	}
+	// Output:
+	// user hello
+	// assistant HELLO
+	// AND THEN?
+}
+
 // A page's Before is where the next older page ends.
 func ExampleTranscriptQuery() {
 	rdb, stop := demo.Worker(demo.Shout())

@@ -1,6 +1,7 @@
 package turnstile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,13 @@ type TranscriptPage struct {
 	Before  int64           // of the next older page; 0: there is none
 
 	// EventID is where the newest page of the current transcript ends in the session's events:
-	// EventsAfter(EventID) has everything later, and the running turn from its start. Empty: from the
-	// oldest event. Older pages have none.
+	// EventsAfter(EventID) has the running turn from its start, and everything later. "" for any other
+	// page.
 	EventID string
 }
+
+// noEvent is the place before every event.
+const noEvent = "0-0"
 
 // defaultEntries is the default of TranscriptQuery.Limit.
 const defaultEntries = 100
@@ -74,6 +78,7 @@ func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page Trans
 		if page.EventID, err = s.eventsBefore(ctx, end); err != nil {
 			return page, err
 		}
+		page.EventID = cmp.Or(page.EventID, noEvent)
 		if again, err := s.pageEnd(ctx); again == end || err != nil {
 			return page, err
 		}

@@ -40,7 +40,8 @@ type transcriptPage struct {
 	Session   string          `json:"session"`
 	SessionID string          `json:"session_id"`
 	Entries   []session.Entry `json:"entries"`
-	Before    int64           `json:"before"` // of the page with older entries; 0: there is none
+	Before    int64           `json:"before"`             // of the page with older entries; 0: there is none
+	EventID   string          `json:"event_id,omitempty"` // turnstile.TranscriptPage.EventID
 }
 
 // getTranscript returns a page of a transcript, from its end towards its beginning.
@@ -65,7 +66,6 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 		if !Known(info) {
 			return unknownSession(r.Session)
 		}
-		id = info.TranscriptID
 	} else if err := session.ValidateID(id); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 	if err != nil {
 		return err
 	}
-	return Respond(w, http.StatusOK, transcriptPage{r.Session, id, append([]session.Entry{}, page.Entries...), page.Before})
+	return Respond(w, http.StatusOK, transcriptPage{r.Session, page.ID, append([]session.Entry{}, page.Entries...), page.Before, page.EventID})
 }
 
 // deleteSession forgets a session.
