@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"turnstile/internal/gateway/store"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
 	"turnstile/test/expect"
 )
 
@@ -63,32 +65,58 @@ func TestOneShotThatNeverBegan(t *testing.T) {
 	expect.Soon(t, "nothing is left", r.gone)
 }
 
+// looks waits until a gateway has looked at a temporary session three times.
+func (r *rig) looks(sessionKey string) {
+	r.Helper()
+	score := func() float64 { return r.redis.ZScore(r.Context(), rediskey.Temporary, sessionKey).Val() }
+	for range 3 {
+		last := score()
+		expect.Soon(r, "a look", func() bool { return score() > last })
+	}
+}
+
 // A turn that outlives the pause is not erased, and neither is a session with an undelivered
 // outcome.
 func TestOneShotThatIsStillUsed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	end := make(chan struct{})
+	r.workerOf(agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return agent.Result{Text: "re: " + turn.Text()}, context.Cause(ctx)
+	}))
+	replies := make(chan string, 1)
+	go func() {
+		got, err := r.sdk.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("hello")))
+		if err != nil {
+			replies <- err.Error()
+			return
+		}
+		replies <- got.Choices[0].Message.Content
+	}()
+	expect.Soon(t, "the message is stored", func() bool { _, keys := r.temporary(); return len(keys) > 0 })
+	sessions, _ := r.temporary()
 	r.eraseAfter = 20 * time.Millisecond
-	_, url := r.gateway()
-	client := r.at(url)
-	r.worker()
-	got, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("sleep=300ms hello")))
-	expect.OK(t, err)
-	expect.Equal(t, "text", got.Choices[0].Message.Content, "echo: hello")
+	eraser, _ := r.gateway()
+	r.looks(sessions[0])
+	expect.OK(t, eraser.Stop(t.Context())) // it would not wait until the reply is read
+	close(end)
+	expect.Equal(t, "reply", expect.Received(t, "a reply", replies), "re: hello")
+	r.gateway()
 	expect.Soon(t, "it is erased", r.gone)
 
 	// Somebody else has sent a message to the session, with a destination for its outcome.
 	operator := admin.NewClient(r.redis)
-	receipt, err := r.client.Session("s").Send(t.Context(), turnstile.Message{Text: "sleep=200ms hello", ReplyTo: "hook"})
+	receipt, err := r.client.Session("s").Send(t.Context(), turnstile.Message{Text: "hello", ReplyTo: "hook"})
 	expect.OK(t, err)
 	// As if another gateway had marked it: an empty session is erased at once.
 	expect.OK(t, r.redis.ZAdd(t.Context(), rediskey.Temporary, redis.Z{Member: "s"}).Err())
 	_, err = r.client.Session("s").Wait(t.Context(), receipt.ID)
 	expect.OK(t, err)
-	for range 3 { // three looks at least
-		score := r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val()
-		expect.Soon(t, "a look", func() bool { return r.redis.ZScore(t.Context(), rediskey.Temporary, "s").Val() > score })
-	}
+	r.looks("s")
 	owing, err := operator.Session("s").Undelivered(t.Context())
 	expect.OK(t, err)
 	expect.Equal(t, "not delivered", owing.Waiting, 1)

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -49,7 +50,7 @@ type rig struct {
 
 	// For the gateways that are started next.
 	destinations *outbox.File
-	eraseAfter   time.Duration // how long a temporary session is kept; 0: the default
+	eraseAfter   time.Duration // how long a temporary session is kept; 0: as long as the test
 	hook         redis.Hook    // of their Redis client; may be nil
 }
 
@@ -76,9 +77,8 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	client, operator := turnstile.NewClient(rdb, turnstile.ClientConfig{DefaultReplyTo: r.destinations.Default}), admin.NewClient(rdb)
 	g := gateway.New(c, gateway.Deps{Client: client, Admin: operator, Store: store.New(rdb), Destinations: r.destinations, Logger: slog.New(slog.DiscardHandler)})
 	api := openai.New(client, operator, protocol.NewBodies(rdb))
-	if r.eraseAfter > 0 {
-		api.EraseAfter(r.eraseAfter, r.eraseAfter/10)
-	}
+	life := cmp.Or(r.eraseAfter, time.Hour)
+	api.EraseAfter(life, life/10)
 	api.Mount(g)
 	server := httptest.NewServer(g)
 	r.Cleanup(func() {
