@@ -62,7 +62,7 @@ func TestGoBot(t *testing.T) {
 	b := startGoBot(c, place)
 	b.types(t, "hello")
 	b.Output.Await(t, "re: hello\n")
-	b.types(t, "/stpo")
+	b.types(t, "/undoo")
 	b.Output.Await(t, "This was not accepted: ")
 	b.types(t, "dare")
 	b.Output.Await(t, "May I jump? From here. Answer with /approve or /deny.\n")
