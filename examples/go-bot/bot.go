@@ -1,5 +1,5 @@
 // Command go-bot is a whole bot in Go. Its platform is the terminal: each line of the standard input
-// is a message of the user, and it prints what the user is told. docs/library.md explains it.
+// is a message of the user, and it prints the replies. docs/library.md explains it.
 package main
 
 import (
@@ -58,9 +58,9 @@ func run(ctx context.Context, args []string) error {
 // bot is the bot of one chat.
 type bot struct {
 	chat  *turnstile.Session
-	place string // the file with the ID of the last event that the user was told
+	place string // the file with the ID of the last event that the user has seen
 	out   io.Writer
-	turn  string // the running turn's ID, as far as the user was told of it
+	turn  string // the running turn's ID, if the user has seen its beginning
 }
 
 func (b *bot) say(text string) { fmt.Fprintln(b.out, text) }
@@ -91,8 +91,8 @@ func (b *bot) hear(ctx context.Context, id, text string) {
 	}
 }
 
-// follow tells the user what happens in the session, also after a restart of the bot: it goes on
-// behind the last event that the user was told.
+// follow shows the user what happens in the session, also after a restart of the bot: it goes on
+// after the last event that the user has seen.
 func (b *bot) follow(ctx context.Context) error {
 	for {
 		after, err := os.ReadFile(b.place)
@@ -112,7 +112,7 @@ func (b *bot) follow(ctx context.Context) error {
 				}
 				break
 			}
-			b.tell(e)
+			b.event(e)
 			if e.ID == "" { // the last piece of a reply, which its turn's end repeats
 				continue
 			}
@@ -123,7 +123,7 @@ func (b *bot) follow(ctx context.Context) error {
 	}
 }
 
-// show tells the user the conversation, and returns where its events go on.
+// show prints the conversation, and returns where its events go on.
 func (b *bot) show(ctx context.Context) ([]byte, error) {
 	for {
 		page, err := b.chat.Transcript(ctx, turnstile.TranscriptQuery{})
@@ -142,8 +142,8 @@ func (b *bot) show(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// tell tells the user one event.
-func (b *bot) tell(e session.Event) {
+// event shows the user one event.
+func (b *bot) event(e session.Event) {
 	switch e.Type {
 	case session.EventTurnStarted:
 		if b.turn != "" { // its worker died
@@ -155,7 +155,7 @@ func (b *bot) tell(e session.Event) {
 	case session.EventNotice:
 		b.say(e.Text)
 	case session.EventQuestionAsked:
-		b.say(fmt.Sprintf("May I %s? %s Answer with /approve or /deny.", e.Name, e.Text))
+		b.say(fmt.Sprintf("May I %s? %s Send /approve or /deny.", e.Name, e.Text))
 	case session.EventTurnRequeued, session.EventTurnRetry:
 		b.turn = ""
 		b.say("\nThis was interrupted, and begins again.")
@@ -168,8 +168,8 @@ func (b *bot) tell(e session.Event) {
 	}
 }
 
-// save stores the place after the user was told: a bot that is killed between the two tells one
-// event twice, and none never.
+// save stores the place after the user has seen the event: a bot that is killed between the two
+// shows one event twice, and leaves none out.
 func (b *bot) save(id string) error {
 	if err := os.WriteFile(b.place+".new", []byte(id), 0o600); err != nil {
 		return err

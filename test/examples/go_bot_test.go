@@ -41,7 +41,7 @@ func (b goBot) types(t *testing.T, line string) {
 	expect.OK(t, err)
 }
 
-// A user writes to the bot, answers a question, and is told each end once, though the bot is killed.
+// A user writes to the bot, approves a question, and gets each reply once, though the bot is killed.
 func TestGoBot(t *testing.T) {
 	t.Parallel()
 	c := newConversation(t, agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
@@ -65,7 +65,7 @@ func TestGoBot(t *testing.T) {
 	b.types(t, "/undoo")
 	b.Output.Await(t, "This was not accepted: ")
 	b.types(t, "dare")
-	b.Output.Await(t, "May I jump? From here. Answer with /approve or /deny.\n")
+	b.Output.Await(t, "May I jump? From here. Send /approve or /deny.\n")
 	b.types(t, "/approve")
 	b.Output.Await(t, "re: allow")
 	b.types(t, "fail")
