@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -65,22 +67,33 @@ func (s *Session) Transcript(ctx context.Context, q TranscriptQuery) (page Trans
 		}
 		return s.page(ctx, q)
 	}
-	for { // until no turn begins or ends between the reads of the page and of its end
-		end, err := s.pageEnd(ctx)
-		if err != nil {
-			return page, err
+	end, place, err := s.newestEnd(ctx)
+	if q.ID = end.transcript; q.ID != "" && err == nil {
+		page, err = s.page(ctx, q)
+	}
+	if err != nil {
+		return page, err
+	}
+	page.EventID = cmp.Or(place, noEvent)
+	page.Entries = slices.DeleteFunc(page.Entries, func(e session.Entry) bool { // they come as events
+		fence, _ := strings.CutPrefix(e.Turn, rediskey.IDPrefix(s.key))
+		return script.Number(fence) > end.fence || script.Number(fence) == end.fence && end.startedAt > 0
+	})
+	return page, nil
+}
+
+// newestEnd returns where a newest page ends, and the last event before that. It reads again if a turn
+// begins between the reads of an idle session: its first events could be before the place.
+func (s *Session) newestEnd(ctx context.Context) (end pageEnd, place string, err error) {
+	for {
+		if end, err = s.pageEnd(ctx); err != nil {
+			return end, "", err
 		}
-		if q.ID = end.transcript; q.ID != "" {
-			if page, err = s.page(ctx, q); err != nil {
-				return page, err
-			}
+		if place, err = s.eventsBefore(ctx, end); err != nil || end.startedAt > 0 {
+			return end, place, err
 		}
-		if page.EventID, err = s.eventsBefore(ctx, end); err != nil {
-			return page, err
-		}
-		page.EventID = cmp.Or(page.EventID, noEvent)
 		if again, err := s.pageEnd(ctx); again == end || err != nil {
-			return page, err
+			return end, place, err
 		}
 	}
 }
@@ -117,7 +130,7 @@ func (s *Session) page(ctx context.Context, q TranscriptQuery) (page TranscriptP
 // pageEnd is a session's state between two turns, or within one.
 type pageEnd struct {
 	transcript string // the current one, which need not be the turn's
-	fence      string // of the last turn
+	fence      int64  // of the last turn
 	startedAt  int64  // in ms; 0: the turn has ended
 }
 
@@ -128,7 +141,7 @@ func (s *Session) pageEnd(ctx context.Context) (pageEnd, error) {
 		return pageEnd{}, fmt.Errorf("read session %s: %w", s.key, err)
 	}
 	turn := script.HashFields(run)
-	return pageEnd{script.HashFields(record).Text("session_id"), turn.Text("fence"), turn.Int("started_at")}, nil
+	return pageEnd{script.HashFields(record).Text("session_id"), turn.Int("fence"), turn.Int("started_at")}, nil
 }
 
 // eventsBefore returns the last event's ID, or if the turn still runs, the last one before it.
@@ -136,7 +149,7 @@ func (s *Session) eventsBefore(ctx context.Context, end pageEnd) (string, error)
 	if end.startedAt == 0 {
 		return stream.LastEventID(ctx, s.c.rdb, s.key)
 	}
-	return stream.LastEventIDBefore(ctx, s.c.rdb, s.key, rediskey.IDPrefix(s.key)+end.fence, end.startedAt)
+	return stream.LastEventIDBefore(ctx, s.c.rdb, s.key, rediskey.IDPrefix(s.key)+strconv.FormatInt(end.fence, 10), end.startedAt)
 }
 
 // transcriptID returns the current transcript's ID, "" if there is none yet.
