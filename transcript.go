@@ -136,12 +136,16 @@ type pageEnd struct {
 
 func (s *Session) pageEnd(ctx context.Context) (pageEnd, error) {
 	k, p := rediskey.For(s.key), s.c.rdb.Pipeline()
-	record, run := p.HMGet(ctx, k.Record(), "session_id"), p.HMGet(ctx, k.Run(), "fence", "started_at")
+	record, run := p.HMGet(ctx, k.Record(), "session_id"), p.HMGet(ctx, k.Run(), "fence", "phase", "started_at")
 	if _, err := p.Exec(ctx); err != nil {
 		return pageEnd{}, fmt.Errorf("read session %s: %w", s.key, err)
 	}
 	turn := script.HashFields(run)
-	return pageEnd{script.HashFields(record).Text("session_id"), turn.Int("fence"), turn.Int("started_at")}, nil
+	end := pageEnd{transcript: script.HashFields(record).Text("session_id"), fence: turn.Int("fence")}
+	if phase := turn.Text("phase"); phase != "" && phase != string(session.PhaseIdle) { // started_at may be left of a turn that was requeued
+		end.startedAt = turn.Int("started_at")
+	}
+	return end, nil
 }
 
 // eventsBefore returns the last event's ID, or if the turn still runs, the last one before it.
