@@ -35,6 +35,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"` + strings.Repeat(`x":1,"`, 2000) + `text":""}`))
 	f.Add([]byte(`{"` + strings.Repeat(`long`, 2000) + `":1}`))
+	f.Add([]byte(`{"x` + strings.Repeat(` `, 600) + `":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var plain, strict, named document
 		plainErr := json.Unmarshal(data, &plain)

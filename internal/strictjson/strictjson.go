@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"turnstile/internal/boundedjson"
+	"turnstile/internal/printable"
 	"turnstile/pkg/session"
 )
 
@@ -40,8 +41,8 @@ type ValueError struct{ error }
 func (e *ValueError) Unwrap() error { return e.error }
 
 // short is an error with a truncated text: a field's name or a number in it may be as long as the
-// value.
+// value. A name of blanks is cut at a blank.
 type short struct{ error }
 
-func (e short) Error() string { return fmt.Sprintf("%.500v", e.error) }
+func (e short) Error() string { return printable.Line(fmt.Sprintf("%.500v", e.error)) }
 func (e short) Unwrap() error { return e.error }
