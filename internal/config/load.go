@@ -43,6 +43,17 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 	if vars["TURNSTILE_WARM_AGENTS"] == "" {
 		w.WarmAgents = w.Concurrency
 	}
+	if path := w.AgentsFile; path != "" {
+		var err error
+		if w.Agents, err = readAgents(path, vars); err != nil {
+			problems.addAll("TURNSTILE_AGENTS_FILE", err)
+		}
+		for _, a := range w.Agents {
+			if a.AgentTimeout >= min(w.TranscriptTTL, w.SessionTTL) {
+				problems.addAll("TURNSTILE_AGENTS_FILE", fmt.Errorf("agent %q: agent_timeout=%v is too long: TURNSTILE_TRANSCRIPT_TTL and TURNSTILE_SESSION_TTL must be longer", a.Name, a.AgentTimeout))
+			}
+		}
+	}
 	return w, problems.err()
 }
 
@@ -72,6 +83,13 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 		}
 	}
 	maps.Copy(vars, o.Overrides)
+	given, p := parse(into, vars, o)
+	p.addUnknown()
+	return given, p
+}
+
+// parse fills into from variables, and returns those that were set, without any defaults.
+func parse(into any, vars map[string]string, o Options) (map[string]string, *problems) {
 	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
 	p.readFiles(vars, o.Overrides)
 	for own, usual := range usualNames {
@@ -92,7 +110,6 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 		reflect.TypeFor[session.DropPolicy](): func(v string) (any, error) { return parseDrop(v) },
 	}})
 	p.addParseErrors(into, err)
-	p.addUnknown()
 	return given, p
 }
 

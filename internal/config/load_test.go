@@ -46,8 +46,10 @@ func TestWorkerDefaults(t *testing.T) {
 	}
 	want := Worker{
 		RedisURL: "redis://127.0.0.1:6379/0", Concurrency: 10,
-		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
-		OpenAIBaseURL: "https://api.openai.com/v1", ACPPermissions: PermissionsAsk,
+		AgentSettings: AgentSettings{
+			Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
+			OpenAIBaseURL: "https://api.openai.com/v1", ACPPermissions: PermissionsAsk,
+		},
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		WarmAgents: 10, WarmTTL: time.Hour,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
@@ -67,8 +69,10 @@ func TestWorkerDefaults(t *testing.T) {
 // Every variable reaches its field, and an empty one means the default.
 func TestWorkerEverythingSet(t *testing.T) {
 	t.Parallel()
+	agentsFile := write(t, `{"acme": {"sessions": ["acme:*"], "agent": "echo"}}`)
 	vars := map[string]string{
-		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
+		"TURNSTILE_AGENTS_FILE": agentsFile,
+		"REDIS_URL":             "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
 		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
@@ -89,10 +93,20 @@ func TestWorkerEverythingSet(t *testing.T) {
 	}
 	want := Worker{
 		RedisURL: "redis-cluster://a,b", Concurrency: 3,
-		Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
-		AgentFormat: FormatJSONL, AgentTimeout: time.Hour, WarmTTL: time.Minute,
-		Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t",
-		ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
+		AgentSettings: AgentSettings{
+			Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
+			AgentFormat: FormatJSONL, AgentTimeout: time.Hour,
+			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t",
+			ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
+		},
+		AgentsFile: agentsFile, WarmTTL: time.Minute,
+		Agents: []NamedAgent{{
+			Name: "acme", Sessions: []string{"acme:*"},
+			AgentSettings: AgentSettings{
+				Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
+				OpenAIBaseURL: "not this", OpenAIKey: "not this", ACPPermissions: PermissionsAsk,
+			},
+		}},
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
 		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
 		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5,
@@ -315,21 +329,21 @@ func TestDuration(t *testing.T) {
 func TestRunsPrograms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		w    Worker
+		a    AgentSettings
 		want bool
 	}{
-		{Worker{Agent: AgentEcho, ToolsFile: "/t"}, false},
-		{Worker{Agent: AgentOpenAI}, false},
-		{Worker{Agent: AgentOpenAI, ToolsFile: "/t"}, true},
-		{Worker{Agent: AgentExec}, true},
-		{Worker{Agent: AgentACP}, true},
-		{Worker{Agent: AgentClaude}, true},
-		{Worker{Agent: AgentCodex}, true},
-		{Worker{Agent: AgentGemini}, true},
-		{Worker{}, true}, // an unknown agent
+		{AgentSettings{Agent: AgentEcho, ToolsFile: "/t"}, false},
+		{AgentSettings{Agent: AgentOpenAI}, false},
+		{AgentSettings{Agent: AgentOpenAI, ToolsFile: "/t"}, true},
+		{AgentSettings{Agent: AgentExec}, true},
+		{AgentSettings{Agent: AgentACP}, true},
+		{AgentSettings{Agent: AgentClaude}, true},
+		{AgentSettings{Agent: AgentCodex}, true},
+		{AgentSettings{Agent: AgentGemini}, true},
+		{AgentSettings{}, true}, // an unknown agent
 	} {
-		if got := c.w.RunsPrograms(); got != c.want {
-			t.Errorf("%q with tools %q: %v", c.w.Agent, c.w.ToolsFile, got)
+		if got := c.a.RunsPrograms(); got != c.want {
+			t.Errorf("%q with tools %q: %v", c.a.Agent, c.a.ToolsFile, got)
 		}
 	}
 }

@@ -45,6 +45,13 @@ func (p *problems) add(name, format string, args ...any) {
 	p.list = append(p.list, fmt.Errorf("%w %s%s %s", ErrInvalid, name, value, fmt.Sprintf(format, args...)))
 }
 
+// addAll records each line of an error about name's value.
+func (p *problems) addAll(name string, err error) {
+	for line := range strings.Lines(err.Error()) {
+		p.list = append(p.list, fmt.Errorf("%w %s: %s", ErrInvalid, name, strings.TrimSpace(line)))
+	}
+}
+
 // ok reports whether none of the names has a problem so far. Only then can a relation between them
 // be checked.
 func (p *problems) ok(names ...string) bool {
@@ -109,7 +116,7 @@ func (p *problems) judgeStored(s Stored) {
 
 func (p *problems) judgeWorker(w Worker, o Options) {
 	p.judgeRedisURL(w.RedisURL)
-	p.judgeAgent(w, o)
+	p.judgeAgents(w, o)
 	p.judgeTimes(w)
 	p.judgeLimits(w)
 	p.judgeHTTP(w)
@@ -122,41 +129,48 @@ func (p *problems) judgeDeliver(deliver bool, destinationsFile string) {
 	}
 }
 
-func (p *problems) judgeAgent(w Worker, o Options) {
+func (p *problems) judgeAgents(w Worker, o Options) {
 	within(p, "TURNSTILE_CONCURRENCY", w.Concurrency, 1, 10_000)
 	within(p, "TURNSTILE_WARM_AGENTS", w.WarmAgents, 0, 10_000)
 	atLeast(p, "TURNSTILE_WARM_TTL", w.WarmTTL, time.Second)
-	if !o.NoAgent && p.ok("TURNSTILE_AGENT") {
+	if o.NoAgent || w.Agent == "" && w.AgentsFile != "" {
+		p.failed["TURNSTILE_AGENT"] = true
+	}
+	p.judgeAgent(w.AgentSettings)
+}
+
+func (p *problems) judgeAgent(a AgentSettings) {
+	if p.ok("TURNSTILE_AGENT") {
 		switch {
-		case w.Agent == "":
+		case a.Agent == "":
 			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out")
-		case (w.Agent == AgentExec || w.Agent == AgentACP) && len(w.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
-			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=%s needs the command to run", w.Agent)
-		case w.Agent == AgentOpenAI && w.Model == "":
+		case (a.Agent == AgentExec || a.Agent == AgentACP) && len(a.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
+			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=%s needs the command to run", a.Agent)
+		case a.Agent == AgentOpenAI && a.Model == "":
 			p.add("TURNSTILE_MODEL", "is not set: TURNSTILE_AGENT=openai needs the model's name")
 		}
 	}
-	for _, name := range w.AgentEnv {
+	for _, name := range a.AgentEnv {
 		if name == "REDIS_URL" || name == fileName("REDIS_URL") || strings.HasPrefix(name, prefix) {
 			p.add("TURNSTILE_AGENT_ENV", "names %s, which agents must not have: leave it out", name)
 		}
 	}
-	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", w.AgentTimeout, time.Millisecond)
-	atLeast(p, "TURNSTILE_ASK_TIMEOUT", w.AskTimeout, 0)
-	p.judgeOpenAI(w)
-	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", w.WorkspaceGroup.Number != nil, w)
-	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", w.ACPFiles, w)
-	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", w.ACPTerminal, w)
+	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", a.AgentTimeout, time.Millisecond)
+	atLeast(p, "TURNSTILE_ASK_TIMEOUT", a.AskTimeout, 0)
+	p.judgeOpenAI(a)
+	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", a.WorkspaceGroup.Number != nil, a)
+	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", a.ACPFiles, a)
+	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", a.ACPTerminal, a)
 }
 
-func (p *problems) judgeNeedsWorkspace(name string, on bool, w Worker) {
-	if on && w.WorkspaceDir == "" {
+func (p *problems) judgeNeedsWorkspace(name string, on bool, a AgentSettings) {
+	if on && a.WorkspaceDir == "" {
 		p.add(name, "needs TURNSTILE_WORKSPACE_DIR: set the directory that agents may use")
 	}
 }
 
-func (p *problems) judgeOpenAI(w Worker) {
-	if u, err := url.Parse(w.OpenAIBaseURL); w.Agent == AgentOpenAI && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+func (p *problems) judgeOpenAI(a AgentSettings) {
+	if u, err := url.Parse(a.OpenAIBaseURL); a.Agent == AgentOpenAI && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		p.add("TURNSTILE_OPENAI_BASE_URL", "is no address: write it as https://HOST/v1")
 	}
 }

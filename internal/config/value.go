@@ -33,12 +33,12 @@ func (k *AgentKind) UnmarshalText(text []byte) error {
 
 // RunsPrograms reports whether turns run programs on the worker's machine, which can reach every
 // server on its loopback. An unknown agent, as in `worker dashboard`, counts as one that does.
-func (w Worker) RunsPrograms() bool {
-	switch w.Agent {
+func (a AgentSettings) RunsPrograms() bool {
+	switch a.Agent {
 	case AgentEcho:
 		return false
 	case AgentOpenAI:
-		return w.ToolsFile != ""
+		return a.ToolsFile != ""
 	case AgentExec, AgentACP, AgentClaude, AgentCodex, AgentGemini:
 	}
 	return true

@@ -19,24 +19,10 @@ import (
 type Worker struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a separate database."`
 
-	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"The number of turns that the worker runs at the same time, each of another session."`
-	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
-	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The agent's command. It is split into words as a shell would, but no shell runs it. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini run it instead of the command of that name, with further options."`
-	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables for the agent's command, separated by commas; a name may end in *. The command always gets PATH, HOME and the like, and never REDIS_URL."`
-	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"The format of exec's command. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
-	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
-	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
+	Concurrency int `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"The number of turns that the worker runs at the same time, each of another session."`
 
-	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default."`
-	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
-	OpenAIKey      string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
-	OpenAIFile     string         `env:"TURNSTILE_OPENAI_FILE" unit:"path" help:"A JSON file with openai's system prompt and limits, read at the start. docs/agents/openai.md has its form."`
-	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
-	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"The decision when an agent of acp asks for a permission. ask: the user decides, with /approve or /deny."`
-	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a separate directory in it, made when needed. Empty: all work in the worker's directory."`
-	WorkspaceGroup Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
-	ACPFiles       bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
-	ACPTerminal    bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
+	AgentSettings
+	AgentsFile string `env:"TURNSTILE_AGENTS_FILE" unit:"path" help:"A JSON file with agents by name, each for some sessions, in addition to the one of these settings. docs/agents.md has its form. All workers must have the same file."`
 
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s."`
 	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a draining worker lets running turns finish. 0: it interrupts them at once."`
@@ -79,9 +65,33 @@ type Worker struct {
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 
+	// Agents are those of AgentsFile.
+	Agents []NamedAgent `env:"-"`
+
 	// RedisURLSet reports whether REDIS_URL was set, so that --dev uses it instead of starting a
 	// Redis.
 	RedisURLSet bool `env:"-"`
+}
+
+// AgentSettings has the settings of one agent. An agent of AgentsFile has them, too.
+type AgentSettings struct {
+	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
+	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The agent's command. It is split into words as a shell would, but no shell runs it. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini run it instead of the command of that name, with further options."`
+	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables for the agent's command, separated by commas; a name may end in *. The command always gets PATH, HOME and the like, and never REDIS_URL."`
+	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"The format of exec's command. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
+	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
+	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
+
+	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default."`
+	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
+	OpenAIKey      string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
+	OpenAIFile     string         `env:"TURNSTILE_OPENAI_FILE" unit:"path" help:"A JSON file with openai's system prompt and limits, read at the start. docs/agents/openai.md has its form."`
+	ToolsFile      string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
+	ACPPermissions ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"The decision when an agent of acp asks for a permission. ask: the user decides, with /approve or /deny."`
+	WorkspaceDir   string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a separate directory in it, made when needed. Empty: all work in the worker's directory."`
+	WorkspaceGroup Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
+	ACPFiles       bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
+	ACPTerminal    bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
 }
 
 // Sender has the settings of programs that submit messages. The worker's other settings may be set

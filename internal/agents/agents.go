@@ -1,0 +1,100 @@
+// Package agents says which named agent a session gets.
+package agents
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// Default is the name of the agent of sessions that no other agent names.
+const Default = "default"
+
+// Most is how many agents a table may have.
+const Most = 1000
+
+// mostName is how many characters a name may have.
+const mostName = 64
+
+// Table has the sessions of each agent. A pattern is a session's key, or the beginning of keys and a
+// star: "acme:*". The longest pattern that fits a key decides. The nil Table has only Default.
+type Table struct {
+	rows     []row               // the longest pattern first
+	sessions map[string][]string // by agent
+}
+
+type row struct{ pattern, agent string }
+
+// New checks the agents' names and patterns. Only Default may have none: it is for all sessions then.
+// The error joins all problems, each one line.
+func New(sessions map[string][]string) (*Table, error) {
+	t := &Table{sessions: sessions}
+	var problems []error
+	wrong := func(agent, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("agent %q: %s", agent, fmt.Sprintf(format, args...)))
+	}
+	owner := map[string]string{}
+	for _, agent := range slices.Sorted(maps.Keys(sessions)) {
+		if session.ValidateID(agent) != nil || len(agent) > mostName {
+			wrong(agent, "a name has 1 to %d letters, digits and ._:@+=~-, the first a letter or digit", mostName)
+		}
+		if len(sessions[agent]) == 0 && agent != Default {
+			wrong(agent, `sessions is missing: list patterns such as "acme:*"`)
+		}
+		for _, pattern := range sessions[agent] {
+			first, beginning := strings.CutSuffix(pattern, "*")
+			if err := session.ValidateKey("x" + first); err != nil || pattern == "" || !beginning && session.ValidateKey(pattern) != nil {
+				wrong(agent, `sessions: %.100q is neither a session's key nor a beginning such as "acme:*"`, pattern)
+				continue
+			}
+			if other, taken := owner[pattern]; taken {
+				wrong(agent, "sessions: %q belongs to agent %q: give it to one of them", pattern, other)
+				continue
+			}
+			owner[pattern] = agent
+			t.rows = append(t.rows, row{pattern, agent})
+		}
+	}
+	if len(sessions) > Most {
+		problems = append(problems, fmt.Errorf("there are %d agents, at most %d are allowed", len(sessions), Most))
+	}
+	// A whole key is longer than the beginning of the same length.
+	slices.SortFunc(t.rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(len(b.pattern), len(a.pattern)), cmp.Compare(a.pattern, b.pattern))
+	})
+	return t, errors.Join(problems...)
+}
+
+// For returns the agent of a session that has not chosen one.
+func (t *Table) For(sessionKey string) string {
+	if t != nil {
+		for _, r := range t.rows {
+			if fits(r.pattern, sessionKey) {
+				return r.agent
+			}
+		}
+	}
+	return Default
+}
+
+// Covers reports whether an agent may run a session's turns: the session is one of its own.
+func (t *Table) Covers(agent, sessionKey string) bool {
+	if t == nil {
+		return agent == Default
+	}
+	patterns, known := t.sessions[agent]
+	if agent == Default && len(patterns) == 0 {
+		return true
+	}
+	return known && slices.ContainsFunc(patterns, func(p string) bool { return fits(p, sessionKey) })
+}
+
+func fits(pattern, sessionKey string) bool {
+	beginning, all := strings.CutSuffix(pattern, "*")
+	return all && strings.HasPrefix(sessionKey, beginning) || pattern == sessionKey
+}

@@ -1,0 +1,63 @@
+package agents
+
+import (
+	"strings"
+	"testing"
+
+	"turnstile/test/expect"
+)
+
+func TestFor(t *testing.T) {
+	t.Parallel()
+	table, err := New(map[string][]string{
+		"acme": {"acme:*"}, "dev": {"acme:dev:*", "ops:1"}, "all": {"*"}, Default: {"old:*"},
+	})
+	expect.OK(t, err)
+	for key, want := range map[string]string{
+		"acme:42": "acme", "acme:dev:1": "dev", "acme:dev": "acme", "ops:1": "dev", "ops:12": "all", "old:1": Default,
+	} {
+		expect.Equal(t, key, table.For(key), want)
+		if !table.Covers(want, key) {
+			t.Errorf("%s does not cover %s", want, key)
+		}
+	}
+	for agent, key := range map[string]string{"dev": "acme:42", Default: "acme:42", "gone": "acme:42"} {
+		if table.Covers(agent, key) {
+			t.Errorf("%s covers %s", agent, key)
+		}
+	}
+	if !table.Covers("acme", "acme:dev:1") {
+		t.Error("an agent covers what a longer pattern of another has, too")
+	}
+
+	var none *Table
+	expect.Equal(t, "without a table", none.For("acme:42"), Default)
+	expect.Equal(t, "covered by default", none.Covers(Default, "acme:42"), true)
+	expect.Equal(t, "covered by another", none.Covers("acme", "acme:42"), false)
+}
+
+// The default agent has the sessions that no pattern fits.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	table, err := New(map[string][]string{"acme": {"acme:*"}, Default: nil})
+	expect.OK(t, err)
+	expect.Equal(t, "agent", table.For("web:1"), Default)
+	expect.Equal(t, "covers", table.Covers(Default, "web:1"), true)
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := New(map[string][]string{"a": {"x:*", "y z", "*:x", ""}, "b": {"x:*"}, "c c": {"z"}, "d": nil})
+	want := []string{
+		`agent "a": sessions: "y z" is neither a session's key nor a beginning such as "acme:*"`,
+		`agent "a": sessions: "*:x" is neither a session's key nor a beginning such as "acme:*"`,
+		`agent "a": sessions: "" is neither a session's key nor a beginning such as "acme:*"`,
+		`agent "b": sessions: "x:*" belongs to agent "a": give it to one of them`,
+		`agent "c c": a name has 1 to 64 letters, digits and ._:@+=~-, the first a letter or digit`,
+		`agent "d": sessions is missing: list patterns such as "acme:*"`,
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	expect.List(t, "mistakes", strings.Split(err.Error(), "\n"), want...)
+}

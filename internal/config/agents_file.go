@@ -1,0 +1,163 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"turnstile/internal/agents"
+)
+
+// NamedAgent is an agent of TURNSTILE_AGENTS_FILE.
+type NamedAgent struct {
+	AgentSettings
+	Name string
+
+	// Sessions are the patterns of its sessions, as in agents.New.
+	Sessions []string
+}
+
+// maxAgentsFile bounds the reading of a wrong file.
+const maxAgentsFile = 4 << 20
+
+// readAgents reads TURNSTILE_AGENTS_FILE. An agent has the settings of AgentSettings by their names
+// in lower case, without the prefix: {"support": {"sessions": ["acme:*"], "agent": "openai",
+// "model": "..."}}. What it leaves out has the setting's default, not the environment's value: one
+// agent's command must not run for another. A secret is in the file that NAME_file names, or in the
+// variable of environ that NAME_env names. The error joins all problems, each one line.
+func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxAgentsFile+1))
+	if err != nil {
+		return nil, err
+	}
+	var entries map[string]map[string]json.RawMessage
+	switch {
+	case len(data) > maxAgentsFile:
+		return nil, fmt.Errorf("%s has more than %d bytes: is it the right file?", path, maxAgentsFile)
+	case json.Unmarshal(data, &entries) != nil || len(entries) == 0:
+		return nil, fmt.Errorf(`%s is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`, path)
+	}
+	var list []NamedAgent
+	var problems []error
+	sessions := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		a, err := readAgent(name, entries[name], environ)
+		list, problems, sessions[name] = append(list, a), append(problems, err), a.Sessions
+	}
+	_, err = agents.New(sessions)
+	return list, errors.Join(append(problems, err)...)
+}
+
+// readAgent reads one agent's entry.
+func readAgent(name string, entry map[string]json.RawMessage, environ map[string]string) (NamedAgent, error) {
+	a, vars := NamedAgent{Name: name}, map[string]string{}
+	for _, usual := range usualNames { // such as OPENAI_API_KEY, which all agents share
+		vars[usual] = environ[usual]
+	}
+	unread := map[string]bool{}
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("agent %q: %s", name, fmt.Sprintf(format, args...)))
+	}
+	known := entryKeys()
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		value := entry[key]
+		setting, form := known[key].setting, known[key].form
+		switch {
+		case key == "sessions":
+			if json.Unmarshal(value, &a.Sessions) != nil {
+				wrong(`sessions is no list of patterns: write it as ["acme:*"]`)
+			}
+			continue
+		case setting == "":
+			hint := "leave it out"
+			if near := nearest(key, slices.Sorted(maps.Keys(known))); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			wrong("%.100q is unknown: %s", key, hint)
+			continue
+		}
+		text, err := textOf(value)
+		if err != nil {
+			wrong("%s is neither a text nor a number nor true or false", key)
+			unread[setting] = true
+			continue
+		}
+		if form == "env" {
+			if environ[text] == "" {
+				wrong("%s names the variable %.100q, which is not set", key, text)
+				unread[setting] = true
+			}
+			vars[setting] = environ[text]
+			continue
+		}
+		vars[setting+form] = text
+	}
+	_, p := parse(&a.AgentSettings, vars, Options{})
+	maps.Copy(p.failed, unread)
+	p.judgeAgent(a.AgentSettings)
+	for _, err := range p.list {
+		wrong("%s", inFile(err.Error()))
+	}
+	return a, errors.Join(problems...)
+}
+
+// entryKey is the setting that a key of an entry has, and how.
+type entryKey struct {
+	setting string
+	form    string // "": its value; "_FILE": the file with the value; "env": the variable with the value
+}
+
+// entryKeys returns the keys of an entry.
+func entryKeys() map[string]entryKey {
+	keys := map[string]entryKey{"sessions": {}}
+	for _, s := range settingsOf(reflect.TypeFor[AgentSettings]()) {
+		key := strings.ToLower(strings.TrimPrefix(s.Name, prefix))
+		keys[key] = entryKey{s.Name, ""}
+		if s.File {
+			keys[key+"_file"] = entryKey{s.Name, "_FILE"}
+			keys[key+"_env"] = entryKey{s.Name, "env"}
+		}
+	}
+	return keys
+}
+
+// textOf returns a value as a variable of the environment has it.
+func textOf(value json.RawMessage) (string, error) {
+	var text string
+	var number json.Number
+	var flag bool
+	switch {
+	case json.Unmarshal(value, &text) == nil:
+		return text, nil
+	case json.Unmarshal(value, &flag) == nil:
+		return strconv.FormatBool(flag), nil
+	case json.Unmarshal(value, &number) == nil:
+		return number.String(), nil
+	}
+	return "", errors.New("it is a list or an object")
+}
+
+// settingName is a setting in the text of a problem.
+var settingName = regexp.MustCompile(prefix + `[A-Z_]+`)
+
+// inFile rewrites a problem with settings for the file, which has their names in lower case.
+func inFile(problem string) string {
+	problem = strings.TrimPrefix(problem, ErrInvalid.Error()+" ")
+	return settingName.ReplaceAllStringFunc(problem, func(name string) string {
+		return strings.ToLower(strings.TrimPrefix(name, prefix))
+	})
+}

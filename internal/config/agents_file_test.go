@@ -1,0 +1,107 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/test/expect"
+)
+
+// write writes a file and returns its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agents.json")
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// An agent of the file has its own settings and no other agent's.
+func TestAgentsFile(t *testing.T) {
+	t.Parallel()
+	secret := write(t, "from a file\n")
+	path := write(t, `{
+		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
+		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000},
+		"default": {"agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
+	w, err := LoadWorker(with(map[string]string{
+		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
+		"OPENAI_API_KEY": "usual", "ACME": "acme's",
+	}), Options{})
+	expect.OK(t, err)
+	defaults := AgentSettings{
+		AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
+		OpenAIBaseURL: "https://api.openai.com/v1", OpenAIKey: "usual", ACPPermissions: PermissionsAsk,
+	}
+	coder, byDefault, support := defaults, defaults, defaults
+	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
+	byDefault.Agent, byDefault.Model, byDefault.OpenAIKey = AgentOpenAI, "n", "from a file"
+	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
+	want := []NamedAgent{
+		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder},
+		{Name: "default", AgentSettings: byDefault},
+		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support},
+	}
+	if !reflect.DeepEqual(w.Agents, want) {
+		t.Errorf("got  %+v\nwant %+v", w.Agents, want)
+	}
+}
+
+// With the file, the environment need not have an agent.
+func TestAgentsFileAlone(t *testing.T) {
+	t.Parallel()
+	path := write(t, `{"acme": {"sessions": ["acme:*"], "agent": "echo"}}`)
+	_, err := LoadWorker([]string{"TURNSTILE_AGENTS_FILE=" + path}, Options{})
+	expect.OK(t, err)
+}
+
+func TestAgentsFileMistakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		`[]`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
+		`{}`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "modle": "m"}}`: {
+			`agent "a": "modle" is unknown: did you mean model?`,
+			`agent "a": model="" is not set: agent=openai needs the model's name`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "exec"}}`:  {`agent "a": agent_command is not set: agent=exec needs the command to run`},
+		`{"a": {"sessions": ["x:*"], "agent": "clade"}}`: {`agent "a": agent="clade" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
+		`{"a": {"sessions": "x:*", "agent": "echo"}}`: {
+			`agent "a": sessions is no list of patterns: write it as ["acme:*"]`,
+			`agent "a": sessions is missing: list patterns such as "acme:*"`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "echo"}, "b": {"sessions": ["x:*"], "agent": "echo"}}`: {
+			`agent "b": sessions: "x:*" belongs to agent "a": give it to one of them`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "GONE"}}`: {
+			`agent "a": openai_api_key_env names the variable "GONE", which is not set`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": ["m"]}}`: {
+			`agent "a": model is neither a text nor a number nor true or false`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`: {
+			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "echo", "agent_timeout": "30d"}}`: {
+			`agent "a": agent_timeout=720h0m0s is too long: TURNSTILE_TRANSCRIPT_TTL and TURNSTILE_SESSION_TTL must be longer`,
+		},
+	} {
+		path := write(t, text)
+		_, err := LoadWorker(with(map[string]string{"TURNSTILE_AGENTS_FILE": path}), Options{})
+		if err == nil {
+			t.Errorf("%s: no error", text)
+			continue
+		}
+		var got []string
+		for _, line := range strings.Split(err.Error(), "\n") {
+			line = strings.ReplaceAll(line, path, "PATH")
+			got = append(got, strings.TrimPrefix(line, "setting TURNSTILE_AGENTS_FILE: "))
+		}
+		expect.List(t, text, got, want...)
+	}
+	_, err := LoadWorker(with(map[string]string{"TURNSTILE_AGENTS_FILE": "/gone"}), Options{})
+	expect.Equal(t, "error", err.Error(), "setting TURNSTILE_AGENTS_FILE: open /gone: no such file or directory")
+}
