@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"turnstile/internal/config"
+	"turnstile/internal/service"
 	"turnstile/internal/strictjson"
 	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
@@ -18,7 +20,31 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
 )
+
+// newAgents makes the agents: the one of the environment, nil if there is none, and those of the file.
+func newAgents(s config.Worker, log *slog.Logger) (only agent.Agent, named []worker.NamedAgent, err error) {
+	if s.Agent != "" {
+		if only, err = newAgent(s, log); err != nil {
+			return nil, nil, err
+		}
+		only = service.Agent(s, only)
+	}
+	for _, n := range s.Agents {
+		own := s.As(n)
+		a, err := newAgent(own, log.With("agent", n.Name))
+		if err != nil {
+			return nil, nil, n.Problem(err)
+		}
+		named = append(named, worker.NamedAgent{
+			Name: n.Name, Sessions: n.Sessions, Agent: service.Agent(own, a),
+			Timeout: n.AgentTimeout, AskTimeout: cmp.Or(n.AskTimeout, session.NoLimit),
+		})
+	}
+	return only, named, nil
+}
 
 // newAgent makes the agent. checkNamed checks that its files and programs exist.
 func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {

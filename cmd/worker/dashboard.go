@@ -28,7 +28,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	token := service.MakeToken(&s)
 	log := daemon.NewLogger(p.raw.stderr, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)
-	end, release := service.WatchSignals(ctx, service.Shutdown)
+	end, release := service.WatchSignals(ctx, service.Shutdown, nil)
 	defer release()
 	rdb, err := daemon.Connect(end.Requested, s.RedisURL, log)
 	if err != nil {

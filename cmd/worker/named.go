@@ -16,6 +16,16 @@ import (
 // Otherwise every turn would fail; here a missing one is reported at the start as an invalid
 // setting. The error joins all problems. Settings that config refused are skipped.
 func checkNamed(s config.Worker) error {
+	problems := []error{checkAgent(s)}
+	for _, n := range s.Agents {
+		if err := checkAgent(s.As(n)); err != nil {
+			problems = append(problems, n.Problem(err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func checkAgent(s config.Worker) error {
 	switch s.Agent {
 	case config.AgentOpenAI:
 		_, err := openAIFiles(s, openai.Config{})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"turnstile/internal/daemon"
 	"turnstile/internal/service"
@@ -25,7 +26,14 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if dev {
 		hup = service.Shutdown // nothing would start it again
 	}
-	end, release := service.WatchSignals(ctx, hup)
+	var logs atomic.Pointer[slog.Logger] // nil before there is one
+	end, release := service.WatchSignals(ctx, hup, func() bool {
+		err := p.check(flags)
+		if log := logs.Load(); log != nil && err != nil {
+			log.Error("SIGHUP is ignored: a restarted worker would not start", "error", err)
+		}
+		return err == nil
+	})
 	stops := []func(){release}
 	defer func() {
 		if !errors.Is(err, service.ErrAbandoned) {
@@ -43,13 +51,14 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	}
 	screen := p.screen(d)
 	log := daemon.NewLogger(p.logTo(screen), s.LogLevel, s.LogFormat)
+	logs.Store(log)
 	daemon.LimitMemory(log)
-	a, err := newAgent(s, log)
+	a, named, err := newAgents(s, log)
 	if err != nil {
 		return err
 	}
 	running, err := service.Start(end, service.Config{
-		Settings: s, Agent: a, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
+		Settings: s, Agent: a, Agents: named, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
 	})
 	if err != nil {
 		return end.Unless(err)
@@ -57,6 +66,12 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	stops = append(stops, func() { running.Stop(end.Now) })
 	d.begin(s, running.HTTP)
 	return drainWhenRequested(end, running.Worker, d, screen, log)
+}
+
+// check returns why a worker would not start with the files as they are now.
+func (p *program) check(flags map[string]string) error {
+	s, err := p.settings(flags, false)
+	return errors.Join(err, checkNamed(s))
 }
 
 // drainWhenRequested ends the worker at a signal.

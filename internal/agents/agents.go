@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Default is the name of the agent of sessions that no other agent names.
+// Default is the name of the agent of all sessions that fit no pattern. No table has it.
 const Default = "default"
 
 // Most is how many agents a table may have.
@@ -30,8 +30,7 @@ type Table struct {
 
 type row struct{ pattern, agent string }
 
-// New checks the agents' names and patterns. Only Default may have none: it is for all sessions then.
-// The error joins all problems, each one line.
+// New checks the agents' names and patterns. The error joins all problems, each one line.
 func New(sessions map[string][]string) (*Table, error) {
 	t := &Table{sessions: sessions}
 	var problems []error
@@ -43,7 +42,11 @@ func New(sessions map[string][]string) (*Table, error) {
 		if session.ValidateID(agent) != nil || len(agent) > mostName {
 			wrong(agent, "a name has 1 to %d letters, digits and ._:@+=~-, the first a letter or digit", mostName)
 		}
-		if len(sessions[agent]) == 0 && agent != Default {
+		if agent == Default {
+			wrong(agent, `this name is taken by the agent of all other sessions: choose another one, with sessions ["*"] if it is for all`)
+			continue
+		}
+		if len(sessions[agent]) == 0 {
 			wrong(agent, `sessions is missing: list patterns such as "acme:*"`)
 		}
 		for _, pattern := range sessions[agent] {
@@ -84,14 +87,10 @@ func (t *Table) For(sessionKey string) string {
 
 // Covers reports whether an agent may run a session's turns: the session is one of its own.
 func (t *Table) Covers(agent, sessionKey string) bool {
-	if t == nil {
+	if agent == Default || t == nil {
 		return agent == Default
 	}
-	patterns, known := t.sessions[agent]
-	if agent == Default && len(patterns) == 0 {
-		return true
-	}
-	return known && slices.ContainsFunc(patterns, func(p string) bool { return fits(p, sessionKey) })
+	return slices.ContainsFunc(t.sessions[agent], func(p string) bool { return fits(p, sessionKey) })
 }
 
 func fits(pattern, sessionKey string) bool {

@@ -10,18 +10,18 @@ import (
 func TestFor(t *testing.T) {
 	t.Parallel()
 	table, err := New(map[string][]string{
-		"acme": {"acme:*"}, "dev": {"acme:dev:*", "ops:1"}, "all": {"*"}, Default: {"old:*"},
+		"acme": {"acme:*"}, "dev": {"acme:dev:*", "ops:1"}, "old": {"old:*"},
 	})
 	expect.OK(t, err)
 	for key, want := range map[string]string{
-		"acme:42": "acme", "acme:dev:1": "dev", "acme:dev": "acme", "ops:1": "dev", "ops:12": "all", "old:1": Default,
+		"acme:42": "acme", "acme:dev:1": "dev", "acme:dev": "acme", "ops:1": "dev", "ops:12": Default, "old:1": "old",
 	} {
 		expect.Equal(t, key, table.For(key), want)
 		if !table.Covers(want, key) {
 			t.Errorf("%s does not cover %s", want, key)
 		}
 	}
-	for agent, key := range map[string]string{"dev": "acme:42", Default: "acme:42", "gone": "acme:42"} {
+	for agent, key := range map[string]string{"dev": "acme:42", "gone": "acme:42"} {
 		if table.Covers(agent, key) {
 			t.Errorf("%s covers %s", agent, key)
 		}
@@ -36,18 +36,9 @@ func TestFor(t *testing.T) {
 	expect.Equal(t, "covered by another", none.Covers("acme", "acme:42"), false)
 }
 
-// The default agent has the sessions that no pattern fits.
-func TestDefault(t *testing.T) {
-	t.Parallel()
-	table, err := New(map[string][]string{"acme": {"acme:*"}, Default: nil})
-	expect.OK(t, err)
-	expect.Equal(t, "agent", table.For("web:1"), Default)
-	expect.Equal(t, "covers", table.Covers(Default, "web:1"), true)
-}
-
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	_, err := New(map[string][]string{"a": {"x:*", "y z", "*:x", ""}, "b": {"x:*"}, "c c": {"z"}, "d": nil})
+	_, err := New(map[string][]string{"a": {"x:*", "y z", "*:x", ""}, "b": {"x:*"}, "c c": {"z"}, "d": nil, Default: {"*"}})
 	want := []string{
 		`agent "a": sessions: "y z" is neither a session's key nor a beginning such as "acme:*"`,
 		`agent "a": sessions: "*:x" is neither a session's key nor a beginning such as "acme:*"`,
@@ -55,6 +46,7 @@ func TestMistakes(t *testing.T) {
 		`agent "b": sessions: "x:*" belongs to agent "a": give it to one of them`,
 		`agent "c c": a name has 1 to 64 letters, digits and ._:@+=~-, the first a letter or digit`,
 		`agent "d": sessions is missing: list patterns such as "acme:*"`,
+		`agent "default": this name is taken by the agent of all other sessions: choose another one, with sessions ["*"] if it is for all`,
 	}
 	if err == nil {
 		t.Fatal("no error")

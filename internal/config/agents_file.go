@@ -25,6 +25,28 @@ type NamedAgent struct {
 	Sessions []string
 }
 
+// As returns the settings with another agent's.
+func (w Worker) As(n NamedAgent) Worker {
+	w.AgentSettings = n.AgentSettings
+	return w
+}
+
+// AnyRunsPrograms reports whether any of the agents runs programs on the worker's machine.
+func (w Worker) AnyRunsPrograms() bool {
+	alone := w.Agent != "" || len(w.Agents) == 0
+	return alone && w.RunsPrograms() || slices.ContainsFunc(w.Agents, func(n NamedAgent) bool { return n.RunsPrograms() })
+}
+
+// Problem returns an error about the agent's settings as one about its entry in the file. Each of its
+// problems is one line.
+func (n NamedAgent) Problem(err error) error {
+	var problems []error
+	for line := range strings.Lines(err.Error()) {
+		problems = append(problems, fmt.Errorf("%w TURNSTILE_AGENTS_FILE: agent %q: %s", ErrInvalid, n.Name, inFile(strings.TrimSpace(line))))
+	}
+	return errors.Join(problems...)
+}
+
 // maxAgentsFile bounds the reading of a wrong file.
 const maxAgentsFile = 4 << 20
 

@@ -26,7 +26,7 @@ func TestAgentsFile(t *testing.T) {
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
 		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000},
-		"default": {"agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
+		"other": {"sessions": ["*"], "agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
 		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
 		"OPENAI_API_KEY": "usual", "ACME": "acme's",
@@ -36,13 +36,13 @@ func TestAgentsFile(t *testing.T) {
 		AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
 		OpenAIBaseURL: "https://api.openai.com/v1", OpenAIKey: "usual", ACPPermissions: PermissionsAsk,
 	}
-	coder, byDefault, support := defaults, defaults, defaults
+	coder, other, support := defaults, defaults, defaults
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
-	byDefault.Agent, byDefault.Model, byDefault.OpenAIKey = AgentOpenAI, "n", "from a file"
+	other.Agent, other.Model, other.OpenAIKey = AgentOpenAI, "n", "from a file"
 	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
 		{Name: "coder", Sessions: []string{"acme:dev:*", "ops:1"}, AgentSettings: coder},
-		{Name: "default", AgentSettings: byDefault},
+		{Name: "other", Sessions: []string{"*"}, AgentSettings: other},
 		{Name: "support", Sessions: []string{"acme:*"}, AgentSettings: support},
 	}
 	if !reflect.DeepEqual(w.Agents, want) {

@@ -25,11 +25,12 @@ const (
 	serverStart       = 8
 	serverActive      = 9
 
-	// Turnstile's fields, which asynq ignores: the worker's name, its agent's name, and whether the
-	// agent runs programs (1: yes, 2: no).
+	// Turnstile's fields, which asynq ignores: the worker's name, the name of the program that is its
+	// default agent, whether an agent runs programs (1: yes, 2: no), and the names of all agents.
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
+	serverAgents   = 1003
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -56,13 +57,14 @@ const (
 //
 // asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Programs, slots, most, running}
+	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Programs, slots, most, running}
 }
 
 type serverRedis struct {
 	redis.UniversalClient
 	worker   string
 	agent    string
+	agents   []string
 	programs bool
 	slots    int
 	most     time.Duration
@@ -123,6 +125,9 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	server = appendText(server, serverWorker, r.worker)
 	if r.agent != "" {
 		server = appendText(server, serverAgent, r.agent)
+	}
+	for _, name := range r.agents {
+		server = appendText(server, serverAgents, name)
 	}
 	programs := int64(2)
 	if r.programs {

@@ -3,6 +3,7 @@ package maintenance_test
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/wire"
@@ -96,7 +98,10 @@ func TestContract_Heartbeat(t *testing.T) {
 	workers, err := operator.Workers(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "workers", len(workers), 1)
-	expect.Equal(t, "worker", workers[0], admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
+	want := admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started, Agents: []string{agents.Default}}
+	if !reflect.DeepEqual(workers[0], want) {
+		t.Errorf("worker %+v, want %+v", workers[0], want)
+	}
 	expect.Equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
 	has, err := b.Client.HasWorker(b.Ctx)
 	expect.OK(t, err)

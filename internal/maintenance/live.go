@@ -21,8 +21,9 @@ type Heartbeat struct {
 	Turns    int // running turns
 	Draining bool
 	Started  time.Time // by the worker's clock
-	Agent    string    // "" for a worker of the previous version
-	Programs bool      // its agent may run programs on its machine
+	Agent    string    // what its default agent is: echo, claude and so on
+	Agents   []string  // the names of its agents. None: the version before, which runs its agent in any session
+	Programs bool      // an agent may run programs on its machine
 }
 
 // CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
@@ -107,6 +108,8 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Name = string(text)
 		case serverAgent:
 			w.Agent = string(text)
+		case serverAgents:
+			w.Agents = append(w.Agents, string(text))
 		case serverPrograms:
 			w.Programs = number == 1
 		}

@@ -37,6 +37,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}
+	serves := c.cfg.Serves()
+	for _, claim := range attempts {
+		if agent := c.cfg.AgentOf(claim.session); slices.Contains(serves, agent) {
+			claim.agent = agent
+		}
+	}
 	var claims, special []*Claim
 	var waiting []index.WakeUp
 	var failed error
@@ -68,7 +74,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}
 				claims = append(claims, claim)
-			case scripts.Wait:
+			case scripts.Wait, scripts.Other:
 				waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.At})
 			case scripts.Again:
 				again = append(again, claim.session)
@@ -88,7 +94,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
 		// before the fast path was sent.
 		readResults(rest, scripts.Claim.Each(parent, c.rdb, len(rest), func(i int) ([]string, scripts.ClaimArgs) {
-			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs()
+			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(serves)
 		}))
 	}
 	if len(waiting) > 0 {
@@ -120,13 +126,14 @@ func (c *Consumer) claimSettings() scripts.ClaimFastShared {
 	}
 }
 
-func (c *Claim) claimArgs() scripts.ClaimArgs {
+func (c *Claim) claimArgs(serves []string) scripts.ClaimArgs {
 	cfg, s := c.consumer.cfg, c.consumer.claimSettings()
 	return scripts.ClaimArgs{
 		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
 		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit), Retention: cfg.retention(), TranscriptTTL: cfg.TranscriptTTL.Milliseconds(),
 		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
-		Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+		Serves: " " + strings.Join(serves, " ") + " ", Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+		Agent: c.consumer.cfg.AgentOf(c.session),
 	}
 }
 
@@ -146,7 +153,7 @@ func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.
 	calls := make([]*script.Call, len(attempts))
 	for i, claim := range attempts {
 		calls[i] = scripts.ClaimFast.Call(scripts.ClaimFastKeys(claim.keys),
-			scripts.ClaimFastArgs{Task: claim.keys.TaskPrefix(), Token: claim.token, FreshSID: newSessionID()})
+			scripts.ClaimFastArgs{Task: claim.keys.TaskPrefix(), Token: claim.token, FreshSID: newSessionID(), Agent: claim.agent})
 		calls[i].Shared = c.claimShared
 	}
 	var first []*script.Call

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type Claim struct {
 	session  string
 	token    string
 	prefix   string
+	agent    string // of all its turns; "" before the claim: not one that this worker runs
 	lease    *lease.Lease
 
 	claimedBy time.Time // by then the sentinel has expired, if the claim's reply was lost
@@ -82,6 +84,7 @@ func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 
 // begin makes the turn of a claim's result.
 func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
+	c.agent = cmp.Or(r.Agent, c.agent)
 	t := ClaimedTurn{
 		Session: c.session, SessionID: r.SID, Fence: r.Fence, Entries: r.Entries, Started: sent, StartedAt: time.UnixMilli(r.Now),
 	}
@@ -96,7 +99,7 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
 	c.keys = c.keys.WithTranscript(t.SessionID)
-	t.ID = c.prefix + strconv.FormatInt(t.Fence, 10)
+	t.Agent, t.ID = c.agent, c.prefix+strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {
 		m := take(c.prefix, message, c.consumer.cfg.Limits)
 		c.part = append(c.part, part{m.taskID, m.Message.ID, m.fastTask})

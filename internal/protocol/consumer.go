@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/rediskey"
@@ -29,6 +30,16 @@ type Config struct {
 
 	// Agent is the name of the agent, which the heartbeat shows.
 	Agent string
+
+	// Agents are the names of all agents that the worker has. The heartbeat shows them. Defaults to
+	// agents.Default alone.
+	Agents []string
+
+	// AgentOf returns the agent of a session that has none yet. Defaults to agents.Default for all.
+	AgentOf func(sessionKey string) string
+
+	// Serves returns those of Agents that the worker may run now. Defaults to all.
+	Serves func() []string
 
 	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
 	Programs bool
@@ -117,6 +128,15 @@ const (
 )
 
 func (c Config) withDefaults() Config {
+	if c.AgentOf == nil {
+		c.AgentOf = func(string) string { return agents.Default }
+	}
+	if len(c.Agents) == 0 {
+		c.Agents = []string{agents.Default}
+	}
+	if c.Serves == nil {
+		c.Serves = func() []string { return c.Agents }
+	}
 	setDefault(&c.SentinelTTL, 15*time.Second)
 	c.Line = wire.Over(c.Line, wire.DefaultQueueSettings())
 	setDefault(&c.StuckLimit, 3)

@@ -21,7 +21,7 @@ const httpStop = 3 * time.Second
 // HTTPConfig returns the HTTP server's configuration.
 func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) httpd.Config {
 	return httpd.Config{
-		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.RunsPrograms(), Write: s.DashboardWrite,
+		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.AnyRunsPrograms(), Write: s.DashboardWrite,
 		RedisURL: s.RedisURL,
 		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Logger:   log,
@@ -37,7 +37,7 @@ func expose(w *worker.Worker, end Ending, m *metrics.Metrics, c *httpd.Config) {
 // Closed reports whether asynqmon refuses every request, because the agent's programs could reach
 // it and no token protects it.
 func Closed(s config.Worker) bool {
-	return s.HTTPAddr != "" && s.HTTPToken == "" && s.RunsPrograms()
+	return s.HTTPAddr != "" && s.HTTPToken == "" && s.AnyRunsPrograms()
 }
 
 // MakeToken sets a random token where asynqmon would be closed without one, and returns it, or ""

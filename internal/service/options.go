@@ -18,7 +18,7 @@ const shortest = time.Nanosecond
 func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 	return worker.Config{
 		AgentName:    string(s.Agent),
-		RunsPrograms: s.RunsPrograms(),
+		RunsPrograms: s.AnyRunsPrograms(),
 		Concurrency:  s.Concurrency,
 		Queue: session.QueueSettings{
 			Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,

@@ -27,7 +27,8 @@ import (
 // Config has the settings and parts of a Service.
 type Config struct {
 	Settings config.Worker
-	Agent    agent.Agent
+	Agent    agent.Agent // nil: there are only Agents
+	Agents   []worker.NamedAgent
 	Logger   *slog.Logger
 
 	Ephemeral bool // Redis ends with the process; its warnings are not logged
@@ -82,11 +83,11 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 	s.stops = append(s.stops, func(context.Context) { _ = rdb.Close() })
 	m := metrics.New(admin.NewClient(rdb))
 	o := WorkerConfig(c.Settings, c.Logger)
-	o.Ephemeral = c.Ephemeral
+	o.Ephemeral, o.Agents = c.Ephemeral, c.Agents
 	if c.Settings.HTTPAddr != "" {
 		o.Observer = m.Observer()
 	}
-	if s.Worker, err = worker.New(rdb, Agent(c.Settings, c.Agent), o); err != nil {
+	if s.Worker, err = worker.New(rdb, c.Agent, o); err != nil {
 		return nil, err
 	}
 	if c.Settings.HTTPAddr != "" {

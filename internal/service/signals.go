@@ -41,9 +41,10 @@ type Ending struct {
 }
 
 // WatchSignals turns signals, and the end of ctx, into an Ending. hup is the meaning of SIGHUP: a
-// restart for a supervisor's service, a shutdown for a program after its terminal was closed. The
+// restart for a supervisor's service, a shutdown for a program after its terminal was closed. A
+// restart for which ready returns false is not requested: the next process could not start. The
 // returned function restores the default handling of the signals.
-func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
+func WatchSignals(ctx context.Context, hup Reason, ready func() bool) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	requested, end := context.WithCancelCause(base)
 	request := func(r Reason) { end(requestedError{r}) }
@@ -65,6 +66,7 @@ func WatchSignals(ctx context.Context, hup Reason) (Ending, func()) {
 				return
 			case s := <-signals:
 				switch {
+				case requested.Err() == nil && s == syscall.SIGHUP && hup == Restart && !ready():
 				case requested.Err() == nil && s == syscall.SIGHUP:
 					request(hup)
 				case requested.Err() == nil:

@@ -24,8 +24,9 @@ type Worker struct {
 	Turns    int // running turns, a few seconds ago
 	Draining bool
 	Started  time.Time // by the worker's clock; zero without a heartbeat
-	Agent    string    // the kind of agent that it runs (TURNSTILE_AGENT), "" if it does not say it
-	Programs bool      // its agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
+	Agent    string    // the kind of its default agent (TURNSTILE_AGENT), "" if it does not say it
+	Agents   []string  // the names of its agents; none of a worker of the version before
+	Programs bool      // an agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
 }
 
 // Workers returns the live workers, by name. It finds a worker by its heartbeat, which stays for 10

@@ -59,9 +59,15 @@ func Run(ctx context.Context, a agent.Agent) error {
 		return err
 	}
 	log := daemon.NewLogger(os.Stderr, settings.LogLevel, settings.LogFormat)
-	end, release := service.WatchSignals(ctx, service.Restart)
+	end, release := service.WatchSignals(ctx, service.Restart, func() bool {
+		_, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
+		if err != nil {
+			log.Error("SIGHUP is ignored: a restarted worker would not start", "error", err)
+		}
+		return err == nil
+	})
 	defer release()
-	s, err := service.Start(end, service.Config{Settings: settings, Agent: a, Logger: log})
+	s, err := service.Start(end, service.Config{Settings: settings, Agent: service.Agent(settings, a), Logger: log})
 	if err != nil {
 		return end.Unless(err)
 	}

@@ -25,7 +25,11 @@ type Config struct {
 	// AgentName is the agent's name, as admin.Client.Workers returns it. Defaults to none.
 	AgentName string
 
-	// RunsPrograms says that the agent may run programs on this machine. A gateway without
+	// Agents are further agents, each for some sessions. The agent of New, named "default", has all
+	// others. With it nil, these wait for another worker. All workers must have the same agents.
+	Agents []NamedAgent
+
+	// RunsPrograms says that an agent may run programs on this machine. A gateway without
 	// tokens refuses requests while such a worker runs.
 	RunsPrograms bool
 
@@ -111,6 +115,22 @@ type Config struct {
 	stuckAfter         time.Duration
 	jobsEvery          time.Duration // the interval of all jobs. Defaults to each one's
 	noJobs             bool
+}
+
+// NamedAgent is an agent for some sessions.
+type NamedAgent struct {
+	// Name has 1 to 64 letters, digits and ._:@+=~-, the first a letter or digit. A session keeps
+	// the agent of its first turn.
+	Name string
+
+	// Sessions are the keys of the agent's sessions, or their beginnings and a star: "acme:*". The
+	// longest one that fits a key decides.
+	Sessions []string
+
+	Agent agent.Agent
+
+	// Timeout and AskTimeout default to Config's AgentTimeout and AskTimeout.
+	Timeout, AskTimeout time.Duration
 }
 
 // Keep is how long and how much is kept. A zero field means its default.
@@ -232,7 +252,7 @@ func (c Config) validate() error {
 }
 
 // consumer returns the rules by which the worker owns sessions.
-func (c Config) consumer(a agent.Agent, traits agent.Traits) protocol.Config {
+func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 	p := protocol.Config{
 		Worker: c.Name, Agent: c.AgentName, Programs: c.RunsPrograms,
 		SentinelTTL: c.LeaseTTL, Line: c.Queue, Limits: c.Limits,
@@ -244,8 +264,11 @@ func (c Config) consumer(a agent.Agent, traits agent.Traits) protocol.Config {
 			c.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		},
 	}
-	p.Immediate = traits.Immediate
-	_, p.Warm = a.(agent.Warmer)
+	p.Immediate, p.Warm = all.immediate(), all.warm()
+	p.Agents, p.AgentOf = all.names(), all.table.For
+	if n != nil {
+		p.Serves = n.serves
+	}
 	return p
 }
 

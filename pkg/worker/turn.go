@@ -15,9 +15,8 @@ import (
 // turnDeps has a worker's parts that its turns use.
 type turnDeps struct {
 	opts        Config
-	agent       agent.Agent
-	steerable   bool      // the agent takes messages during a turn
-	pool        *warmPool // nil: agents are not kept warm
+	agents      servedAgents
+	pool        *warmPool // nil: no agent is kept warm
 	queue       *protocol.Consumer
 	share       *share
 	open        *openQuestions
@@ -30,6 +29,7 @@ type turnDeps struct {
 type turnRun struct {
 	protocol.ClaimedTurn
 	*turnDeps
+	*served // without an agent: none may run the turn
 	claim   *protocol.Claim
 	release func() bool // reports, at the end, whether to release the session though messages wait
 
@@ -50,18 +50,21 @@ type turnRun struct {
 func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release func() bool) *turnRun {
 	t := &turnRun{ClaimedTurn: claim.Turn(), turnDeps: d, claim: claim, release: release}
 	t.log = log.With("turn", t.ID, "fence", t.Fence)
+	if t.served = d.agents.of(t.ClaimedTurn.Agent, t.Session); t.served == nil {
+		t.served = &served{} // dismiss ends the turn
+	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
-	t.questions = newQuestions(t.ctx, t.recorder, d.open, d.opts.AskTimeout)
-	if d.steerable {
+	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.askTimeout)
+	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
 			_, refused := t.refusal(m)
 			return refused
 		})
 	}
-	if d.pool != nil {
-		t.warm = &warmTurn{pool: d.pool, turn: &t.ClaimedTurn, lease: claim.Lease().Context(), patience: d.opts.AgentTimeout, log: t.log}
+	if t.warmer != nil {
+		t.warm = &warmTurn{served: t.served, pool: d.pool, turn: &t.ClaimedTurn, lease: claim.Lease().Context(), log: t.log}
 	}
 	return t
 }
@@ -155,6 +158,12 @@ func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if m.Err != nil {
 		return protocol.End{Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: "the message is invalid", Detail: m.Err.Error()}, true
+	}
+	if t.agent == nil {
+		return protocol.End{
+			Status: session.StatusFailed, Code: session.CodeInternal, Error: "the session's agent is not its own",
+			Detail: fmt.Sprintf("agent %q may not run this session", t.ClaimedTurn.Agent),
+		}, true
 	}
 	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {

@@ -54,8 +54,8 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	t.ran = true
 	t.reportStart()
-	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
-		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.opts.AgentTimeout))
+	timeout := time.AfterFunc(t.timeout, func() {
+		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.timeout))
 	})
 	defer timeout.Stop()
 	defer func() {

@@ -44,6 +44,7 @@ const (
 	buildFirst    verdict = "there is none"
 	reuse         verdict = "it fits"
 	otherSettings verdict = "its settings have changed"
+	otherAgent    verdict = "the session has another agent"
 	hasEnded      verdict = "it has ended"
 	otherWriter   verdict = "another writer changed the transcript"
 )

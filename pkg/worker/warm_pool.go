@@ -15,6 +15,7 @@ import (
 type warmAgent struct {
 	agent.Warm
 	session   string
+	name      string // of the agent
 	signature string
 	seen      seen
 	idle      time.Time // since when, while it is in the pool
@@ -27,11 +28,9 @@ type warmAgent struct {
 // Agents are closed on separate goroutines: an agent that does not end delays only callers that
 // wait for it.
 type warmPool struct {
-	warmer    agent.Warmer
-	stateless bool
-	most      int
-	ttl       time.Duration
-	log       *slog.Logger
+	most int
+	ttl  time.Duration
+	log  *slog.Logger
 
 	mu     sync.Mutex
 	idle   *simplelru.LRU[string, *warmAgent] // by session; the longest idle first
@@ -41,13 +40,8 @@ type warmPool struct {
 	closing sync.WaitGroup
 }
 
-// newWarmPool returns nil if the agent cannot be kept warm.
-func newWarmPool(a agent.Agent, stateless bool, c Config) *warmPool {
-	warmer, ok := a.(agent.Warmer)
-	if !ok {
-		return nil
-	}
-	p := &warmPool{warmer: warmer, stateless: stateless, most: c.WarmAgents, ttl: c.WarmTTL, log: c.Logger}
+func newWarmPool(c Config) *warmPool {
+	p := &warmPool{most: c.WarmAgents, ttl: c.WarmTTL, log: c.Logger}
 	var err error
 	if p.idle, err = simplelru.NewLRU[string, *warmAgent](p.most, nil); err != nil {
 		panic(err) // only a size below 1 is refused

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -25,13 +24,6 @@ func (c closer) Close() error {
 	return nil
 }
 
-// noTurns is a Warmer that is needed only for its type.
-type noTurns struct{ agent.Warmer }
-
-func (noTurns) Run(context.Context, *agent.Turn) (agent.Result, error) {
-	panic("unreachable")
-}
-
 // shelf is a warm pool, with a record of the agents that it closed.
 type shelf struct {
 	*warmPool
@@ -40,7 +32,7 @@ type shelf struct {
 }
 
 func newShelf(most int, ttl time.Duration) *shelf {
-	return &shelf{warmPool: newWarmPool(noTurns{}, false, Config{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
+	return &shelf{warmPool: newWarmPool(Config{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
 }
 
 func (s *shelf) fill(sessions ...string) {

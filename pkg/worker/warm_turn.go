@@ -11,11 +11,11 @@ import (
 
 // warmTurn is one turn's use of a warm agent. It is nil if agents are not kept warm.
 type warmTurn struct {
-	pool     *warmPool
-	turn     *protocol.ClaimedTurn
-	lease    context.Context // the session's
-	patience time.Duration   // how long close waits for the agent
-	log      *slog.Logger
+	*served
+	pool  *warmPool
+	turn  *protocol.ClaimedTurn
+	lease context.Context // the session's
+	log   *slog.Logger
 
 	agent  *warmAgent // runs the turn; nil: none, or it was closed
 	pooled bool       // it was put back into the pool, and another turn may have taken it
@@ -23,9 +23,12 @@ type warmTurn struct {
 
 // get takes the session's warm agent, or builds one.
 func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Warm, error) {
-	now, signature := seen{t.turn.SessionID, t.turn.Entries}, t.pool.warmer.Signature()
+	now, signature := seen{t.turn.SessionID, t.turn.Entries}, t.warmer.Signature()
 	had := t.pool.take(t.turn.Session)
 	v := judge(had, signature, now)
+	if had != nil && had.name != t.name { // agents of all names are in one pool
+		v = otherAgent
+	}
 	switch v {
 	case reuse:
 		had.seen = had.seen.entering(now)
@@ -41,14 +44,14 @@ func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Warm, error) 
 		}
 	}
 	t.log.Debug("a warm agent is built", "why", v)
-	if t.pool.stateless {
+	if t.Stateless {
 		now.entries = uncounted
 	}
-	built, err := t.pool.warmer.Warm(ctx, in)
+	built, err := t.warmer.Warm(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	t.agent = &warmAgent{Warm: built, session: t.turn.Session, signature: signature, seen: now}
+	t.agent = &warmAgent{Warm: built, session: t.turn.Session, name: t.name, signature: signature, seen: now}
 	return t.agent, nil
 }
 
@@ -89,7 +92,7 @@ func (t *warmTurn) close() {
 	}
 	closed := t.pool.close(t.agent)
 	t.agent = nil
-	over := time.NewTimer(t.patience)
+	over := time.NewTimer(t.timeout)
 	defer over.Stop()
 	select {
 	case <-closed:

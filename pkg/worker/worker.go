@@ -34,7 +34,9 @@ type Worker struct {
 	pool       *warmPool // nil: agents are not kept warm
 	recovery   *recovery.Recovery
 	upkeep     *maintenance.Maintenance
-	jobs       *jobServer // nil before Start
+	jobs       *jobServer    // nil before Start
+	longest    time.Duration // that a turn may take
+	neighbours *neighbours   // nil: there is only the default agent
 
 	mu    sync.Mutex
 	state workerState
@@ -66,27 +68,33 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	var traits agent.Traits
-	if d, ok := a.(agent.Describer); ok {
-		traits = d.Traits()
-	}
-	queue, err := protocol.NewConsumer(rdb, opts.consumer(a, traits))
+	all, err := newServed(a, opts)
 	if err != nil {
 		return nil, err
 	}
 	log, life := opts.Logger, newLifecycle()
+	var n *neighbours
+	if all.table != nil {
+		n = &neighbours{all: all.names(), rdb: rdb, life: life, log: log}
+	}
+	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, n))
+	if err != nil {
+		return nil, err
+	}
 	d := duties{observer: opts.Observer, life: life}
 	w := &Worker{
-		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}),
-		pool:    newWarmPool(a, traits.Stateless, opts),
+		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), neighbours: n,
 		wakeUps: newLostWakeUps(queue, life, d),
 		tokens:  newUsedTokens(rdb, life, log),
 
 		recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue),
 	}
+	if all.warm() {
+		w.pool = newWarmPool(opts)
+	}
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
-		opts: opts, agent: a, steerable: traits.Steerable, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
+		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens,
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life},
 		open:  &openQuestions{slots: opts.Concurrency, log: log},
 	}
@@ -139,12 +147,18 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	if !w.opts.noJobs {
-		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.roster.running)
+		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.longest, w.roster.running)
 		j, err := startJobs(w.rdb, server, jobs(w.recovery, w.upkeep), w.opts)
 		if err != nil {
 			return err
 		}
 		w.jobs = j
+	}
+	if w.neighbours != nil {
+		if err := w.neighbours.look(ctx); err != nil {
+			return err
+		}
+		w.life.run(w.neighbours.run)
 	}
 	listening := make(chan struct{})
 	w.life.run(func() { w.listener.run(func() { close(listening) }) })

@@ -29,16 +29,21 @@
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
+--   serves                 the names of the agents that this worker runs, each between blanks
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
 --   fresh_sid        a fresh transcript id
+--   agent            for a session that has none yet, by its key
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
+--     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
+--     agent is the argument
+--   'other' agent at:int     this worker does not run the session's agent: another one looks then,
+--     ms. Nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms
@@ -77,8 +82,8 @@ local function begin(s, first, last, sid, ids, entries, known)
 end
 -- FAST
 local run = fields(s.run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
-local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
-if run.fence == nil or record.fence == nil or (run.phase or 'idle') ~= 'idle' or (run.done or '0') ~= '0' or (run.rotated or '') ~= ''
+local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
+if (record.agent or DEFAULT_AGENT) ~= agent or run.fence == nil or record.fence == nil or (run.phase or 'idle') ~= 'idle' or (run.done or '0') ~= '0' or (run.rotated or '') ~= ''
   or (run.reset or '') ~= '' or (run.resume or '') ~= '' or (run.special or '') ~= '' or (record.dropped or '') ~= '' then
   return false
 end
@@ -102,19 +107,24 @@ local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, re
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
 local MOST = 100 -- messages that are too long, archived by one call
+local OTHER_PAUSE = 15000 -- ms: no session may keep the workers busy that do not run its agent
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
-local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped')
+local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
+
+-- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT.
+local bound = record.agent or record.fence and DEFAULT_AGENT or agent
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at}
+    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
+if not string.find(serves, ' ' .. bound .. ' ', 1, true) then return other{agent = bound, at = now + OTHER_PAUSE} end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
@@ -337,11 +347,15 @@ if not ordinary then
 end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
-if rotated then call('HSET', s.run, 'rotated', '') end
+if bound ~= (record.agent or DEFAULT_AGENT) then call('HSET', s.record, 'agent', bound) end
+if rotated then
+  call('HSET', s.run, 'rotated', '')
+  call('HDEL', s.run, 'other_agent')
+end
 local routed = promise_all(s, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at}
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound}

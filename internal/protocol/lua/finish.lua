@@ -135,7 +135,7 @@ end
 return follow(now, next_id, next_msg, seen, redelivered, unique_key)
 -- FULL
 local now = now_ms()
-local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
+local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
 
 -- 1. Only the owner ends its turn. A repeated call returns the same result.
 if not owned(s, run) then
@@ -171,6 +171,7 @@ if not ordinary then
 end
 
 -- 4. Steered messages that the agent has not taken, and the next turn.
+release = release or (run.other_agent or '') ~= '' -- the next claim takes another agent
 local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun

@@ -7,12 +7,13 @@
 --   fresh_sid           the new transcript id
 --   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
+--   agent               the agent of the new transcript; '': the same
 -- RETURNS
 --   result: sid changed:int
 --     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
 --     transcript id was not sid, -1 if it is too late
 
-local record = fields(s.record, 'session_id', 'created_at')
+local record = fields(s.record, 'session_id', 'created_at', 'agent')
 if record.session_id == fresh_sid then return result{sid = fresh_sid, changed = 1} end
 if sid ~= '' and record.session_id ~= sid then return result{sid = record.session_id or '', changed = 0} end
 local now = now_ms()
@@ -24,6 +25,10 @@ call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now)
 call('HDEL', s.record, 'title', 'title_by')
 forget_notes(s)
 if call('EXISTS', s.run) == 1 then call('HSET', s.run, 'rotated', fresh_sid) end
+if agent ~= '' and agent ~= (record.agent or DEFAULT_AGENT) then
+  call('HSET', s.record, 'agent', agent)
+  if busy == 1 then call('HSET', s.run, 'other_agent', '1') end
+end
 if busy == 0 then
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   call('DEL', s.partial)

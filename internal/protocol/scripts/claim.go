@@ -39,13 +39,15 @@ type ClaimArgs struct {
 	CrashSuspends bool
 	StopBatch     string // "messages bytes" of a /stop that a claim archives
 	TurnLimits    string // "messages bytes" that a turn has at most, unless the first alone has more
+	Serves        string // the names of the agents that this worker runs, each between blanks
 	Token         string // new for every claim
 	FreshSID      string // a fresh transcript id
+	Agent         string // for a session that has none yet, by its key
 }
 
 // Words are the arguments as ARGV has them.
 func (a ClaimArgs) Words() []any {
-	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Task, a.Token, a.FreshSID, a.Prefix}
+	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Serves, a.Task, a.Token, a.FreshSID, a.Agent, a.Prefix}
 }
 
 //go:embed claim_fast.lua
@@ -82,17 +84,20 @@ type ClaimFastArgs struct {
 	Task     string // prefix of the session's task hashes
 	Token    string // new for every claim
 	FreshSID string // a fresh transcript id
+	Agent    string // for a session that has none yet, by its key
 }
 
 // Words are the arguments as ARGV has them.
 func (a ClaimFastArgs) Words() []any {
-	return []any{a.Task, a.Token, a.FreshSID}
+	return []any{a.Task, a.Token, a.FreshSID, a.Agent}
 }
 
 // ClaimResult is the result of Claim.
 type ClaimResult struct {
 	Status   Status
 	Left     int64
+	Agent    string
+	At       int64
 	Now      int64
 	Fence    int64
 	SID      string
@@ -102,15 +107,16 @@ type ClaimResult struct {
 	Reset    string
 	Resume   string
 	MarkAge  time.Duration
-	At       int64
 }
 
 func readClaim(l script.Result) (r ClaimResult) {
 	switch r.Status = Status(l.Text(0)); r.Status {
 	case Held:
 		r.Left = l.Int(1)
+	case Other:
+		r.Agent, r.At = l.Text(1), l.Int(2)
 	case Turn:
-		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9)
+		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge, r.Agent = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9), l.Text(10)
 	case Wait:
 		r.At = l.Int(1)
 	}

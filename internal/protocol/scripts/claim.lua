@@ -30,16 +30,21 @@
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
+--   serves                 the names of the agents that this worker runs, each between blanks
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
 --   fresh_sid        a fresh transcript id
+--   agent            for a session that has none yet, by its key
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
+--     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
+--     agent is the argument
+--   'other' agent at:int     this worker does not run the session's agent: another one looks then,
+--     ms. Nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms
@@ -56,7 +61,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[22]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[20], ARGV[21], ARGV[24]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
@@ -69,6 +74,9 @@ local function fields_3(key)
   local v = call('HMGET', key, 'deaths', 'died')
   return {deaths = v[1], died = v[2]}
 end
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
 
 -- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
@@ -817,7 +825,7 @@ local function take(s_active, s_pending, s_task, group, now)
   return '[' .. ids .. ']', messages
 end
 
-local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, fresh_sid = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[21]
+local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, serves, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19], ARGV[22], ARGV[23]
 local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
@@ -839,19 +847,24 @@ local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, k
   return tonumber(fence)
 end
 local MOST = 100 -- messages that are too long, archived by one call
+local OTHER_PAUSE = 15000 -- ms: no session may keep the workers busy that do not run its agent
 
 local run = fields_2(s_run)
-local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped')
-local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
+local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
+local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
 local sid, entries, last_sid = record_session_id, tonumber(run.entries) or 0, run.sid or ''
+
+-- A session keeps its agent: one that has had a turn without a name has DEFAULT_AGENT.
+local bound = record_agent or record_fence and DEFAULT_AGENT or agent
 
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at}
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
+if not string.find(serves, ' ' .. bound .. ' ', 1, true) then return {'other', bound, now + OTHER_PAUSE} end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
@@ -1074,10 +1087,14 @@ if not ordinary then
 end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0)
 local fence = begin(s_record, s_run, s_token, not run.fence, last, sid, ids, entries, record_created_at)
-if rotated then call('HSET', s_run, 'rotated', '') end
+if bound ~= (record_agent or DEFAULT_AGENT) then call('HSET', s_record, 'agent', bound) end
+if rotated then
+  call('HSET', s_run, 'rotated', '')
+  call('HDEL', s_run, 'other_agent')
+end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound}

@@ -23,10 +23,14 @@
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
 --   fresh_sid        a fresh transcript id
+--   agent            for a session that has none yet, by its key
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms. The fast path leaves out the last three
+--     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
+--     agent is the argument
+--   'other' agent at:int     this worker does not run the session's agent: another one looks then,
+--     ms. Nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms
@@ -44,6 +48,9 @@
 local call, pcall, try = redis.pcall, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_longest = tonumber(ARGV[9])
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
 
 -- activate(s, id, seen, at) writes that a task is in active. seen is its field, or false: then it
 -- becomes at.
@@ -118,12 +125,12 @@ while KEYS[k + 1] do
   local result
   repeat
     local s_sentinel, s_run, s_followups, s_resume, s_partial, s_paused, s_scheduled, s_active, s_record, s_pending = unpack(KEYS, k + 1, k + 10)
-    local s_task, s_token, fresh_sid = unpack(ARGV, a + 1, a + 3)
+    local s_task, s_token, fresh_sid, agent = unpack(ARGV, a + 1, a + 4)
     local v = call('HMGET', s_run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
     local run_phase, run_fence, run_sid, run_entries, run_hold, run_done, run_rotated, run_reset, run_resume, run_special = v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
-    local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped')
-    local record_session_id, record_fence, record_created_at, record_dropped = v[1], v[2], v[3], v[4]
-    if run_fence == nil or record_fence == nil or (run_phase or 'idle') ~= 'idle' or (run_done or '0') ~= '0' or (run_rotated or '') ~= ''
+    local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
+    local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
+    if (record_agent or DEFAULT_AGENT) ~= agent or run_fence == nil or record_fence == nil or (run_phase or 'idle') ~= 'idle' or (run_done or '0') ~= '0' or (run_rotated or '') ~= ''
       or (run_reset or '') ~= '' or (run_resume or '') ~= '' or (run_special or '') ~= '' or (record_dropped or '') ~= '' then
       result = false break
     end
@@ -147,6 +154,6 @@ while KEYS[k + 1] do
     result = {'turn', now, fence, sid, entries, '', {message_record(now, id, msg, seen, redelivered, unique_key)}} break
   until true
   results[#results + 1] = result or {'special'}
-  k, a = k + 10, a + 3
+  k, a = k + 10, a + 4
 end
 return results

@@ -77,8 +77,8 @@ local function fields_4(key)
   return {omitted = v[1], omitted_told = v[2]}
 end
 local function fields_5(key)
-  local v = call('HMGET', key, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
-  return {token = v[1], fence = v[2], entries = v[3], done = v[4], hold = v[5], rotated = v[6], stopping = v[7], stop = v[8], last = v[9]}
+  local v = call('HMGET', key, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last', 'other_agent')
+  return {token = v[1], fence = v[2], entries = v[3], done = v[4], hold = v[5], rotated = v[6], stopping = v[7], stop = v[8], last = v[9], other_agent = v[10]}
 end
 local function fields_6(key)
   local v = call('HMGET', key, 'ids', 'sid')
@@ -887,6 +887,7 @@ if not ordinary then
 end
 
 -- 4. Steered messages that the agent has not taken, and the next turn.
+release = release or (run.other_agent or '') ~= '' -- the next claim takes another agent
 local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun

@@ -24,11 +24,12 @@ type RotateArgs struct {
 	FreshSID string // the new transcript id
 	SID      string // the transcript id that it replaces, or '' for any
 	Deadline int64  // do nothing after this ms: the sender has given up
+	Agent    string // the agent of the new transcript; '': the same
 }
 
 // Words are the arguments as ARGV has them.
 func (a RotateArgs) Words() []any {
-	return []any{a.FreshSID, a.SID, a.Deadline}
+	return []any{a.FreshSID, a.SID, a.Deadline, a.Agent}
 }
 
 // RotateResult is the result of Rotate.

@@ -9,6 +9,7 @@
 --   fresh_sid           the new transcript id
 --   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
+--   agent               the agent of the new transcript; '': the same
 -- RETURNS
 --   result: sid changed:int
 --     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
@@ -17,6 +18,9 @@
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_partial = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
 
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
@@ -41,10 +45,10 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local fresh_sid, sid, deadline = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local fresh_sid, sid, deadline, agent = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
-local v = call('HMGET', s_record, 'session_id', 'created_at')
-local record_session_id, record_created_at = v[1], v[2]
+local v = call('HMGET', s_record, 'session_id', 'created_at', 'agent')
+local record_session_id, record_created_at, record_agent = v[1], v[2], v[3]
 if record_session_id == fresh_sid then return {fresh_sid, 1} end
 if sid ~= '' and record_session_id ~= sid then return {record_session_id or '', 0} end
 local now = now_ms()
@@ -56,6 +60,10 @@ call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.f
 call('HDEL', s_record, 'title', 'title_by')
 forget_notes(s_record)
 if call('EXISTS', s_run) == 1 then call('HSET', s_run, 'rotated', fresh_sid) end
+if agent ~= '' and agent ~= (record_agent or DEFAULT_AGENT) then
+  call('HSET', s_record, 'agent', agent)
+  if busy == 1 then call('HSET', s_run, 'other_agent', '1') end
+end
 if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   call('DEL', s_partial)

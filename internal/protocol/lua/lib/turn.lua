@@ -1,6 +1,9 @@
 -- The turn: its owner, its beginning, and requests to it. run is the run record, with the fields
 -- that a function uses.
 
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
+
 -- begin_turn(s, fence, ids, at, ...) writes the run record of a turn that begins. The last
 -- arguments are further fields. Fields that contain a fence or an id (stop, interrupt, seq, hold)
 -- need no clearing. Redis searches a small hash from its beginning, so the fields that the next

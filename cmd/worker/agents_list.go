@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"turnstile/internal/agents"
+	"turnstile/internal/config"
+	"turnstile/pkg/admin"
+)
+
+const agentsHelp = `agents lists the agents of TURNSTILE_AGENTS_FILE and of the living workers. WORKERS is how
+many workers run an agent: a session of an agent with none waits. Without the file, or
+if an agent is not in it, KIND and SESSIONS are "-".
+
+With --json it prints one array, and errors as plain text on stderr:
+  {"agent","kind","sessions":[],"workers"}`
+
+const agentsCheckHelp = `check reads TURNSTILE_AGENTS_FILE as a worker does at its start, and checks that the
+programs, files and directories that it names are there. Each mistake is a line on
+stderr, and the exit code is 2.`
+
+func (p *program) agentsCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "agents", Short: "List the agents by name, or check their file", Long: agentsHelp, Args: noWord,
+		RunE: func(c *cobra.Command, _ []string) error { return p.agents(c.Context(), flagged(c), asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
+	addSettings(c, "REDIS_URL", "TURNSTILE_AGENTS_FILE")
+	check := &cobra.Command{
+		Use: "check", Short: "Check TURNSTILE_AGENTS_FILE", Long: agentsCheckHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.checkAgents(flagged(c)) },
+	}
+	addSettings(check, "TURNSTILE_AGENTS_FILE")
+	c.AddCommand(check)
+	return c
+}
+
+// checkAgents checks the file as a worker does that starts.
+func (p *program) checkAgents(flags map[string]string) error {
+	s, err := p.served(flags, nil)
+	if err != nil {
+		return err
+	}
+	if s.AgentsFile == "" {
+		return fmt.Errorf("%w TURNSTILE_AGENTS_FILE is not set: name the file to check", config.ErrInvalid)
+	}
+	s.Agent = "" // the environment's agent is not in the file
+	if err := checkNamed(s); err != nil {
+		return err
+	}
+	names := make([]string, len(s.Agents))
+	for i, n := range s.Agents {
+		names[i] = n.Name
+	}
+	return p.say("%s is right. Its agents: %s", s.AgentsFile, strings.Join(names, ", "))
+}
+
+// agentRow is one agent in the list.
+type agentRow struct {
+	Agent    string   `json:"agent"`
+	Kind     string   `json:"kind"`
+	Sessions []string `json:"sessions"`
+	Workers  int      `json:"workers"`
+}
+
+func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bool) error {
+	s, err := p.served(flags, nil)
+	if err != nil {
+		return err
+	}
+	rows := map[string]agentRow{}
+	for _, n := range s.Agents {
+		rows[n.Name] = agentRow{Kind: string(n.Agent), Sessions: n.Sessions}
+	}
+	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+		workers, err := client.Workers(ctx)
+		for _, w := range workers {
+			for _, name := range w.Agents {
+				row := rows[name]
+				if row.Workers++; name == agents.Default && row.Kind == "" {
+					row.Kind = w.Agent
+				}
+				rows[name] = row
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	list := []agentRow{}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[name]
+		row.Agent, row.Sessions = name, append([]string{}, row.Sessions...)
+		list = append(list, row)
+	}
+	switch {
+	case asJSON:
+		return p.printJSON(list)
+	case len(list) == 0:
+		return p.say("There is no agent: TURNSTILE_AGENTS_FILE is not set, and no worker is running.")
+	}
+	t := p.table()
+	t.row("AGENT", "KIND", "SESSIONS", "WORKERS")
+	for _, row := range list {
+		t.row(row.Agent, orDash(row.Kind), orDash(strings.Join(row.Sessions, " ")), row.Workers)
+	}
+	return t.end()
+}

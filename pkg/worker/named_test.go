@@ -1,0 +1,154 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"turnstile"
+
+	"turnstile/internal/maintenance"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/wire"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/worker"
+	"turnstile/test/expect"
+)
+
+// says is an agent that answers with its name.
+func says(name string) agent.Agent {
+	return agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		return agent.Result{Text: name + ": " + turn.Text()}, nil
+	})
+}
+
+// named are agents by their patterns, each named after the text before the colon.
+func named(patterns ...string) change {
+	return with(func(c *worker.Config) {
+		for _, pattern := range patterns {
+			name, _, _ := strings.Cut(pattern, ":")
+			c.Agents = append(c.Agents, worker.NamedAgent{Name: name, Sessions: []string{pattern}, Agent: says(name)})
+		}
+	})
+}
+
+// Each session gets the agent of its key, however its message came: from a sender or a plain
+// asynq.Client, or as a dead letter that asynqmon runs again.
+func TestAgentsByName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(says("default"), named("a:*", "b:*", "c:*"), slots(3), with(func(c *worker.Config) { c.SweepInterval = 100 * time.Millisecond }))
+	for _, key := range []string{"a:1", "b:1", "c:1", "d:1", "a"} {
+		r.submit(key, turnstile.Message{ID: "m", Text: "hello"})
+	}
+	for key, name := range map[string]string{"a:1": "a", "b:1": "b", "c:1": "c", "d:1": "default", "a": "default"} {
+		expect.Equal(t, key, r.outcomeIn(key, "m").Reply, name+": hello")
+	}
+	payload, err := wire.Message{Text: "plain"}.Payload()
+	expect.OK(t, err)
+	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(wire.TaskType, payload),
+		asynq.Queue(rediskey.Queue("b:2")), asynq.TaskID(rediskey.TaskID("b:2", "p")))
+	expect.OK(t, err)
+	expect.Equal(t, "plain", r.outcomeIn("b:2", "p").Reply, "b: plain")
+
+	expect.OK(t, errors.Join(r.client.Session("c:2").SetTitle(r.ctx, "made")))
+	sent := r.submit("c:2", turnstile.Message{ID: "later", Text: "later", Delay: time.Hour})
+	_, err = r.client.Session("c:2").Cancel(r.ctx, sent.ID)
+	expect.OK(t, err)
+	expect.OK(t, asynq.NewInspectorFromRedisClient(r.rdb).RunTask(rediskey.Queue("c:2"), rediskey.TaskID("c:2", "later")))
+	for e, err := range r.client.Session("c:2").Events(r.ctx) {
+		expect.OK(t, err)
+		if e.Reply != "" {
+			expect.Equal(t, "run again", e.Reply, "c: later")
+			break
+		}
+	}
+}
+
+// A record that names an agent for which the session is none of its own runs nothing.
+func TestAForgedAgentRunsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	expect.OK(t, r.rdb.HSet(r.ctx, rediskey.For("a:1").Record(), "agent", "b").Err())
+	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.worker(says("default"), named("a:*", "b:*"))
+	o := r.outcomeIn("a:1", "m")
+	expect.Equal(t, "status", o.Status, session.StatusFailed)
+	expect.Equal(t, "why", o.Why(), `agent "b" may not run this session`)
+}
+
+// Another agent begins with another transcript, and gets nothing of the first one's.
+func TestAnotherAgentSeesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var seen agent.Turn
+	other := agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		seen = *turn
+		return agent.Result{Text: "other"}, nil
+	})
+	first := agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
+		turn.Emit(agent.Event{Type: session.EventState, Data: []byte(`{"secret":1}`)})
+		return agent.Result{Text: "first"}, nil
+	})
+	r.worker(nil, with(func(c *worker.Config) {
+		c.Agents = []worker.NamedAgent{{Name: "first", Sessions: []string{"s:a:*"}, Agent: first}, {Name: "other", Sessions: []string{"s:*"}, Agent: other}}
+	}))
+	r.submit("s:a:1", turnstile.Message{ID: "m1", Text: "my secret"})
+	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m1").Reply, "first")
+	_, _, err := protocol.Rotate{Session: "s:a:1", Until: time.Now().Add(time.Hour).UnixMilli(), Agent: "other"}.Do(r.ctx, r.rdb)
+	expect.OK(t, err)
+	r.submit("s:a:1", turnstile.Message{ID: "m2", Text: "hello"})
+	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m2").Reply, "other")
+	if len(seen.History) != 0 || seen.State != nil || seen.Note != "" {
+		t.Errorf("the other agent got %+v, %s, %q", seen.History, seen.State, seen.Note)
+	}
+}
+
+// Beside a worker that does not know agents by name, sessions of named agents wait; the others run.
+func TestBesideAWorkerOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	old := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "old") // its host
+	started := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(time.Now().Unix()))
+	old = protowire.AppendBytes(protowire.AppendTag(old, 8, protowire.BytesType), started)
+	const heartbeat = "asynq:servers:{old:1:id}"
+	expect.OK(t, r.rdb.Set(r.ctx, heartbeat, old, 0).Err())
+	expect.OK(t, r.rdb.ZAdd(r.ctx, rediskey.Servers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: heartbeat}).Err())
+	beats, err := maintenance.Heartbeats(r.ctx, r.rdb)
+	expect.OK(t, err)
+	expect.Equal(t, "workers", len(beats), 1)
+
+	r.worker(says("default"), named("a:*"))
+	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
+	r.submit("d:1", turnstile.Message{ID: "m", Text: "hello"})
+	expect.Equal(t, "of the default agent", r.outcomeIn("d:1", "m").Reply, "default: hello")
+	expect.Soon(t, "the other one waits", func() bool { return r.rdb.ZScore(r.ctx, rediskey.Due, "a:1").Val() > 0 })
+	expect.OK(t, r.rdb.Del(r.ctx, heartbeat).Err())
+	expect.Equal(t, "after its end", r.outcomeIn("a:1", "m").Reply, "a: hello")
+}
+
+func TestWrongAgents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for want, agents := range map[string][]worker.NamedAgent{
+		`worker: Config.Agents: agent "a": sessions is missing: list patterns such as "acme:*"`: {{Name: "a", Agent: says("a")}},
+		`worker: Config.Agents: agent "a" is nil`:                                               {{Name: "a", Sessions: []string{"a:*"}}},
+		`worker: Config.Agents: agent "a" is there twice`: {
+			{Name: "a", Sessions: []string{"a:*"}, Agent: says("a")}, {Name: "a", Sessions: []string{"b:*"}, Agent: says("a")},
+		},
+		`worker: there is no agent`: nil,
+	} {
+		_, err := worker.New(r.rdb, nil, worker.Config{Agents: agents})
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

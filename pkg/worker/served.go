@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"turnstile/internal/agents"
+	"turnstile/pkg/agent"
+)
+
+// served is an agent that the worker runs.
+type served struct {
+	agent.Traits
+	name       string
+	agent      agent.Agent
+	warmer     agent.Warmer // nil: it is not kept warm
+	timeout    time.Duration
+	askTimeout time.Duration
+}
+
+// servedAgents are a worker's agents by name.
+type servedAgents struct {
+	byName map[string]*served
+	table  *agents.Table // nil: there is only the default one
+}
+
+// newServed returns the agents of a checked config. a is the default one; nil: there is none.
+func newServed(a agent.Agent, c Config) (servedAgents, error) {
+	s := servedAgents{byName: map[string]*served{}}
+	add := func(name string, a agent.Agent, timeout, askTimeout time.Duration) {
+		one := &served{name: name, agent: a, timeout: timeout, askTimeout: askTimeout}
+		if d, ok := a.(agent.Describer); ok {
+			one.Traits = d.Traits()
+		}
+		one.warmer, _ = a.(agent.Warmer)
+		s.byName[name] = one
+	}
+	if a != nil {
+		add(agents.Default, a, c.AgentTimeout, c.AskTimeout)
+	}
+	if len(c.Agents) == 0 && a == nil {
+		return s, errors.New("worker: there is no agent")
+	}
+	if len(c.Agents) == 0 {
+		return s, nil
+	}
+	sessions := map[string][]string{}
+	for _, n := range c.Agents {
+		switch _, twice := s.byName[n.Name]; {
+		case n.Agent == nil:
+			return s, fmt.Errorf("worker: Config.Agents: agent %q is nil", n.Name)
+		case twice:
+			return s, fmt.Errorf("worker: Config.Agents: agent %q is there twice", n.Name)
+		}
+		setDefault(&n.Timeout, c.AgentTimeout)
+		setDefault(&n.AskTimeout, c.AskTimeout)
+		add(n.Name, n.Agent, n.Timeout, n.AskTimeout)
+		sessions[n.Name] = n.Sessions
+	}
+	var err error
+	if s.table, err = agents.New(sessions); err != nil {
+		err = fmt.Errorf("worker: Config.Agents: %w", err)
+	}
+	return s, err
+}
+
+// of returns the agent for a session's turn, or nil: the agent is not here, or the session is none
+// of its own. Then nothing runs: a tenant's Redis user may write what it likes into its own records.
+func (s servedAgents) of(name, sessionKey string) *served {
+	if !s.table.Covers(name, sessionKey) {
+		return nil
+	}
+	return s.byName[name]
+}
+
+// names are the agents' names, sorted.
+func (s servedAgents) names() []string { return slices.Sorted(maps.Keys(s.byName)) }
+
+// immediate reports whether the only agent starts at once. The phase stands before the agent is known.
+func (s servedAgents) immediate() bool {
+	only := s.byName[agents.Default]
+	return len(s.byName) == 1 && only != nil && only.Immediate
+}
+
+// warm reports whether any agent is kept warm.
+func (s servedAgents) warm() bool {
+	for _, one := range s.byName {
+		if one.warmer != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// longest is the longest that a turn may take.
+func (s servedAgents) longest() (most time.Duration) {
+	for _, one := range s.byName {
+		most = max(most, one.timeout)
+	}
+	return most
+}
