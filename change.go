@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -33,6 +34,9 @@ type TranscriptConfig struct {
 	// Replaces is the ID of the transcript to replace. If another one is current, nothing is changed,
 	// so a call may be repeated. Defaults to the current one.
 	Replaces string
+
+	// Agent is the name of the new transcript's agent (docs/agents.md). Defaults to the session's.
+	Agent string
 }
 
 // NewTranscript starts a new transcript, which the next turn uses, and returns the transcript ID that
@@ -45,13 +49,17 @@ func (s *Session) NewTranscript(ctx context.Context, config ...TranscriptConfig)
 	if err := session.ValidateKey(s.key); err != nil {
 		return "", err
 	}
-	if id, err = s.rotate(ctx, only(config).Replaces); err != nil {
+	c := only(config)
+	if err := agents.ValidateName(c.Agent); c.Agent != "" && err != nil {
+		return "", err
+	}
+	if id, err = s.rotate(ctx, c.Replaces, c.Agent); err != nil {
 		return "", fmt.Errorf("begin a new transcript of %s: %w", s.key, protocol.Unchanged(err, false))
 	}
 	return id, nil
 }
 
-func (s *Session) rotate(ctx context.Context, old string) (string, error) {
+func (s *Session) rotate(ctx context.Context, old, agent string) (string, error) {
 	_, until, err := s.giveUpAt(ctx)
 	if err != nil {
 		return "", err
@@ -64,7 +72,7 @@ func (s *Session) rotate(ctx context.Context, old string) (string, error) {
 			return "", err
 		}
 	}
-	id, late, err := protocol.Rotate{Session: s.key, Old: old, Until: until}.Do(ctx, s.c.rdb)
+	id, late, err := protocol.Rotate{Session: s.key, Old: old, Until: until, Agent: agent}.Do(ctx, s.c.rdb)
 	if err == nil && late {
 		err = errLate
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/slash"
@@ -128,10 +129,16 @@ func (o operations) Tail(ctx context.Context, n int) ([]session.Entry, error) {
 	return o.lastEntries(ctx, id, n)
 }
 
-// NewConversation is NewTranscript.
-func (o operations) NewConversation(ctx context.Context) error {
-	_, err := o.NewTranscript(ctx)
+// NewConversation is NewTranscript, with an agent if one is named.
+func (o operations) NewConversation(ctx context.Context, agent string) error {
+	_, err := o.NewTranscript(ctx, TranscriptConfig{Agent: agent})
 	return err
+}
+
+// Agents returns the agents that living workers run. It fails for a Redis user that may not read the
+// workers' heartbeats.
+func (o operations) Agents(ctx context.Context) ([]string, error) {
+	return maintenance.Agents(ctx, o.c.rdb)
 }
 
 // DecideNumber decides the question with that number; 0 is the open one.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/wire"
@@ -39,6 +40,10 @@ type Message struct {
 	// last one. Delayed messages do not count before they join the queue. After /new or an undo,
 	// every After is refused until the next turn. It cannot be used with Delay.
 	After string
+
+	// Agent is the name of the agent (docs/agents.md) that the session gets, if it has none yet. If it
+	// has another one, Send returns session.ErrOtherAgent. Defaults to the one by the session's key.
+	Agent string
 
 	// Delay is how long the message waits before it joins the session's queue, in whole seconds by
 	// Redis' clock. Send refuses a negative one.
@@ -89,6 +94,9 @@ func (m Message) check(limits session.Limits, fallback string) error {
 	if m.Delay < 0 {
 		return fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, m.Delay)
 	}
+	if err := agents.ValidateName(m.Agent); m.Agent != "" && err != nil {
+		return err
+	}
 	if m.After != "" {
 		if err := session.ValidateID(m.After); err != nil {
 			return err
@@ -126,7 +134,7 @@ func NewMessageID() string { return strings.ToLower(rand.Text()) }
 // message is stored: it will run, or it did (Receipt.Duplicate).
 //
 // The error wraps session.ErrRefused if the message was refused: session.ErrInvalid, ErrBusy (a
-// turn runs, and the message's mode is session.ModeReject), ErrFull, ErrConflict, ErrNotLast. It
+// turn runs, and the message's mode is session.ModeReject), ErrFull, ErrConflict, ErrNotLast, ErrOtherAgent. It
 // wraps session.ErrExpired if the message ran before, and its outcome is no longer kept. It wraps
 // only session.ErrUnchanged if nothing was stored for another reason. After any other error the
 // message may have been stored: Send it again with the same ID, and it is stored once.
@@ -150,7 +158,7 @@ func (s *Session) Send(ctx context.Context, m Message) (Receipt, error) {
 	}
 	accepted, err := c.sender.Accept(ctx, protocol.Accept{
 		Session: s.key, Message: m.stored(), Nonce: rand.Text(), Named: named, Delay: m.Delay,
-		Limits: c.cfg.Limits, Route: m.route(), Fallback: fallback, After: m.After, IdempotencyTTL: c.cfg.RememberIDs,
+		Limits: c.cfg.Limits, Route: m.route(), Fallback: fallback, After: m.After, Agent: m.Agent, IdempotencyTTL: c.cfg.RememberIDs,
 	})
 	if err != nil {
 		return Receipt{}, fmt.Errorf("enqueue message %s of %s: %w", m.ID, s.key, err)
@@ -182,7 +190,7 @@ func (s *Session) refusal(id string, why error) error {
 // refusals are the errors for the states with which the script refuses a message.
 var refusals = map[string]error{
 	"busy": session.ErrBusy, "full": session.ErrFollowupsFull, "line": session.ErrQueueFull, "outbox": session.ErrOutboxFull,
-	"conflict": session.ErrConflict, "expired": session.ErrExpired, "not_last": session.ErrNotLast,
+	"conflict": session.ErrConflict, "expired": session.ErrExpired, "not_last": session.ErrNotLast, "agent": session.ErrOtherAgent,
 }
 
 // eventsBefore is how much Receipt.EventsSince precedes the message's storage, in ms: the clock of

@@ -46,7 +46,7 @@ one() {
 		cat "$log"
 		return 1
 	fi
-	printf 'ok      %s %s: %s\n' "$1" "$3" "$(grep -oE '(execs|testing seed corpus|gathering baseline coverage): .*' "$log" | tail -1)"
+	printf 'ok      %s %s: %s\n' "$1" "$3" "$(grep -aoE '(execs|testing seed corpus|gathering baseline coverage): .*' "$log" | tail -1)"
 }
 export -f one only_its_end
 export root work time cache

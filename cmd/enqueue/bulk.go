@@ -158,7 +158,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.skip(it.line)
 		return
 	}
-	r, err := receipt.Input(ctx, b.o.chat(client, it.session), outgoing(it.message, time.Duration(it.delay), it.route))
+	r, err := receipt.Input(ctx, b.o.chat(client, it.session), outgoing(it.message, time.Duration(it.delay), it.route, it.agent))
 	b.progress.line(it.bytes)
 	waits := err == nil && r.Status != receipt.Refused && r.Status != receipt.Answered
 	if b.results != nil && !waits {

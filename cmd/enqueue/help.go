@@ -22,7 +22,8 @@ the session's /queue setting, or else the worker's:
 --file reads a message from each line, as
   {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
    "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h",
-   "reply_to":"bot","context":{"chat":42},"deliver_by":"10m"}
+   "reply_to":"bot","context":{"chat":42},"deliver_by":"10m",
+   "agent":"support"}
 where only text is required if -s names the session. Other fields are errors; the
 values of meta are strings, context is any JSON. Flags are the defaults of the lines. The messages of one
 session are submitted in the order of the file, those of several sessions at the same

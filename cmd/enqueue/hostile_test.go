@@ -121,6 +121,7 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		{printed, []string{"-s", "a", "--mode", words, "hello"}},
 		{printed, []string{"-s", "a", "--in", words, "hello"}},
 		{printed, []string{"-s", "a", "--meta", words, "hello"}},
+		{printed, []string{"-s", "a", "--agent", words, "hello"}},
 		{printed, []string{"-s", "a", "--reply-to", words, "hello"}},
 		{ignored, []string{"-s", "a", "--reply-to", "hook", "--context", words, "hello"}},
 		{printed, []string{"-s", "a", "--deliver-by", words, "hello"}},

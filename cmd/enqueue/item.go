@@ -9,6 +9,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/strictjson"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
@@ -22,6 +23,7 @@ type item struct {
 	message wire.Message
 	delay   wire.Duration
 	route   wire.Route
+	agent   string
 }
 
 // entry is a line's message or error. broken says that no line can be read after it. The last entry
@@ -76,6 +78,7 @@ type fields struct {
 	ReplyTo     *string              `json:"reply_to"`
 	Context     json.RawMessage      `json:"context"`
 	DeliverBy   *string              `json:"deliver_by"`
+	Agent       *string              `json:"agent"`
 }
 
 // item reads one line. The flags are its defaults.
@@ -98,6 +101,7 @@ func (o options) item(text []byte) (item, error) {
 			ExpiresIn: or(line.ExpiresIn, wire.Duration(o.expiresIn)),
 		},
 		route: o.route(),
+		agent: or(line.Agent, o.agent),
 	}
 	it.route.To = or(line.ReplyTo, it.route.To)
 	if line.Context != nil {
@@ -133,6 +137,9 @@ func (o options) item(text []byte) (item, error) {
 	}
 	if it.delay < 0 {
 		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
+	}
+	if err := agents.ValidateName(it.agent); it.agent != "" && err != nil {
+		return it, err
 	}
 	if err := it.route.Validate(); err != nil {
 		return it, err

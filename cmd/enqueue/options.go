@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/stream"
 	"turnstile/internal/version"
 	"turnstile/internal/wire"
@@ -25,6 +26,7 @@ type options struct {
 	mode      string
 	in        time.Duration
 	expiresIn time.Duration
+	agent     string
 	metaPairs []string
 	meta      map[string]string // metaPairs, after validation
 	replyTo   string
@@ -70,6 +72,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVar(&o.mode, "mode", "", "how to handle it if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
 	f.Var((*duration)(&o.in), "in", "put it into the queue only after `DUR`, as 90s, 1h30m or 2d")
 	f.Var((*duration)(&o.expiresIn), "expires-in", "make it a dead letter if it has not started within `DUR`; with --in, from when it is due")
+	f.StringVar(&o.agent, "agent", "", "`NAME` of the agent that the session gets, if it has none yet")
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` for the agent, in addition to the text; repeatable")
 	f.StringVar(&o.replyTo, "reply-to", "", "`DESTINATION` of the outcome, or - for none; without a TEXT that of the session's later messages")
 	f.StringVar(&o.context, "context", "", "`JSON` that every delivery of the outcome repeats")
@@ -151,13 +154,15 @@ func (o *options) validate(words []string) error {
 		return problem("--after with --file: it continues with one message, named with --id")
 	case o.given("after") && !o.given("id"):
 		return problem("--after needs the --id of the message that was followed")
-	case o.given("after") && o.givenAny("mode", "in", "expires-in", "meta", "reply-to", "context", "deliver-by"):
-		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --meta, --reply-to, --context and --deliver-by")
+	case o.given("after") && o.givenAny("mode", "in", "expires-in", "agent", "meta", "reply-to", "context", "deliver-by"):
+		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --agent, --meta, --reply-to, --context and --deliver-by")
 	case o.given("reply-to") && o.replyTo == "":
 		return problem("--reply-to is empty: name a destination, or - for none")
+	case o.given("agent") && agents.ValidateName(o.agent) != nil:
+		return usage(agents.ValidateName(o.agent))
 	case o.given("context") && o.context == "":
 		return problem("--context is empty: give it JSON, or leave it out")
-	case o.setsReplyTo(words) && o.givenAny("id", "mode", "in", "expires-in", "meta", "context", "deliver-by", "wait", "follow", "timeout"):
+	case o.setsReplyTo(words) && o.givenAny("id", "mode", "in", "expires-in", "agent", "meta", "context", "deliver-by", "wait", "follow", "timeout"):
 		return problem("no TEXT: --reply-to without one sets the session's destination, and takes only -s, --json and --redis")
 	case o.given("timeout") && !o.wait && !o.follow:
 		return problem("--timeout needs --wait or --follow")

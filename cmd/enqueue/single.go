@@ -61,7 +61,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 
 // submit submits the message. over says that there is nothing to await.
 func (s *single) submit(client *turnstile.Client) (over bool, err error) {
-	r, err := receipt.Input(s.ctx, s.o.chat(client, s.o.session), outgoing(s.m, s.o.in, s.o.route()))
+	r, err := receipt.Input(s.ctx, s.o.chat(client, s.o.session), outgoing(s.m, s.o.in, s.o.route(), s.o.agent))
 	if err != nil {
 		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
 	}
@@ -96,10 +96,10 @@ func (o options) chat(client *turnstile.Client, key string) *turnstile.Session {
 	return client.Session(key).As(o.user)
 }
 
-// outgoing is a message to send after a delay, with its outcome's route.
-func outgoing(m wire.Message, in time.Duration, route wire.Route) turnstile.Message {
+// outgoing is a message to send after a delay, with its outcome's route and its session's agent.
+func outgoing(m wire.Message, in time.Duration, route wire.Route, agent string) turnstile.Message {
 	return turnstile.Message{
-		ID: m.ID, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments, ExpiresIn: time.Duration(m.ExpiresIn), Delay: in,
+		ID: m.ID, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments, ExpiresIn: time.Duration(m.ExpiresIn), Delay: in, Agent: agent,
 		ReplyTo: route.To, ReplyContext: route.Context, ReplyBy: route.By, ReplyWithin: route.Within,
 	}
 }

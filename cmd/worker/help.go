@@ -45,6 +45,7 @@ Sessions with a turn come first, the oldest turn at the top. STATE is one of
   waits for a decision  a turn runs, and its agent asks a question: /approve or /deny
   waits for a slot      messages wait until a worker has a free slot
   waits for a worker    the same, and no worker is running
+  waits for a worker with the agent NAME  no running worker runs the session's agent
   waits for its time    messages wait: for a delay, a retry or a quiet window
   paused                an operator has paused the session: it runs no turns
 A turn that still runs in a paused session has ", paused" after it. ", suspended" means
@@ -56,7 +57,8 @@ queue, with these; DELAYED wait for a later time.
 With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running",
    "state":"starting|running|asking|waiting|delayed|paused","paused","suspended",
-   "worker","fence","turn","since","followups","pending","scheduled"}
+   "worker","fence","turn","since","followups","pending","scheduled",
+   "agent","needs"}
 since is when the turn began (RFC 3339, by Redis's clock); followups and the fields
 after it are numbers. If nothing runs and nothing waits it prints [].
 
@@ -84,13 +86,16 @@ With --json it prints one object, and errors as plain text on stderr:
      "message","meta","attachments","usage","turn","at","interrupted"}],
    "turn","messages":[ids of the running turn's],"since","scheduled","archived",
    "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
-   "reply_to","outbox":{"owed","stored","undelivered"},"question":{"number","name","text"},
+   "agent","needs","reply_to","outbox":{"owed","stored","undelivered"},
+   "question":{"number","name","text"},
    "turn_messages":[{"id","text"}],"reply","dead":[{"id","status","error","at"}]}
 state is as in ps, or suspended or idle. turn_messages and reply are the running turn's:
 reply is the text so far, since its last tool. With --follow an object for each event
 follows, and one for the end, as with enqueue --follow --json. queue has the settings of
 /queue, dropped the number of messages that a full queue dropped and the next turn's
-note will have, question the agent's open question, or null. reply_to is the destination of
+note will have, question the agent's open question, or null. agent is the name of the
+session's agent, needs that of an agent that its messages wait for, because no running
+worker has it. reply_to is the destination of
 the outcomes of later messages. outbox counts undelivered outcomes: of messages that have
 not ended (owed), stored, and given up (undelivered). since and marked_at
 are times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and

@@ -122,6 +122,8 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker outbox drop", [][]string{{"outbox", "drop", words}, {"outbox", "drop", "--all"}}},
 		{"worker outbox pause", [][]string{{"outbox", "pause", words}}},
 		{"worker outbox enable", [][]string{{"outbox", "enable", words}}},
+		{"worker agents", [][]string{{"agents", words}, {"agents"}, {"agents", "--json"}}},
+		{"worker agents check", [][]string{{"agents", "check", words}}},
 		{"worker forget", [][]string{{"forget", words}, {"forget", "c"}}},
 	} {
 		if at := slices.Index(uncalled, c.command); at >= 0 {

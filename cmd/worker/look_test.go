@@ -90,10 +90,11 @@ func TestLook(t *testing.T) {
 		{"session": "b", "session_id": "", "phase": "idle", "state": "waiting", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 1., "scheduled": 0.},
 		{"session": "c", "session_id": "", "phase": "idle", "state": "delayed", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 0., "scheduled": 1.},
 	} {
-		want["paused"], want["suspended"] = false, false
+		want["paused"], want["suspended"], want["needs"], want["agent"] = false, false, "", ""
 		got, _ := list[i].(map[string]any)
 		if i == 0 {
 			take(t, got, "session_id", "worker", "fence", "turn", "since")
+			want["agent"] = "default"
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("ps: got  %v\nwant %v", got, want)
@@ -120,7 +121,7 @@ func TestLook(t *testing.T) {
 		"turn_messages": []any{map[string]any{"id": "m2", "text": "sleep=1h second"}}, "reply": "", "dead": []any{},
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
-		"title":     "", "title_by": "", "queue": map[string]any{}, "dropped": 0.,
+		"title":     "", "title_by": "", "agent": "default", "needs": "", "queue": map[string]any{}, "dropped": 0.,
 		"reply_to": "", "outbox": map[string]any{"owed": 0., "stored": 0., "undelivered": 0.},
 		"transcript": []any{
 			map[string]any{"role": "user", "text": "tool=search first\nline \x1b[31m<&>"},

@@ -40,7 +40,7 @@ var other = map[string]string{
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
-	"TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
+	"TURNSTILE_AGENTS_FILE", "TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {
@@ -93,7 +93,7 @@ func TestOptions(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	zero(t, reflect.ValueOf(got), "Name", "RunsPrograms", "Ephemeral", "Observer") // echo runs no programs
+	zero(t, reflect.ValueOf(got), "Name", "RunsPrograms", "Ephemeral", "Observer", "Agents") // echo runs no programs, and the agents by name are made elsewhere
 	zero(t, reflect.ValueOf(got.Keep))
 	s.Agent = config.AgentExec
 	expect.Equal(t, "exec runs programs", service.WorkerConfig(s, log).RunsPrograms, true)

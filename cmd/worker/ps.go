@@ -28,6 +28,8 @@ type listed struct {
 	Followups int           `json:"followups"`
 	Pending   int           `json:"pending"`
 	Scheduled int           `json:"scheduled"`
+	Agent     string        `json:"agent"`
+	Needs     string        `json:"needs"`
 
 	running time.Duration
 }
@@ -82,7 +84,7 @@ func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
-		running: s.Running,
+		Agent: s.Agent, Needs: s.Needs, running: s.Running,
 	}
 }
 
@@ -97,14 +99,14 @@ func (p *program) printListed(list []listed, idle bool) error {
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, l.Needs), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
 }
 
 // stateText is a session's state as text. A session that was paused during a turn is still running.
 // idle says that no worker is running.
-func stateText(state admin.State, paused, suspended, idle bool) string {
+func stateText(state admin.State, paused, suspended, idle bool, needs string) string {
 	text := string(state)
 	switch state {
 	case admin.StateAsking:
@@ -117,6 +119,9 @@ func stateText(state admin.State, paused, suspended, idle bool) string {
 	case admin.StateDelayed:
 		text = "waits for its time"
 	case admin.StateRunning, admin.StateStarting, admin.StatePaused, admin.StateSuspended, admin.StateIdle:
+	}
+	if needs != "" {
+		text = "waits for a worker with the agent " + needs
 	}
 	if paused && state != admin.StatePaused {
 		text += ", paused"

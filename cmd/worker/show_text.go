@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/gateway"
 	"turnstile/internal/printable"
 	"turnstile/internal/terminal"
@@ -27,13 +28,16 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle))
+	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs))
 	if s.Phase != session.PhaseIdle {
 		row("worker", "%s", s.Worker)
 		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.Running.Round(100*time.Millisecond))
 	}
 	if q := s.Question; q != nil {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
+	}
+	if s.Agent != "" && s.Agent != agents.Default {
+		row("agent", "%s", s.Agent)
 	}
 	row("fence", "%d", s.Fence)
 	row("messages", "%d pending, %d delayed, %s", s.Pending, s.Scheduled, count(s.Archived, "dead letter", "dead letters"))

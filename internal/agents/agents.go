@@ -30,6 +30,16 @@ type Table struct {
 
 type row struct{ pattern, agent string }
 
+const nameRule = "a name has 1 to 64 letters, digits and ._:@+=~-, the first a letter or digit"
+
+// ValidateName checks the name of an agent. The error wraps session.ErrInvalid.
+func ValidateName(name string) error {
+	if session.ValidateID(name) != nil || len(name) > mostName {
+		return fmt.Errorf("%w agent %.100q: %s", session.ErrInvalid, name, nameRule)
+	}
+	return nil
+}
+
 // New checks the agents' names and patterns. The error joins all problems, each one line.
 func New(sessions map[string][]string) (*Table, error) {
 	t := &Table{sessions: sessions}
@@ -39,8 +49,8 @@ func New(sessions map[string][]string) (*Table, error) {
 	}
 	owner := map[string]string{}
 	for _, agent := range slices.Sorted(maps.Keys(sessions)) {
-		if session.ValidateID(agent) != nil || len(agent) > mostName {
-			wrong(agent, "a name has 1 to %d letters, digits and ._:@+=~-, the first a letter or digit", mostName)
+		if ValidateName(agent) != nil {
+			wrong(agent, nameRule)
 		}
 		if agent == Default {
 			wrong(agent, `this name is taken by the agent of all other sessions: choose another one, with sessions ["*"] if it is for all`)

@@ -73,10 +73,11 @@ func reasons(list []admin.SessionInfo) []reasonCount {
 		{"asking", 0, listLink(string(admin.StateAsking), "", "")},
 		{"paused", 0, listLink(string(admin.StatePaused), "", "")},
 		{"suspended", 0, listLink(string(admin.StateSuspended), "", "")},
+		{"without a worker for their agent", 0, listLink(string(admin.StateAttention), "", "")},
 		{"with dead letters", 0, listLink(string(admin.StateAttention), "", "")},
 	}
 	for _, s := range list {
-		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.DeadLetters > 0} {
+		for i, is := range []bool{s.State == admin.StateAsking, s.Paused, s.Suspended, s.Needs != "", s.DeadLetters > 0} {
 			if is {
 				counts[i].N++
 			}

@@ -63,8 +63,8 @@ func TestAgentsFileMistakes(t *testing.T) {
 	for text, want := range map[string][]string{
 		`[]`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
 		`{}`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
-		`{"a": {"sessions": ["x:*"], "agent": "openai", "modle": "m"}}`: {
-			`agent "a": "modle" is unknown: did you mean model?`,
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "modl": "m"}}`: {
+			`agent "a": "modl" is unknown: did you mean model?`,
 			`agent "a": model="" is not set: agent=openai needs the model's name`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "exec"}}`:  {`agent "a": agent_command is not set: agent=exec needs the command to run`},

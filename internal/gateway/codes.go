@@ -30,6 +30,7 @@ const (
 	Running             Code = "running"              // the message is in a running turn
 	Undelivered         Code = "undelivered"          // outcomes of the session are undelivered or still to come
 	IdempotencyConflict Code = "idempotency_conflict" // the key belongs to another message
+	OtherAgent          Code = "other_agent"          // the session has another agent
 	NoTurn              Code = "no_turn"              // the transcript has no turn to undo
 	NoQuestion          Code = "no_question"          // no question is open
 	OtherQuestion       Code = "other_question"       // another question is open
@@ -78,6 +79,7 @@ var meanings = map[Code]struct {
 	Running:              {http.StatusConflict, "The message is part of a running turn"},
 	Undelivered:          {http.StatusConflict, "Outcomes of the session are owed or not delivered"},
 	IdempotencyConflict:  {http.StatusConflict, "The idempotency key belongs to another message"},
+	OtherAgent:           {http.StatusConflict, "The session has another agent"},
 	NoTurn:               {http.StatusConflict, "The conversation has no turn"},
 	NoQuestion:           {http.StatusConflict, "No question is open"},
 	OtherQuestion:        {http.StatusConflict, "Another question is open"},

@@ -79,8 +79,12 @@ func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
 func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	var body struct {
 		SessionID string `json:"session_id"`
+		Agent     string `json:"agent"` // of the new transcript
 	}
 	if err := r.Decode(w, &body, false); err != nil {
+		return err
+	}
+	if err := r.Token.mayName(body.Agent); err != nil {
 		return err
 	}
 	if body.SessionID == "" {
@@ -88,7 +92,7 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	id, err := g.deps.Client.Session(r.Session).NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID})
+	id, err := g.deps.Client.Session(r.Session).NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID, Agent: body.Agent})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type Listed struct {
 	Scheduled int           `json:"scheduled"`
 	Archived  int           `json:"archived"`
 	Title     string        `json:"title"`
+	Agent     string        `json:"agent"`
+	Needs     string        `json:"needs"`
 	ActiveAt  *time.Time    `json:"active_at"` // null: unknown
 }
 
@@ -30,7 +32,7 @@ func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
 		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
-		Title: s.Title,
+		Title: s.Title, Agent: s.Agent, Needs: s.Needs,
 	}
 	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
 		k.ActiveAt = &at

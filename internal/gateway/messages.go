@@ -24,6 +24,7 @@ type messageBody struct {
 	Delay    wire.Duration `json:"delay"`    // before the message joins the queue
 	As       string        `json:"as"`       // the user of the token who says it
 	Commands bool          `json:"commands"` // slash commands are carried out
+	Agent    string        `json:"agent"`    // that the session gets, if it has none yet
 
 	ReplyTo string          `json:"reply_to"` // the destination of the outcome
 	Context json.RawMessage `json:"context"`  // repeated by its deliveries
@@ -124,13 +125,16 @@ func (g *Gateway) store(r *Request, sessionKey string, body messageBody, m turns
 // message returns the message to send.
 func (b messageBody) message(t Token) (turnstile.Message, error) {
 	m := Worded(turnstile.Message{
-		Text: b.Text, Mode: b.Mode, Meta: b.Meta, Attachments: b.Attachments, ExpiresIn: time.Duration(b.ExpiresIn), Delay: time.Duration(b.Delay),
+		Text: b.Text, Mode: b.Mode, Meta: b.Meta, Attachments: b.Attachments, ExpiresIn: time.Duration(b.ExpiresIn), Delay: time.Duration(b.Delay), Agent: b.Agent,
 	})
 	if b.V != 0 && b.V != 1 {
 		return m, Fail(InvalidRequest, "v is %d; this gateway knows version 1.", b.V)
 	}
 	if _, ok := m.Meta[senderMeta]; ok {
 		return m, Fail(InvalidRequest, `meta.sender is the gateway's; name the user with "as".`)
+	}
+	if err := t.mayName(b.Agent); err != nil {
+		return m, err
 	}
 	sender, err := sender(t, b.As)
 	if err != nil {
@@ -147,8 +151,12 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 	if !t.May(Control) {
 		return m, Fail(Forbidden, `The token %s may not control, which "commands" needs.`, t.Name)
 	}
-	if cmd, args, ok := slash.Parse(m.Text); ok && cmd.Shows(args) && !t.May(Read) {
+	cmd, args, ok := slash.Parse(m.Text)
+	switch {
+	case ok && cmd.Shows(args) && !t.May(Read):
 		return m, Fail(Forbidden, "The token %s may not read, which %s needs.", t.Name, cmd.Name)
+	case ok && cmd.NamesAgent(args):
+		return m, t.mayName(args)
 	}
 	return m, nil
 }

@@ -58,6 +58,7 @@ var conditions = []struct {
 	{session.ErrRunning, Running},
 	{session.ErrConflict, IdempotencyConflict},
 	{session.ErrExpired, ResultExpired},
+	{session.ErrOtherAgent, OtherAgent},
 	{session.ErrNoTurn, NoTurn},
 	{session.ErrNoQuestion, NoQuestion},
 	{session.ErrOtherQuestion, OtherQuestion},

@@ -29,6 +29,9 @@ type SessionView struct {
 	Followups []Followup    `json:"followups"`
 	Resume    Resume        `json:"resume"`
 
+	Agent string `json:"agent"` // its name, "" before the first turn
+	Needs string `json:"needs"` // the agent that its messages wait for, because no living worker runs it
+
 	Title   string                `json:"title"`
 	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
 	Queue   session.QueueSettings `json:"queue"`    // absent fields: the worker's defaults
@@ -131,7 +134,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info),
 		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running,
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Queue, Dropped: info.Dropped,
-		ReplyTo: info.ReplyTo,
+		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs,
 	}
 	if q := info.Question; q != nil {
 		v.Question = &Question{q.Number, q.Name, q.Text}

@@ -25,6 +25,7 @@ const (
 	Read    Permission = "read"    // messages, events, transcripts
 	Control Permission = "control" // stop, retry, undo and the other commands of a session
 	Operate Permission = "operate" // forget sessions, dead letters, metrics
+	Agent   Permission = "agent"   // name an agent, with send in a message, with control for a new transcript
 )
 
 // Token has the permissions of a secret's bearer. The zero value has none.
@@ -45,6 +46,14 @@ func (t Token) Sees(sessionKey string) bool {
 
 // May reports whether the token has a permission.
 func (t Token) May(p Permission) bool { return slices.Contains(t.may, p) }
+
+// mayName fails unless the token may name this agent. "" names none.
+func (t Token) mayName(agent string) error {
+	if agent != "" && !t.May(Agent) {
+		return Fail(Forbidden, `The token %s may not name an agent: its "may" has no agent.`, t.Name)
+	}
+	return nil
+}
 
 // Sender is the sender of a message: the token's name, and the user that the request names.
 func (t Token) Sender(user string) string {
@@ -88,7 +97,7 @@ func matches(pattern, key string) bool {
 }
 
 // everybody is the token of requests to a gateway without tokens.
-var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate}}
+var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate, Agent}}
 
 // published are the hashes of secrets that no token may have: the empty one, and the examples of this
 // documentation and of its earlier versions.
@@ -198,11 +207,11 @@ func (e entry) token() (Token, error) {
 		}
 	}
 	if len(e.May) == 0 {
-		return t, errors.New("may is empty: list some of send, read, control, operate")
+		return t, errors.New("may is empty: list some of send, read, control, operate, agent")
 	}
 	for _, p := range e.May {
 		if !everybody.May(p) {
-			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control or operate", p)
+			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control, operate or agent", p)
 		}
 	}
 	return t, nil

@@ -9,7 +9,7 @@ import (
 )
 
 // NeedAttention enters sessions into the index of those that a person may have to look at: with an
-// open question or dead letters, paused or suspended. now is Redis' clock in ms.
+// open question or dead letters, paused or suspended, or with an agent that no worker runs. now is Redis' clock in ms.
 //
 // The index may have too many sessions, so readers check each. A failed call does no harm: the
 // sweep adds missing sessions, and removes others unless their time has changed.

@@ -69,6 +69,20 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 	return list, nil
 }
 
+// Agents returns the names of the agents that live workers run, sorted. None: no worker lives, or one of
+// the version before runs its agent in any session.
+func Agents(ctx context.Context, rdb redis.UniversalClient) (names []string, err error) {
+	beats, err := Heartbeats(ctx, rdb)
+	for _, beat := range beats {
+		if len(beat.Agents) == 0 {
+			return nil, err
+		}
+		names = append(names, beat.Agents...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
 // parseServer reads asynq's ServerInfo. ok is false if it cannot be read, or is another program's.
 func parseServer(info []byte) (w Heartbeat, ok bool) {
 	for len(info) > 0 {

@@ -38,6 +38,9 @@ type Accept struct {
 	// After is the ID of the message that this one must directly follow. Empty: any or none.
 	After string
 
+	// Agent is the agent that the session gets with the message. Empty: the one by its key.
+	Agent string
+
 	// IdempotencyTTL is how long the ID of a Named message is remembered: another message with it
 	// is a conflict, and the same one is never carried out again.
 	IdempotencyTTL time.Duration
@@ -80,7 +83,7 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 		after = rediskey.TaskID(a.Session, a.After)
 	}
 	if a.Named {
-		hash = bodyHash(payload, a.Message.Mode, a.Route, a.After)
+		hash = bodyHash(payload, a.Message.Mode, a.Route, a.After, a.Agent)
 	}
 	k := scripts.KeysOf(a.Session, "", time.Now())
 	idem := k.Idem(a.Message.ID)
@@ -96,10 +99,10 @@ func (a Accept) encode(full []string) (*acceptance, error) {
 			LineCap: fast.LineCap, To: fast.To, Hash: fast.Hash, IdemTTL: fast.IdemTTL,
 			Stream: senderStream, Longest: TaskMost(a.Limits), Delay: a.Delay.Milliseconds(), Followup: entry, Fallback: a.Fallback,
 			Context: string(a.Route.Context), DeliverBy: unixMilli(a.Route.By), Lasts: a.Route.Within.Milliseconds(),
-			OutboxCap: int64(a.Limits.Outbox), After: after, Full: full,
+			OutboxCap: int64(a.Limits.Outbox), After: after, Agent: a.Agent, Full: full,
 		})
 	}}
-	if a.Delay == 0 && after == "" && a.Route.Within == 0 && a.Route.By.IsZero() && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
+	if a.Delay == 0 && after == "" && a.Agent == "" && a.Route.Within == 0 && a.Route.By.IsZero() && (a.Route.To == session.NoReply || a.Route.To == "" && a.Fallback == "") {
 		m.call = scripts.AcceptFast.Call(scripts.AcceptFastKeys(k, idem), fast)
 	} else {
 		m.call = m.full()
@@ -115,9 +118,9 @@ func unixMilli(at time.Time) int64 {
 	return max(at.UnixMilli(), 1)
 }
 
-// bodyHash is a hash of a message's payload, mode, route and After, without the route's deadline. A
+// bodyHash is a hash of a message's payload, mode, route, After and Agent, without the route's deadline. A
 // payload omits some modes.
-func bodyHash(payload []byte, mode session.Mode, route wire.Route, after string) string {
+func bodyHash(payload []byte, mode session.Mode, route wire.Route, after, agent string) string {
 	h := sha256.New()
 	h.Write(payload)
 	h.Write([]byte("\n" + mode))
@@ -127,6 +130,9 @@ func bodyHash(payload []byte, mode session.Mode, route wire.Route, after string)
 	}
 	if after != "" {
 		h.Write([]byte("\x00" + after))
+	}
+	if agent != "" {
+		h.Write([]byte("\x01" + agent))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -1,13 +1,17 @@
 package protocol_test
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -19,6 +23,9 @@ func serves(fits string, names ...string) actors.Setup {
 		c.Serves = func() []string { return names }
 	}
 }
+
+// nobodyElse makes a worker that is the only living one.
+func nobodyElse(c *protocol.Config) { c.Elsewhere = func() ([]string, bool) { return nil, true } }
 
 // The first turn binds the session to an agent. A worker that does not run this agent gets nothing,
 // writes nothing into the session, and leaves it to the others.
@@ -48,6 +55,7 @@ func TestTheClaimBindsAnAgent(t *testing.T) {
 		expect.Equal(t, "claims of the other worker", len(claims), 0)
 		b.Say(next + "-later")
 	}
+	expect.Equal(t, "agent that no worker runs", b.Info().Needs, "") // the other worker does not know who else lives
 	expect.Equal(t, "in the record", b.Redis.HGet(b.Ctx, b.Keys.Record(), "agent").Val(), "support")
 }
 
@@ -108,4 +116,98 @@ func TestADeathAndAnotherAgent(t *testing.T) {
 	expect.Equal(t, "agent", h.Turn().Agent, "coder")
 	b.Say("b")
 	expect.Equal(t, "more", b.Finish(h), true)
+}
+
+// An agent that no living worker runs is in the session's record, and the session is one that needs
+// attention, until a worker runs it.
+func TestNobodyRunsTheAgent(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	var seen []string
+	elsewhere := []string{"support"}
+	other := actors.NewWorker(t, b.Redis, "other", serves("support", agents.Default), func(c *protocol.Config) {
+		c.Elsewhere = func() ([]string, bool) { return elsewhere, true }
+		c.Unserved = func(_, agent string, missing bool) { seen = append(seen, fmt.Sprint(agent, missing)) }
+	})
+	look := func() {
+		t.Helper()
+		claims, err := other.Claim(b.Ctx, []string{actors.Key})
+		expect.OK(t, err)
+		expect.Equal(t, "claims", len(claims), 0)
+	}
+	b.Say("a")
+	look()
+	expect.Equal(t, "needs, while another worker runs it", b.Info().Needs, "")
+	elsewhere = nil
+	look()
+	expect.List(t, "reports", seen, fmt.Sprint("support", false), fmt.Sprint("support", true))
+	expect.Equal(t, "needs", b.Info().Needs, "support")
+	expect.Equal(t, "to look at", b.IsIn(rediskey.Attention, actors.Key), true)
+
+	b.Worker = actors.NewWorker(t, b.Redis, "named", serves("support", "support"))
+	h := b.Start()
+	expect.Equal(t, "needs in its turn", b.Info().Needs, "")
+	b.Finish(h)
+	expect.Equal(t, "needs after it", b.Info().Needs, "")
+	b.Say("b")
+	old := fmt.Sprint("support ", b.RedisTime().Add(-time.Hour).UnixMilli())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "needs", old).Err())
+	expect.Equal(t, "needs of an hour ago", b.Info().Needs, "")
+}
+
+// activity is the index of sessions by activity.
+var activity = regexp.MustCompile(`turnstile:sessions .*`)
+
+// A message gives its agent to a session without one, and to no other. A repetition changes nothing.
+func TestAMessageNamesTheAgent(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, serves("support", agents.Default, "support", "coder"))
+	chat := b.Client.Session(actors.Key)
+	send := func(m turnstile.Message) error {
+		m.Text = m.ID
+		_, err := chat.Send(b.Ctx, m)
+		return err
+	}
+	refused := func(what string, m turnstile.Message, want error) {
+		t.Helper()
+		before := activity.ReplaceAllString(b.Dump(), "")
+		if err := send(m); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+		actors.Same(t, what, before, activity.ReplaceAllString(b.Dump(), ""))
+	}
+	refused("a wrong name", turnstile.Message{ID: "m0", Agent: "no name"}, session.ErrInvalid)
+	expect.OK(t, send(turnstile.Message{ID: "m1", Agent: "coder"}))
+	refused("another agent", turnstile.Message{ID: "m2", Agent: "support"}, session.ErrOtherAgent)
+	refused("another agent, later", turnstile.Message{ID: "m2", Agent: "support", Delay: time.Hour}, session.ErrOtherAgent)
+	refused("the id with another agent", turnstile.Message{ID: "m1", Agent: "support"}, session.ErrConflict)
+	expect.OK(t, send(turnstile.Message{ID: "m1", Agent: "coder"}))
+	expect.OK(t, send(turnstile.Message{ID: "m2", Agent: "coder"}))
+	expect.OK(t, send(turnstile.Message{ID: "m3"}))
+	h := b.Start()
+	expect.Equal(t, "agent", h.Turn().Agent, "coder")
+	for range 3 {
+		b.Finish(h)
+	}
+	expect.Equal(t, "agent", b.Info().Agent, "coder")
+
+	_, err := chat.NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: agents.Default})
+	expect.OK(t, err)
+	refused("the agent of before", turnstile.Message{ID: "m4", Agent: "coder"}, session.ErrOtherAgent)
+	expect.OK(t, send(turnstile.Message{ID: "m4", Agent: agents.Default}))
+	expect.Equal(t, "agent of the new conversation", b.Start().Turn().Agent, agents.Default)
+}
+
+// A session that had a turn before its agent was named has the default one, also for a message that
+// names another.
+func TestASessionWithoutANameHasTheDefaultAgent(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.Equal(t, "agent", b.Info().Agent, agents.Default)
+	_, err := b.Client.Session(actors.Key).Send(b.Ctx, turnstile.Message{Text: "b", Agent: "coder"})
+	if !errors.Is(err, session.ErrOtherAgent) {
+		t.Errorf("a message for another agent: %v", err)
+	}
 }

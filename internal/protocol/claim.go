@@ -37,7 +37,10 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}
-	serves := c.cfg.Serves()
+	serves, elsewhere := c.cfg.Serves(), ""
+	if names, known := c.cfg.Elsewhere(); known {
+		elsewhere = spaced(names)
+	}
 	for _, claim := range attempts {
 		if agent := c.cfg.AgentOf(claim.session); slices.Contains(serves, agent) {
 			claim.agent = agent
@@ -74,7 +77,9 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}
 				claims = append(claims, claim)
-			case scripts.Wait, scripts.Other:
+			case scripts.Other:
+				waiting = append(waiting, c.unserved(parent, claim.session, r))
+			case scripts.Wait:
 				waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.At})
 			case scripts.Again:
 				again = append(again, claim.session)
@@ -94,7 +99,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
 		// before the fast path was sent.
 		readResults(rest, scripts.Claim.Each(parent, c.rdb, len(rest), func(i int) ([]string, scripts.ClaimArgs) {
-			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(serves)
+			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(spaced(serves), elsewhere)
 		}))
 	}
 	if len(waiting) > 0 {
@@ -126,13 +131,30 @@ func (c *Consumer) claimSettings() scripts.ClaimFastShared {
 	}
 }
 
-func (c *Claim) claimArgs(serves []string) scripts.ClaimArgs {
+// spaced returns names each between blanks, as claim takes them.
+func spaced(names []string) string { return " " + strings.Join(names, " ") + " " }
+
+// unservedPause is when workers look again at a session whose agent one of them does not run. Such
+// sessions must not keep workers busy.
+const unservedPause = 15 * time.Second
+
+// unserved reports a session whose agent this worker does not run, and returns when to look again.
+func (c *Consumer) unserved(ctx context.Context, sessionKey string, r scripts.ClaimResult) index.WakeUp {
+	missing := r.Missing == 1
+	if missing { // a failed call does no harm: the sweep adds the session
+		_ = index.NeedAttention(ctx, c.rdb, r.Now, sessionKey)
+	}
+	c.cfg.Unserved(sessionKey, r.Agent, missing)
+	return index.WakeUp{Session: sessionKey, At: r.Now + unservedPause.Milliseconds()}
+}
+
+func (c *Claim) claimArgs(serves, elsewhere string) scripts.ClaimArgs {
 	cfg, s := c.consumer.cfg, c.consumer.claimSettings()
 	return scripts.ClaimArgs{
 		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
 		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit), Retention: cfg.retention(), TranscriptTTL: cfg.TranscriptTTL.Milliseconds(),
 		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
-		Serves: " " + strings.Join(serves, " ") + " ", Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+		Serves: serves, Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
 		Agent: c.consumer.cfg.AgentOf(c.session),
 	}
 }

@@ -41,6 +41,14 @@ type Config struct {
 	// Serves returns those of Agents that the worker may run now. Defaults to all.
 	Serves func() []string
 
+	// Elsewhere returns the agents that other living workers run, and false as long as that is not
+	// known. Defaults to unknown.
+	Elsewhere func() (names []string, known bool)
+
+	// Unserved is called with the agent of a session that was not claimed, because this worker does
+	// not run it. missing: no living worker does. Defaults to none.
+	Unserved func(sessionKey, agent string, missing bool)
+
 	// Programs says that the agent may run programs on this machine. The heartbeat says so, too.
 	Programs bool
 
@@ -136,6 +144,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Serves == nil {
 		c.Serves = func() []string { return c.Agents }
+	}
+	if c.Elsewhere == nil {
+		c.Elsewhere = func() ([]string, bool) { return nil, false }
+	}
+	if c.Unserved == nil {
+		c.Unserved = func(string, string, bool) {}
 	}
 	setDefault(&c.SentinelTTL, 15*time.Second)
 	c.Line = wire.Over(c.Line, wire.DefaultQueueSettings())

@@ -12,17 +12,17 @@ import (
 
 // accept accepts a message.
 func accept(b *actors.Bench, id string, mode session.Mode) error {
-	return acceptWith(b, id, mode, 10_000, 0)
+	return acceptWith(b, id, mode, 10_000, 0, "")
 }
 
-// acceptWith is accept with another cap of the queue, and a delay.
-func acceptWith(b *actors.Bench, id string, mode session.Mode, lineCap int, delay time.Duration) error {
+// acceptWith is accept with another cap of the queue, a delay and an agent.
+func acceptWith(b *actors.Bench, id string, mode session.Mode, lineCap int, delay time.Duration, agent string) error {
 	nonce, payload := "nonce-"+id, fmt.Appendf(nil, `{"v":1,"text":%q}`, id)
 	return protocol.Do(b.Ctx, b.Redis, "accept", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Idem(id)},
 		"events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
 		"session", actors.Key, "id", b.Task(id), "msg", protocol.EncodeTask(actors.Key, id, payload, nonce), "delay", delay.Milliseconds(),
 		"nonce", nonce, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), "mode", string(mode), "line_cap", lineCap,
-		"to", "", "fallback", "", "context", "", "deliver_by", 0, "lasts", 0, "outbox_cap", 1000, "full", []string{}, "after", "",
+		"to", "", "fallback", "", "context", "", "deliver_by", 0, "lasts", 0, "outbox_cap", 1000, "full", []string{}, "after", "", "agent", agent,
 		"hash", "hash-"+id, "idem_ttl", time.Hour.Milliseconds()).Err()
 }
 

@@ -58,7 +58,7 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	return nil
 }
 
-var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
+var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"|needs="\S+ \d+"`)
 
 // withoutClock leaves out times: asynq's lease, and when the record was last changed.
 func withoutClock(dump string) string { return clock.ReplaceAllString(dump, "lease") }
@@ -94,8 +94,8 @@ func timeless(script string, v any) string {
 	case "claim":
 		blank(a, 1)
 		messages(6)
-		if len(a) > 9 && a[8] == "" {
-			a = without(a, 7, "", "", a[9])
+		if len(a) > 10 && a[8] == "" {
+			a = without(a, 7, "", "", a[9], a[10])
 		}
 		blank(a, 9)
 	case "steer":

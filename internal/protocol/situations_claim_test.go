@@ -27,6 +27,16 @@ func claimSituations() []situation {
 			b.SayDelayed("now")
 			return claimMove(b)
 		}},
+		{"claim", "of a named agent", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "named", serves("support", "support"))
+			b.SayAll("now", "next")
+			return claimMove(b)
+		}},
+		{"claim", "of an agent that nobody runs", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "alone", serves("support", "default"), nobodyElse)
+			b.Say("now")
+			return claimMove(b)
+		}},
 		{"claim", "crashed", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			b.Start()

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
@@ -127,15 +128,15 @@ func sessionSituations() []situation {
 			return acceptMove(b, "new", session.ModeInterrupt)
 		}},
 		{"accept", "scheduled", func(b *actors.Bench) func() error {
-			return func() error { return acceptWith(b, "new", "", 10_000, time.Hour) }
+			return func() error { return acceptWith(b, "new", "", 10_000, time.Hour, "") }
 		}},
 		{"accept", "no room", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
-			return func() error { return acceptWith(b, "new", "", 2, 0) }
+			return func() error { return acceptWith(b, "new", "", 2, 0, "") }
 		}},
 		{"accept", "no room for a delayed one", func(b *actors.Bench) func() error {
 			b.Enqueue("now", asynq.ProcessIn(time.Hour))
-			return func() error { return acceptWith(b, "new", "", 1, time.Hour) }
+			return func() error { return acceptWith(b, "new", "", 1, time.Hour, "") }
 		}},
 		{"trim", "", func(b *actors.Bench) func() error {
 			b.Enqueue("now")
@@ -294,6 +295,17 @@ func sessionSituations() []situation {
 				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				return err
 			}
+		}},
+		{"rotate", "another agent", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			return func() error {
+				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "coder"})
+				return err
+			}
+		}},
+		{"accept", "with an agent", func(b *actors.Bench) func() error {
+			return func() error { return acceptWith(b, "new", "", 10_000, 0, "coder") }
 		}},
 		{"look", "", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")

@@ -53,6 +53,7 @@ var reasons = []struct {
 }{
 	{session.ErrBusy, "busy"}, {session.ErrFollowupsFull, "full"}, {session.ErrQueueFull, "line"}, {session.ErrAllQueuesFull, "messages"},
 	{session.ErrOutboxFull, "outbox"}, {session.ErrConflict, "conflict"}, {session.ErrExpired, "expired"}, {session.ErrNotLast, "not_last"},
+	{session.ErrOtherAgent, "agent"},
 }
 
 // Of returns the receipt of a message that was sent.

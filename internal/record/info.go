@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
@@ -25,7 +26,7 @@ type reads struct {
 func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
 	return reads{
 		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
-		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told"),
+		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told", "agent", "fence", "needs"),
 		resume:   p.HMGet(ctx, k.Resume(), "pending", "reason", "marked_at", "interruptions", "suspended"),
 		sentinel: p.Get(ctx, k.Sentinel()),
 		ttl:      p.PTTL(ctx, k.Sentinel()),
@@ -64,6 +65,9 @@ func (r reads) info(key string, now time.Time) session.Info {
 		DeadLetters: int(r.archived.Val()),
 		Title:       record.Text("title"), TitleBy: record.Text("title_by"), ReplyTo: record.Text("reply_to"),
 	}
+	if s.Agent = record.Text("agent"); s.Agent == "" && (s.Fence > 0 || record.Int("fence") > 0) {
+		s.Agent = agents.Default
+	}
 	s.Resume = resumeOf(script.HashFields(r.resume))
 	_ = json.Unmarshal([]byte(record.Text("queue")), &s.Queue) // settings that cannot be read count as none
 	var dropped []string
@@ -75,6 +79,9 @@ func (r reads) info(key string, now time.Time) session.Info {
 		s.Entries = run.Int("entries")
 	}
 	if token := r.sentinel.Val(); token == "" || token != run.Text("token") {
+		if s.Waiting+s.Delayed > 0 {
+			s.Needs = protocol.NeededAgent(record.Text("needs"), now)
+		}
 		return s
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,7 +24,7 @@ func named(sessions []string) []redis.Z {
 
 // reasons are keys of a session. One without any of them needs no attention.
 var reasons = []func(rediskey.Session) string{
-	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
+	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel, rediskey.Session.Pending,
 }
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
@@ -42,7 +43,7 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 	if err != nil {
 		return err
 	}
-	needy, err := r.needy(ctx, near)
+	needy, err := r.needy(ctx, now, near)
 	if err != nil {
 		return err
 	}
@@ -77,19 +78,22 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 	return index.RemoveUnchanged(ctx, r.rdb, rediskey.Attention, over, scores)
 }
 
-// needy returns the sessions that are paused or suspended, or have dead letters or an open question.
-func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]bool, error) {
+// needy returns the sessions that are paused or suspended, have dead letters or an open question, or wait
+// for an agent that no living worker runs.
+func (r *Recovery) needy(ctx context.Context, now int64, sessions []string) (map[string]bool, error) {
 	some, err := r.WithTasks(ctx, sessions, reasons...)
 	if err != nil || len(some) == 0 {
 		return nil, err
 	}
 	exist, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
 	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
+	needs := make([]*redis.StringCmd, len(some))
 	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range some {
 			k := rediskey.For(s)
 			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
+			needs[i] = p.HGet(ctx, k.Record(), "needs")
 			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered")
 		}
 		return nil
@@ -99,7 +103,8 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 	}
 	needy := map[string]bool{}
 	for i, s := range some {
-		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
+		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1" ||
+			owned[i].Val() == 0 && protocol.NeededAgent(needs[i].Val(), time.UnixMilli(now)) != ""
 		if owned[i].Val() > 0 && !needy[s] {
 			var run [3]string
 			for j, field := range runs[i].Val() {

@@ -3,6 +3,7 @@ package slash_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -113,6 +114,27 @@ func TestCommandTitle(t *testing.T) {
 		expect.Equal(t, "/title", b.Command("/title"), "The  build")
 		b.Replies("/status", "Title: The  build")
 	})
+}
+
+// /agent begins a new conversation with another agent, and says which one the session has.
+func TestCommandAgent(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Replies("/agent", "has no agent yet")
+	refuses(b, "/agent no name", `Nothing was changed: invalid agent "no name"`)
+	b.Say("a")
+	b.Drain()
+	b.Replies("/agent", "agent is default")
+	b.Replies("/agent default", "agent is default already")
+	before := b.Info().TranscriptID
+	b.Replies("/agent coder", "The next message begins a new conversation with coder.")
+	expect.Equal(t, "agent", b.Info().Agent, "coder")
+	expect.Equal(t, "another transcript", b.Info().TranscriptID != before, true)
+	b.Replies("/status", "Agent: coder")
+	b.Say("b")
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "needs", fmt.Sprint("coder ", b.RedisTime().UnixMilli())).Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Timer("due"), 1, 0).Err()) // a worker lives
+	b.Replies("/status", "No running worker has the agent coder")
 }
 
 // /status says that a session is paused, whether a turn runs or not.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -24,7 +25,14 @@ func (c *calls) Stop(context.Context) (session.Stopped, error) {
 	c.n++
 	return session.Stopped{}, nil
 }
-func (c *calls) NewConversation(context.Context) error { c.n++; return nil }
+func (c *calls) NewConversation(_ context.Context, agent string) error {
+	c.n++
+	if agent != "" && agents.ValidateName(agent) != nil {
+		panic("a wrong agent")
+	}
+	return nil
+}
+func (*calls) Agents(context.Context) ([]string, error) { return []string{"default", "support"}, nil }
 func (c *calls) Undo(context.Context) (session.Undone, error) {
 	c.n++
 	return session.Undone{}, nil
@@ -56,7 +64,7 @@ func (c *calls) DecideNumber(_ context.Context, number int, d session.Decision) 
 // thing. A text that is no command has no effect of one.
 func FuzzCommand(f *testing.F) {
 	for _, text := range []string{"/stop", " /stop\n", "/stop now", "/queue collect debounce:0.5s cap:25 drop:old", "/queue reset", "/approve 3 always", "/approve -1", "/deny 99999999999999999999",
-		"/history 1001", "/title \u202e", "/steer", "/steer left", "//stop", "/rest api?", "/stop\nnow", "/\xff", "/status\u00a0", "/new\tx"} {
+		"/history 1001", "/title \u202e", "/steer", "/steer left", "//stop", "/rest api?", "/stop\nnow", "/\xff", "/status\u00a0", "/new\tx", "/agent", "/agent support", "/agent nobody", "/agent \u202e"} {
 		f.Add(text)
 	}
 	f.Add("/queue " + strings.Repeat("x ", 5000))

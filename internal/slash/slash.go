@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/wire"
 	"turnstile/pkg/session"
 )
@@ -17,7 +18,7 @@ type Operations interface {
 	Info(ctx context.Context) (session.Info, error)
 	Tail(ctx context.Context, n int) ([]session.Entry, error)
 	Stop(ctx context.Context) (session.Stopped, error)
-	NewConversation(ctx context.Context) error
+	NewConversation(ctx context.Context, agent string) error
 	SetQueue(ctx context.Context, s session.QueueSettings) error
 	DecideNumber(ctx context.Context, number int, d session.Decision) (session.Question, error)
 	Undo(ctx context.Context) (session.Undone, error)
@@ -25,6 +26,7 @@ type Operations interface {
 	SetTitle(ctx context.Context, title string) error
 	Rerun(ctx context.Context) (n int, err error)
 	HasWorker(ctx context.Context) (bool, error)
+	Agents(ctx context.Context) ([]string, error)
 	Paused(ctx context.Context) (bool, error)
 }
 
@@ -42,6 +44,7 @@ func commands() []Command {
 		{"/stop", "", "ends the running turn; waiting messages become dead letters", stop},
 		{"/new", "", "begins a new conversation (also /reset)", newConversation},
 		{"/reset", "", "", newConversation},
+		{"/agent", "[NAME]", "begins a new conversation with another agent, or shows which it is", chooseAgent},
 		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "sets what messages do while a turn runs", queue},
 		{"/approve", "[NUMBER] [always]", "allows what the agent asks permission for", approve},
 		{"/deny", "[NUMBER]", "denies it", deny},
@@ -110,11 +113,14 @@ func (cmd Command) Reads(args string) bool {
 	switch cmd.Name {
 	case "/help", "/status", "/history":
 		return true
-	case "/queue", "/title":
+	case "/queue", "/title", "/agent":
 		return args == ""
 	}
 	return false
 }
+
+// NamesAgent reports whether the command with args chooses an agent.
+func (cmd Command) NamesAgent(args string) bool { return cmd.Name == "/agent" && args != "" }
 
 // Shows reports whether the reply to the command with args has texts or the title of the session.
 func (cmd Command) Shows(args string) bool {
@@ -158,8 +164,14 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	if paused {
 		lines = append(lines, "An operator has paused the session: no further turn begins until it is unpaused.")
 	}
-	if s.Phase == session.PhaseIdle && noWorker(ctx, c) {
+	switch {
+	case s.Phase == session.PhaseIdle && noWorker(ctx, c):
 		lines = append(lines, "No worker is running: messages wait until one is started.")
+	case s.Needs != "":
+		lines = append(lines, "No running worker has the agent "+s.Needs+": messages wait until one does.")
+	}
+	if s.Agent != "" && s.Agent != agents.Default {
+		lines = append(lines, "Agent: "+s.Agent)
 	}
 	if q := s.Question; q != nil {
 		lines = append(lines, fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number))
@@ -236,13 +248,43 @@ func newConversation(ctx context.Context, c Operations, _ string) (string, error
 	if err != nil {
 		return "", err
 	}
-	if err := c.NewConversation(ctx); err != nil {
+	if err := c.NewConversation(ctx, ""); err != nil {
 		return "", err
 	}
+	return begins("a new conversation", s), nil
+}
+
+func begins(what string, s session.Info) string {
 	if s.Phase != session.PhaseIdle {
-		return "The next message begins a new conversation. The running turn ends in the old one.", nil
+		return "The next message begins " + what + ". The running turn ends in the old one."
 	}
-	return "The next message begins a new conversation.", nil
+	return "The next message begins " + what + "."
+}
+
+// chooseAgent names no agent but the session's: a list would name those of others.
+func chooseAgent(ctx context.Context, c Operations, name string) (string, error) {
+	s, err := c.Info(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case name == "" && s.Agent == "":
+		return "The session has no agent yet: its first message gets one.", nil
+	case name == "":
+		return "The session's agent is " + s.Agent + ".", nil
+	case name == s.Agent:
+		return "The session's agent is " + name + " already. /new begins a new conversation.", nil
+	}
+	if err := agents.ValidateName(name); err != nil {
+		return "", refusal(err)
+	}
+	running, err := c.Agents(ctx) // fails for a Redis user that may not know
+	if err == nil && len(running) > 0 && !slices.Contains(running, name) {
+		return "", argsError("Nothing was changed: no running worker has an agent " + name + ".")
+	}
+	if err := c.NewConversation(ctx, name); err != nil {
+		return "", err
+	}
+	return begins("a new conversation with "+name, s), nil
 }
 
 func queue(ctx context.Context, c Operations, args string) (string, error) {

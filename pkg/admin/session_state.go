@@ -30,7 +30,7 @@ const (
 	StateBusy        State = "busy"         // a turn runs, or messages wait
 	StateDeadLetters State = "dead_letters" // it has some
 	StateUndelivered State = "undelivered"  // it has deliveries
-	StateAttention   State = "attention"    // it asks, is paused or suspended, or has dead letters
+	StateAttention   State = "attention"    // it asks, is paused or suspended, has dead letters, or needs an agent that no worker runs
 )
 
 // SessionInfo is a session's state as an operator sees it.

@@ -35,8 +35,12 @@ var (
 	// ErrNotLast: the message that a new one must follow is not the session's last.
 	ErrNotLast = refusal("the session's last message is another one", ErrRefused)
 
+	// ErrOtherAgent: the session has another agent. Another one begins with a new transcript.
+	ErrOtherAgent = refusal("the session has another agent", ErrRefused)
+
 	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = refusal("the transcript has no turn", ErrRefused)
+
 	// ErrUndelivered: the session has undelivered outcomes (admin.Session.Erase).
 	ErrUndelivered = refusal("outcomes are not delivered", ErrRefused)
 )

@@ -29,6 +29,13 @@ type Info struct {
 	Mode      Mode          // of a message that arrives without one
 	LeaseLeft time.Duration // how long the owner's lease still lasts
 
+	// Agent is the name of the session's agent. "" before the first turn: the session's key decides.
+	Agent string
+
+	// Needs is the agent that the session's messages wait for, because no living worker runs it, or
+	// one that lives does not know agents by name. "" is none, or unknown to the workers so far.
+	Needs string
+
 	Waiting     int   // messages in the queue
 	Delayed     int   // delayed messages, and messages that wait for a retry
 	DeadLetters int   // messages that will not run again by themselves

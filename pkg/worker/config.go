@@ -266,9 +266,7 @@ func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 	}
 	p.Immediate, p.Warm = all.immediate(), all.warm()
 	p.Agents, p.AgentOf = all.names(), all.table.For
-	if n != nil {
-		p.Serves = n.serves
-	}
+	p.Serves, p.Elsewhere, p.Unserved = n.serves, n.runElsewhere, n.unserved
 	return p
 }
 

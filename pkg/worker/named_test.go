@@ -17,13 +17,14 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/wire"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
-// says is an agent that answers with its name.
+// says is an agent whose reply begins with its name.
 func says(name string) agent.Agent {
 	return agent.Func(func(_ context.Context, turn *agent.Turn) (agent.Result, error) {
 		return agent.Result{Text: name + ": " + turn.Text()}, nil
@@ -133,6 +134,32 @@ func TestBesideAWorkerOfTheVersionBefore(t *testing.T) {
 	expect.Soon(t, "the other one waits", func() bool { return r.rdb.ZScore(r.ctx, rediskey.Due, "a:1").Val() > 0 })
 	expect.OK(t, r.rdb.Del(r.ctx, heartbeat).Err())
 	expect.Equal(t, "after its end", r.outcomeIn("a:1", "m").Reply, "a: hello")
+}
+
+// A session whose agent no living worker runs waits, and is one that needs attention, as /status says.
+// Nothing of it is lost.
+func TestAnAgentThatNobodyRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(says("default"))
+	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello", Agent: "a"})
+	operator := admin.NewClient(r.rdb)
+	expect.Soon(t, "it needs attention", func() bool {
+		expect.OK(t, r.rdb.ZAddArgs(r.ctx, rediskey.Ready, redis.ZAddArgs{Members: []redis.Z{{Member: "a:1"}}}).Err()) // claimed at once
+		page, err := operator.Page(r.ctx, admin.Query{State: admin.StateAttention})
+		expect.OK(t, err)
+		return len(page.Sessions) == 1 && page.Sessions[0].Needs == "a"
+	})
+	reply, err := r.client.Session("a:1").Command(r.ctx, "/status")
+	expect.OK(t, err)
+	if !strings.Contains(reply, "No running worker has the agent a: messages wait until one does.") {
+		t.Errorf("/status: %s", reply)
+	}
+	r.worker(says("default"), named("a:*"))
+	expect.Equal(t, "after a worker with the agent has started", r.outcomeIn("a:1", "m").Reply, "a: hello")
+	s, err := operator.Session("a:1").Info(r.ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "needs", s.Needs, "")
 }
 
 func TestWrongAgents(t *testing.T) {

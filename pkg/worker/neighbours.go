@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,26 +13,58 @@ import (
 	"turnstile/internal/maintenance"
 )
 
-// neighboursEvery is how often a worker with named agents looks at the others' heartbeats.
+// neighboursEvery is how often a worker looks at the others' heartbeats, if it has named agents or has met
+// a session whose agent it does not run.
 const neighboursEvery = 5 * time.Second
 
-// neighbours says which agents the worker may run. A worker of the version before runs its only agent
-// in every session: while one lives, sessions of other agents wait.
+// neighbours says which agents this worker may run, and which the others run. A worker of the version
+// before runs its only agent in every session: while one lives, sessions of other agents wait.
 type neighbours struct {
-	all  []string // the worker's agents
-	rdb  redis.UniversalClient
-	life *lifecycle
-	log  *slog.Logger
+	name  string   // of this worker
+	all   []string // its agents
+	named bool     // it has other agents than the default one
+	rdb   redis.UniversalClient
+	life  *lifecycle
+	log   *slog.Logger
 
-	know atomic.Bool // every living worker knows agents by name
+	mu        sync.Mutex
+	wanted    bool            // a session was not claimed because of its agent
+	looked    bool            // the heartbeats were read
+	know      bool            // every living worker knows agents by name
+	elsewhere []string        // agents of the other living workers
+	missing   map[string]bool // agents that no living worker runs: the log has them
 }
 
 // serves returns the agents that may run now.
 func (n *neighbours) serves() []string {
-	if n.know.Load() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.know || !n.named {
 		return n.all
 	}
 	return slices.DeleteFunc(slices.Clone(n.all), func(name string) bool { return name != agents.Default })
+}
+
+// runElsewhere returns the agents that other living workers run, and false before the first look.
+func (n *neighbours) runElsewhere() ([]string, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.elsewhere, n.looked
+}
+
+// unserved notes that a session was not claimed because of its agent, and logs the first one of each agent
+// that no living worker runs.
+func (n *neighbours) unserved(sessionKey, agent string, missing bool) {
+	n.mu.Lock()
+	n.wanted = true
+	first := missing && !n.missing[agent]
+	if first {
+		n.missing[agent] = true
+	}
+	n.mu.Unlock()
+	if first {
+		n.log.Warn("sessions of an agent wait: no living worker runs it", "agent", agent, "session", sessionKey)
+	}
 }
 
 // look reads the heartbeats.
@@ -47,10 +79,27 @@ func (n *neighbours) look(ctx context.Context) error {
 			know, old = false, beat.Name
 		}
 	}
-	switch was := n.know.Swap(know); {
-	case was && !know:
+	var elsewhere []string
+	for _, beat := range beats {
+		for _, name := range beat.Agents {
+			if beat.Name != n.name && (know || name == agents.Default) {
+				elsewhere = append(elsewhere, name)
+			}
+		}
+	}
+	slices.Sort(elsewhere)
+
+	n.mu.Lock()
+	was := n.know || !n.looked
+	n.looked, n.know, n.elsewhere = true, know, slices.Compact(elsewhere)
+	for _, name := range n.elsewhere {
+		delete(n.missing, name)
+	}
+	n.mu.Unlock()
+	switch {
+	case n.named && was && !know:
 		n.log.Warn("sessions of named agents wait: a worker of the version before would run any session with its own agent", "neighbour", old)
-	case !was && know:
+	case n.named && !was && know:
 		n.log.Info("sessions of named agents run")
 	}
 	return nil
@@ -65,6 +114,12 @@ func (n *neighbours) run() {
 		case <-n.life.intake.Done():
 			return
 		case <-ticks.C:
+		}
+		n.mu.Lock()
+		wanted := n.named || n.wanted
+		n.mu.Unlock()
+		if !wanted {
+			continue
 		}
 		if err := n.look(n.life.intake); err != nil && n.life.intake.Err() == nil {
 			n.log.Warn("the other workers' heartbeats cannot be read", "error", err)

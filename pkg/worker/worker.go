@@ -36,7 +36,7 @@ type Worker struct {
 	upkeep     *maintenance.Maintenance
 	jobs       *jobServer    // nil before Start
 	longest    time.Duration // that a turn may take
-	neighbours *neighbours   // nil: there is only the default agent
+	neighbours *neighbours
 
 	mu    sync.Mutex
 	state workerState
@@ -73,10 +73,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		return nil, err
 	}
 	log, life := opts.Logger, newLifecycle()
-	var n *neighbours
-	if all.table != nil {
-		n = &neighbours{all: all.names(), rdb: rdb, life: life, log: log}
-	}
+	n := &neighbours{name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, missing: map[string]bool{}}
 	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, n))
 	if err != nil {
 		return nil, err
@@ -154,12 +151,12 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.jobs = j
 	}
-	if w.neighbours != nil {
+	if w.neighbours.named {
 		if err := w.neighbours.look(ctx); err != nil {
 			return err
 		}
-		w.life.run(w.neighbours.run)
 	}
+	w.life.run(w.neighbours.run)
 	listening := make(chan struct{})
 	w.life.run(func() { w.listener.run(func() { close(listening) }) })
 	select {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/agents"
 	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/receipt"
@@ -25,6 +26,9 @@ import (
 )
 
 const key = "agent:main:telegram:dm:42"
+
+// allAgents are the agents of both workers.
+var allAgents = []string{agents.Default, "support", "coder"}
 
 // redisOf is a test's Redis, on which one life after the other runs.
 type redisOf struct {
@@ -67,6 +71,7 @@ type actual struct {
 	plain     *asynq.Client
 	inspector *asynq.Inspector
 	workers   [2]*actors.Consumer
+	serves    [2][]string // the agents of each worker
 	start     int64
 	names     names
 	lastEvent string // the last event read
@@ -84,7 +89,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
 		var err error
-		b.workers[i], err = actors.NewConsumer(r.rdb, configOf(c, i))
+		b.workers[i], err = actors.NewConsumer(r.rdb, configOf(c, i, func() []string { return b.serves[i] }))
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -92,7 +97,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	return b
 }
 
-func configOf(c reference.Config, worker int) sq.Config {
+func configOf(c reference.Config, worker int, serves func() []string) sq.Config {
 	policy, retention := sq.CrashResume, time.Duration(0)
 	if c.CrashSuspends {
 		policy = sq.CrashSuspend
@@ -101,6 +106,7 @@ func configOf(c reference.Config, worker int) sq.Config {
 		retention = reference.ResultTTL * time.Millisecond
 	}
 	return sq.Config{
+		Agents: allAgents, AgentOf: func(string) string { return c.Agent }, Serves: serves,
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
 		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: limitsOf(c), TranscriptBytes: transcriptBytes, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
@@ -210,6 +216,14 @@ func (b *actual) claim(worker int) (*sq.Claim, string) {
 	return claims[0], b.turn(claims[0])
 }
 
+// agentOf is a record's agent.
+func agentOf(record map[string]string) string {
+	if record["agent"] == "" && record["fence"] != "" {
+		return agents.Default
+	}
+	return record["agent"]
+}
+
 // turn is a worker's view of its turn.
 func (b *actual) turn(h *sq.Claim) string {
 	t := h.Turn()
@@ -220,12 +234,12 @@ func (b *actual) turn(h *sq.Claim) string {
 	for _, id := range t.Dropped {
 		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, rediskey.IDPrefix(key))))
 	}
-	return turnText(b.names.turn(t.Fence), b.names.session(t.SessionID), t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered)
+	return turnText(b.names.turn(t.Fence), b.names.session(t.SessionID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered)
 }
 
-func turnText(turn, sessionID, reset, resume string, messages, dropped []string, attempt, entries, again int) string {
-	return fmt.Sprintf("%s %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
-		turn, sessionID, messages, attempt, entries, again, reset, resume, dropped)
+func turnText(turn, sessionID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int) string {
+	return fmt.Sprintf("%s %s of %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
+		turn, sessionID, agent, messages, attempt, entries, again, reset, resume, dropped)
 }
 
 // finish returns the next turn, or the reason why there is none.

@@ -46,8 +46,8 @@ func (s *Session) Cancel(id string, running bool) string {
 }
 
 // Rotate is /new: the next turn begins another transcript. A running turn ends in the old one. With
-// old it only replaces that transcript ID.
-func (s *Session) Rotate(old string) (sessionID string) {
+// old it only replaces that transcript ID. agent is the next turn's; "": the same.
+func (s *Session) Rotate(old, agent string) (sessionID string) {
 	if old != "" && old != s.SessionID {
 		return s.SessionID
 	}
@@ -60,6 +60,12 @@ func (s *Session) Rotate(old string) (sessionID string) {
 	s.forgetNotes()
 	if s.Run.Exists {
 		s.Run.Rotated = s.SessionID
+	}
+	if agent != "" && agent != s.Agent {
+		s.Agent = agent
+		if s.Owner != 0 {
+			s.Run.Chosen = s.Run.Fence
+		}
 	}
 	if s.Owner == 0 { // else the turn's end does it
 		s.Resume.unmark()

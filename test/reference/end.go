@@ -69,7 +69,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 
 	group, _ := s.next()
 	switch {
-	case e.Release || s.Paused:
+	case e.Release || s.Paused || r.Chosen == r.Fence: // the next turn has another agent
 		group = nil
 	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
 		group = nil // a claim collects them, since all are back now

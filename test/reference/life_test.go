@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/agents"
 	sq "turnstile/internal/protocol"
 	"turnstile/test/reference"
 )
@@ -58,6 +59,7 @@ func configured(head [header]byte) reference.Config {
 	return reference.Config{
 		Immediate: a%4 == 0, CrashSuspends: a/4%4 == 0, Keeps: a/16%8 > 0, StuckLimit: 1 + b%3, TranscriptCap: 4 + b/4%16,
 		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128], LineCap: []int{100, 7, 5, 3}[b/64], LargeEntries: largeEntries, OutboxCap: []int{1000, 6, 3}[e/2%3],
+		Agent: []string{agents.Default, agents.Default, "support"}[e/8%3],
 		Workers: [2]reference.Settings{
 			{Mode: modes[c%len(modes)], Cap: 2 + c/8%4, Drop: drops[c/32%len(drops)], Debounce: 90_000},
 			{Mode: modes[d%len(modes)], Cap: 1 + d/8%5, Drop: drops[d/32%len(drops)], Debounce: 45_000},

@@ -65,8 +65,8 @@ func (b *actual) picture() reference.Picture {
 	p := reference.Picture{
 		"paused": fmt.Sprint(f.paused.Val() == 1),
 		"turn":   b.recordTurn(run, f.sentinel.Val()),
-		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v", len(record) > 0, current, record["title"], record["title_by"],
-			settings(record["queue"]), record["reply_to"], b.list(record["dropped"])),
+		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", len(record) > 0, current, record["title"], record["title_by"],
+			settings(record["queue"]), record["reply_to"], b.list(record["dropped"]), agentOf(record)),
 		"resume":  b.resumeOf(f.resume.Val()),
 		"partial": b.partialOf(f.partial.Val()),
 		"state":   kept(f.state.Val()),

@@ -16,15 +16,19 @@ func claim(l *life, a, b, c int) step {
 	}
 	w, p := a%2, &pair{}
 	pop := c%2 == 0
+	serves := allAgents
+	if b%7 == 6 {
+		serves = allAgents[:1]
+	}
 	return l.faulty(c, retrier, step{
-		fmt.Sprintf("worker %d claims (pops %v)", w, pop),
+		fmt.Sprintf("worker %d, which runs %v, claims (pops %v)", w, serves, pop),
 		func() string {
 			if pop {
 				l.model.Pop()
 			}
 			var again int64
-			if p.model, again = l.model.Claim(w); again > 0 && c/4%4 == 3 { // sent twice
-				p.model, again = l.model.Claim(w)
+			if p.model, again = l.model.Claim(w, serves); again > 0 && c/4%4 == 3 { // sent twice
+				p.model, again = l.model.Claim(w, serves)
 			}
 			if again > 0 {
 				l.model.Again(again)
@@ -38,6 +42,7 @@ func claim(l *life, a, b, c int) step {
 			return told(p.model.Turn)
 		},
 		func() string {
+			l.actual.serves[w] = serves
 			if pop {
 				_, err := l.actual.workers[w].Pop(l.actual.ctx, 1)
 				l.actual.must(err)
@@ -51,7 +56,7 @@ func claim(l *life, a, b, c int) step {
 
 // told is a turn of the real side, in the model's form.
 func told(t reference.ClaimedTurn) string {
-	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
+	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
 }
 
 func promote(l *life, _, _, c int) step {

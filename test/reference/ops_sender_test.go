@@ -26,7 +26,14 @@ func submit(l *life, a, b, c int) step {
 	if due == 0 && c >= 208 {
 		after = l.before(a, b)
 	}
+	agent := ""
+	if c >= 192 && c < 208 {
+		agent = []string{"coder", "support"}[b%2]
+	}
 	s := step{name: fmt.Sprintf("submit %s %q", m, mode)}
+	if agent != "" {
+		s.name += " for " + agent
+	}
 	if l.routed {
 		s.name += fmt.Sprintf(" to %v, else %q", to, fallback)
 	}
@@ -37,7 +44,7 @@ func submit(l *life, a, b, c int) step {
 		s.name += fmt.Sprintf(" due %s", reference.At(due, l.actual.start))
 	}
 	s.model = func() string {
-		r := l.model.Submit(m, mode, due, to, fallback, after, lost)
+		r := l.model.Submit(m, mode, due, to, fallback, after, agent, lost)
 		if lost {
 			return "reply lost"
 		}
@@ -49,6 +56,7 @@ func submit(l *life, a, b, c int) step {
 		if after != "" {
 			options = append(options, actors.After(l.actual.names.id(after)))
 		}
+		options = append(options, func(m *turnstile.Message) { m.Agent = agent })
 		return l.actual.submit(m, mode, due, options...)
 	}
 	s.actual = send
@@ -202,7 +210,8 @@ func cancel(l *life, a, b, c int) step {
 	})
 }
 
-func rotate(l *life, a, _, c int) step {
+func rotate(l *life, a, b, c int) step {
+	agent := []string{"", "", "", "coder", "support"}[b%5]
 	old := ""
 	if a%3 == 0 {
 		old = l.model.SessionID
@@ -212,8 +221,8 @@ func rotate(l *life, a, _, c int) step {
 		old = "another"
 	}
 	return l.faulty(c, sender, step{
-		fmt.Sprintf("/new in place of %q", old),
-		func() string { return l.model.Rotate(old) },
+		fmt.Sprintf("/new in place of %q, with %q", old, agent),
+		func() string { return l.model.Rotate(old, agent) },
 		func() string {
 			var current string
 			if old != "" && !wrong {
@@ -221,7 +230,7 @@ func rotate(l *life, a, _, c int) step {
 			} else {
 				current = old
 			}
-			sid, err := l.actual.client.Session(key).NewTranscript(l.actual.ctx, turnstile.TranscriptConfig{Replaces: current})
+			sid, err := l.actual.client.Session(key).NewTranscript(l.actual.ctx, turnstile.TranscriptConfig{Replaces: current, Agent: agent})
 			if err != nil {
 				return word(err)
 			}

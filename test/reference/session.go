@@ -46,6 +46,7 @@ type Config struct {
 	OutboxCap     int         // deliveries that may be owed and stored
 	TTL           int64       // the sentinel's, ms
 	Workers       [2]Settings // each worker's settings for a busy session
+	Agent         string      // by the session's key
 }
 
 // Settings decide about messages for a busy session. Zero: not set.
@@ -127,6 +128,7 @@ type Run struct {
 
 	Said    Settings // its owner's
 	Rotated string   // the transcript ID of the next turn
+	Chosen  int      // the turn after which another agent's begins
 	RetryID string   // the message that waits after a failure
 	RetryAt int64    // until then
 }
@@ -139,6 +141,7 @@ type Record struct {
 	TitleBy   string
 	Settings  Settings
 	ReplyTo   string   // the destination of replies to its messages
+	Agent     string   // "": none yet
 	Dropped   []string // ids for the next turn's note
 	Used      int64
 

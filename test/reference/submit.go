@@ -63,12 +63,13 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 // arrive, so the sender does nothing more.
 //
 // The ID is remembered from then on: with another mode or route it is a conflict, and it never runs
-// again. after is the message that it must follow directly, or "".
-func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after string, lost bool) Receipt {
+// again. after is the message that it must follow directly, or "". agent is the one that the
+// session gets, if it has none; "": the one by its key.
+func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after, agent string, lost bool) Receipt {
 	s.enter()
 	within := to.Within
 	to.Within = 0
-	wanted := fmt.Sprint(mode, to, after)
+	wanted := fmt.Sprint(mode, to, after, agent)
 	fresh, r := false, Receipt{Status: "refused"}
 	switch used, ok := s.given[id]; {
 	case ok && used != wanted:
@@ -79,6 +80,10 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after s
 		route := s.route(to, fallback)
 		full, forks := route != nil && len(s.Owed)+len(s.Stored) >= s.Config.OutboxCap, after != "" && !s.isLast(after)
 		fresh = s.enqueue(id, id, due)
+		if fresh && agent != "" && s.Agent != "" && s.Agent != agent {
+			r = s.refuse(s.Messages[id], "agent")
+			break
+		}
 		if fresh && full {
 			r = s.refuse(s.Messages[id], "outbox")
 			break
@@ -90,6 +95,7 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after s
 		r = s.accept(id, mode, fresh)
 		if fresh && r.Status != "refused" {
 			s.given[id] = wanted
+			s.Agent = cmp.Or(s.Agent, agent)
 			if was, owed := s.Owed[id]; owed && route != nil {
 				s.removed(id, was) // an operator has deleted an earlier message with this ID
 			}

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -28,15 +29,28 @@ type ClaimedTurn struct {
 	Dropped   []string
 	Omitted   int // older ones
 	Again     int // how often its first message was redelivered
+	Agent     string
 
 	noted int
 }
 
-// Claim takes the sentinel and the next turn, or returns nil. It first recovers the turn of a dead
+// unservedPause is when a session is claimed again whose agent a worker does not run, ms.
+const unservedPause = 15_000
+
+// Claim takes the sentinel and the next turn, or returns nil. A worker runs only some agents, those in
+// serves, and leaves the others' sessions alone. It first recovers the turn of a dead
 // owner, even if nothing can be taken then. again is not 0 if the session must be claimed again at
 // that time, in ms: see [Session.Again].
-func (s *Session) Claim(worker int) (h *Claim, again int64) {
-	if s.Owner != 0 || s.Paused {
+func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
+	if s.Owner != 0 {
+		return nil, 0
+	}
+	agent := cmp.Or(s.Agent, s.Config.Agent)
+	if !slices.Contains(serves, agent) {
+		s.Index.later(s.Now + unservedPause)
+		return nil, 0
+	}
+	if s.Paused {
 		return nil, 0
 	}
 	if s.final() && !s.Run.Doubted {
@@ -65,7 +79,7 @@ func (s *Session) Claim(worker int) (h *Claim, again int64) {
 	s.tokens++
 	s.Owner = s.tokens
 	s.take(group)
-	s.Run.Said = s.Config.Workers[worker]
+	s.Run.Said, s.Agent = s.Config.Workers[worker], agent
 	s.used()
 	h = &Claim{Worker: worker, token: s.Owner}
 	h.Turn = s.told()
@@ -104,7 +118,7 @@ func (s *Session) told() ClaimedTurn {
 	return ClaimedTurn{
 		Number: s.Run.Fence, SessionID: s.Run.SessionID, Messages: slices.Clone(s.Run.IDs),
 		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: dropped, Omitted: omitted,
-		Again: head.Redelivered, noted: s.noted,
+		Again: head.Redelivered, Agent: s.Agent, noted: s.noted,
 	}
 }
 

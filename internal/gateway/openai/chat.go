@@ -147,6 +147,9 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		to.temporary = true
 		m.ReplyTo = turnstile.NoReply
 	}
+	if m.Agent, err = a.agentOf(r, body.Model); err != nil {
+		return err
+	}
 	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m)
 	if err != nil {

@@ -22,6 +22,7 @@ type API struct {
 	bodies Bodies
 
 	oneShots oneShots
+	live     liveAgents
 }
 
 // New returns the routes for the sessions of a client.

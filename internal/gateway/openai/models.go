@@ -1,10 +1,15 @@
 package openai
 
 import (
+	"context"
 	"net/http"
 	"slices"
+	"sync"
+	"time"
 
+	"turnstile/internal/agents"
 	"turnstile/internal/gateway"
+	"turnstile/pkg/admin"
 )
 
 // model is a model that requests may name.
@@ -15,21 +20,73 @@ type model struct {
 	Owner   string `json:"owned_by"`
 }
 
-// getModels lists the agents of the live workers.
+// getModels lists the agents of the live workers: those that the token may name, and what the default
+// ones are.
 func (a *API) getModels(w http.ResponseWriter, r *gateway.Request) error {
 	workers, err := a.admin.Workers(r.Work())
 	if err != nil {
 		return err
 	}
 	models := []model{}
-	for _, worker := range workers {
-		if worker.Agent == "" || slices.ContainsFunc(models, func(m model) bool { return m.ID == worker.Agent }) {
-			continue
+	add := func(name string, worker admin.Worker) {
+		if name != "" && !slices.ContainsFunc(models, func(m model) bool { return m.ID == name }) {
+			models = append(models, model{name, "model", worker.Started.Unix(), "turnstile"})
 		}
-		models = append(models, model{worker.Agent, "model", worker.Started.Unix(), "turnstile"})
+	}
+	for _, worker := range workers {
+		add(worker.Agent, worker)
+		for _, name := range worker.Agents {
+			if name != agents.Default && r.Token.May(gateway.Agent) {
+				add(name, worker)
+			}
+		}
 	}
 	return gateway.Respond(w, http.StatusOK, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
 	}{"list", models})
+}
+
+// agentsFor is how long the agents of the live workers are remembered.
+const agentsFor = 5 * time.Second
+
+// liveAgents remembers the named agents of the live workers.
+type liveAgents struct {
+	mu    sync.Mutex
+	names []string
+	read  time.Time
+}
+
+// agentOf returns the agent that a request's model names: one that a live worker runs, if the token may
+// name one. Any other model names none, as clients send a model of their own.
+func (a *API) agentOf(r *gateway.Request, model string) (string, error) {
+	if model == "" || model == modelName || !r.Token.May(gateway.Agent) {
+		return "", nil
+	}
+	names, err := a.live.namesOf(r.Work(), a.admin)
+	if err != nil || !slices.Contains(names, model) {
+		return "", err
+	}
+	return model, nil
+}
+
+func (l *liveAgents) namesOf(ctx context.Context, operator *admin.Client) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.read) < agentsFor {
+		return l.names, nil
+	}
+	workers, err := operator.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.names, l.read = nil, time.Now()
+	for _, worker := range workers {
+		for _, name := range worker.Agents {
+			if name != agents.Default {
+				l.names = append(l.names, name)
+			}
+		}
+	}
+	return l.names, nil
 }

@@ -40,6 +40,9 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
+	if m.Agent, err = a.agentOf(r, body.Model); err != nil {
+		return err
+	}
 	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m)
 	if err != nil {

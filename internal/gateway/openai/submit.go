@@ -133,7 +133,10 @@ func (a *API) submit(r *gateway.Request, to target, m turnstile.Message) (turnst
 // store stores a message with its ID.
 func (a *API) store(r *gateway.Request, sessionKey string, m turnstile.Message) (turnstile.Receipt, error) {
 	receipt, err := a.client.Session(sessionKey).Send(r.Work(), m)
-	if errors.Is(err, session.ErrNotLast) {
+	switch {
+	case errors.Is(err, session.ErrOtherAgent):
+		err = refuse("model", "The conversation has another agent than %s: begin another conversation for it.", m.Agent)
+	case errors.Is(err, session.ErrNotLast):
 		err = refuse("previous_response_id", "The conversation's last response is another one: a response cannot be continued twice, after it was undone, or after the conversation was begun anew.")
 	}
 	return receipt, err

@@ -35,6 +35,7 @@
 --   lasts number          the same from now on, ms; 0: see deliver_by
 --   outbox_cap number     how many deliveries the session may owe and store
 --   after                 id of the task that it must directly follow, or ''
+--   agent                 that the session gets with it; '': the one by its key
 --   full list             destinations that have reached their cap over all sessions
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
@@ -49,6 +50,7 @@
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
 --     'not_last'   refused: another message than after is the session's last
+--     'agent'      refused: the session has another agent
 --     'conflict'   refused: the id was used with another hash
 --     'expired'    refused: it was carried out with this hash, and is no longer there
 --   'special'      the fast path has done nothing
@@ -107,7 +109,7 @@ if known then
   if of_another then known = false end
 end
 local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
-local record = fields(s.record, 'created_at', 'queue', 'reply_to')
+local record = fields(s.record, 'created_at', 'queue', 'reply_to', 'agent', 'fence')
 local ok, set = try(cjson.decode, record.queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
@@ -127,7 +129,9 @@ local function next_seq()
   return 1
 end
 
--- 2. Where the outcome goes.
+-- 2. Its agent, and where the outcome goes.
+local bound = record.agent or record.fence and DEFAULT_AGENT
+if new and agent ~= '' and bound and bound ~= agent then return result{now = now, state = 'agent', n = 0, duplicate = 0} end
 if to == '' then to = record.reply_to or fallback end
 local routed, owed = new and to ~= '' and to ~= '-', false
 if routed then
@@ -150,6 +154,7 @@ local function store(at, ...)
     if lasts > 0 then deliver_by = now + lasts end
     if deliver_by > 0 then call('HSET', s.deliveries, 'deliver_by ' .. own, int(deliver_by)) end
   end
+  if agent ~= '' and not bound then call('HSET', s.record, 'agent', agent) end
   if hash ~= '' then call('SET', s.idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 end
 

@@ -30,6 +30,7 @@
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
 --   serves                 the names of the agents that this worker runs, each between blanks
+--   elsewhere              those that other living workers run, likewise; '': unknown
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
@@ -42,8 +43,8 @@
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
 --     agent is the argument
---   'other' agent at:int     this worker does not run the session's agent: another one looks then,
---     ms. Nothing is written
+--   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
+--     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms
@@ -107,7 +108,6 @@ local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, re
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
 local MOST = 100 -- messages that are too long, archived by one call
-local OTHER_PAUSE = 15000 -- ms: no session may keep the workers busy that do not run its agent
 
 local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
@@ -124,7 +124,12 @@ if owner == s.token and run.token == s.token then
     messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
-if not string.find(serves, ' ' .. bound .. ' ', 1, true) then return other{agent = bound, at = now + OTHER_PAUSE} end
+local name = ' ' .. bound .. ' '
+if not string.find(serves, name, 1, true) then
+  local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
+  if missing then call('HSET', s.record, 'needs', bound .. ' ' .. int(now)) end
+  return other{now = now, agent = bound, missing = missing and 1 or 0}
+end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
@@ -348,10 +353,7 @@ end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
 if bound ~= (record.agent or DEFAULT_AGENT) then call('HSET', s.record, 'agent', bound) end
-if rotated then
-  call('HSET', s.run, 'rotated', '')
-  call('HDEL', s.run, 'other_agent')
-end
+if rotated then call('HSET', s.run, 'rotated', '') end
 local routed = promise_all(s, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')

@@ -171,7 +171,7 @@ if not ordinary then
 end
 
 -- 4. Steered messages that the agent has not taken, and the next turn.
-release = release or (run.other_agent or '') ~= '' -- the next claim takes another agent
+release = release or run.other_agent == run.fence -- the next claim takes another agent
 local first, gone, group = false, 0, {}
 local back = false -- see places
 local stopped_too = {} -- the /stop came too late for the turn, but these have not begun

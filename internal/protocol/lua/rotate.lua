@@ -25,9 +25,9 @@ call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now)
 call('HDEL', s.record, 'title', 'title_by')
 forget_notes(s)
 if call('EXISTS', s.run) == 1 then call('HSET', s.run, 'rotated', fresh_sid) end
-if agent ~= '' and agent ~= (record.agent or DEFAULT_AGENT) then
+if agent ~= '' and agent ~= record.agent then
   call('HSET', s.record, 'agent', agent)
-  if busy == 1 then call('HSET', s.run, 'other_agent', '1') end
+  if busy == 1 then call('HSET', s.run, 'other_agent', call('HGET', s.run, 'fence') or '') end
 end
 if busy == 0 then
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')

@@ -41,12 +41,13 @@ type AcceptArgs struct {
 	Lasts     int64    // the same from now on, ms; 0: see deliver_by
 	OutboxCap int64    // how many deliveries the session may owe and store
 	After     string   // id of the task that it must directly follow, or ''
+	Agent     string   // that the session gets with it; '': the one by its key
 	Full      []string // destinations that have reached their cap over all sessions
 }
 
 // Words are the arguments as ARGV has them.
 func (a AcceptArgs) Words() []any {
-	return words([]any{a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.Task, a.Session, a.ID, a.Msg, a.Nonce, a.Mode, a.LineCap, a.To, a.Hash, a.IdemTTL, a.Prefix, a.Delay, a.Followup, a.Fallback, a.Context, a.DeliverBy, a.Lasts, a.OutboxCap, a.After}, a.Full)
+	return words([]any{a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.Task, a.Session, a.ID, a.Msg, a.Nonce, a.Mode, a.LineCap, a.To, a.Hash, a.IdemTTL, a.Prefix, a.Delay, a.Followup, a.Fallback, a.Context, a.DeliverBy, a.Lasts, a.OutboxCap, a.After, a.Agent}, a.Full)
 }
 
 //go:embed accept_fast.lua

@@ -36,6 +36,7 @@
 --   lasts number          the same from now on, ms; 0: see deliver_by
 --   outbox_cap number     how many deliveries the session may owe and store
 --   after                 id of the task that it must directly follow, or ''
+--   agent                 that the session gets with it; '': the one by its key
 --   full list             destinations that have reached their cap over all sessions
 -- RETURNS
 --   result: now:int state n:int duplicate:flag
@@ -50,6 +51,7 @@
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
 --     'not_last'   refused: another message than after is the session's last
+--     'agent'      refused: the session has another agent
 --     'conflict'   refused: the id was used with another hash
 --     'expired'    refused: it was carried out with this hash, and is no longer there
 --   'special'      the fast path has done nothing
@@ -79,6 +81,9 @@ local function fields_5(key)
   local v = call('HMGET', key, 'session_id', 'undone')
   return {session_id = v[1], undone = v[2]}
 end
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
 -- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
@@ -469,8 +474,8 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   return route
 end
 
-local session, id, msg, nonce, mode, line_cap, to, hash, idem_ttl, delay, followup, fallback, context, deliver_by, lasts, outbox_cap, after = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[14], tonumber(ARGV[16]), ARGV[17], ARGV[18], ARGV[19], tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22]), ARGV[23]
-local at = 24
+local session, id, msg, nonce, mode, line_cap, to, hash, idem_ttl, delay, followup, fallback, context, deliver_by, lasts, outbox_cap, after, agent = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12], ARGV[13], ARGV[14], tonumber(ARGV[16]), ARGV[17], ARGV[18], ARGV[19], tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22]), ARGV[23], ARGV[24]
+local at = 25
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -508,8 +513,8 @@ if known then
   if of_another then known = false end
 end
 local run = fields_3(s_run)
-local v = call('HMGET', s_record, 'created_at', 'queue', 'reply_to')
-local record_created_at, record_queue, record_reply_to = v[1], v[2], v[3]
+local v = call('HMGET', s_record, 'created_at', 'queue', 'reply_to', 'agent', 'fence')
+local record_created_at, record_queue, record_reply_to, record_agent, record_fence = v[1], v[2], v[3], v[4], v[5]
 local ok, set = try(cjson.decode, record_queue or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
@@ -529,7 +534,9 @@ local function next_seq()
   return 1
 end
 
--- 2. Where the outcome goes.
+-- 2. Its agent, and where the outcome goes.
+local bound = record_agent or record_fence and DEFAULT_AGENT
+if new and agent ~= '' and bound and bound ~= agent then return {now, 'agent', 0, 0} end
 if to == '' then to = record_reply_to or fallback end
 local routed, owed = new and to ~= '' and to ~= '-', false
 if routed then
@@ -552,6 +559,7 @@ local function store(at, ...)
     if lasts > 0 then deliver_by = now + lasts end
     if deliver_by > 0 then call('HSET', s_deliveries, 'deliver_by ' .. own, string.format('%d', deliver_by)) end
   end
+  if agent ~= '' and not bound then call('HSET', s_record, 'agent', agent) end
   if hash ~= '' then call('SET', s_idem, hash .. ' ' .. nonce, 'PX', idem_ttl) end
 end
 

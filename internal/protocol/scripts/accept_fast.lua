@@ -33,6 +33,7 @@
 --     'line'       refused, n = line_cap
 --     'outbox'     refused, n = outbox_cap, also for a destination in full
 --     'not_last'   refused: another message than after is the session's last
+--     'agent'      refused: the session has another agent
 --     'conflict'   refused: the id was used with another hash
 --     'expired'    refused: it was carried out with this hash, and is no longer there
 --   'special'      the fast path has done nothing

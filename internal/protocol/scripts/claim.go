@@ -40,6 +40,7 @@ type ClaimArgs struct {
 	StopBatch     string // "messages bytes" of a /stop that a claim archives
 	TurnLimits    string // "messages bytes" that a turn has at most, unless the first alone has more
 	Serves        string // the names of the agents that this worker runs, each between blanks
+	Elsewhere     string // those that other living workers run, likewise; '': unknown
 	Token         string // new for every claim
 	FreshSID      string // a fresh transcript id
 	Agent         string // for a session that has none yet, by its key
@@ -47,7 +48,7 @@ type ClaimArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a ClaimArgs) Words() []any {
-	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Serves, a.Task, a.Token, a.FreshSID, a.Agent, a.Prefix}
+	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Serves, a.Elsewhere, a.Task, a.Token, a.FreshSID, a.Agent, a.Prefix}
 }
 
 //go:embed claim_fast.lua
@@ -96,9 +97,9 @@ func (a ClaimFastArgs) Words() []any {
 type ClaimResult struct {
 	Status   Status
 	Left     int64
-	Agent    string
-	At       int64
 	Now      int64
+	Agent    string
+	Missing  int64
 	Fence    int64
 	SID      string
 	Entries  int64
@@ -107,6 +108,7 @@ type ClaimResult struct {
 	Reset    string
 	Resume   string
 	MarkAge  time.Duration
+	At       int64
 }
 
 func readClaim(l script.Result) (r ClaimResult) {
@@ -114,7 +116,7 @@ func readClaim(l script.Result) (r ClaimResult) {
 	case Held:
 		r.Left = l.Int(1)
 	case Other:
-		r.Agent, r.At = l.Text(1), l.Int(2)
+		r.Now, r.Agent, r.Missing = l.Int(1), l.Text(2), l.Int(3)
 	case Turn:
 		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge, r.Agent = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9), l.Text(10)
 	case Wait:

@@ -31,6 +31,7 @@
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
 --   serves                 the names of the agents that this worker runs, each between blanks
+--   elsewhere              those that other living workers run, likewise; '': unknown
 -- EACH
 --   s.task           prefix of the session's task hashes
 --   s.token          new for every claim
@@ -43,8 +44,8 @@
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
 --     agent is the argument
---   'other' agent at:int     this worker does not run the session's agent: another one looks then,
---     ms. Nothing is written
+--   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
+--     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms
@@ -61,7 +62,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[20], ARGV[21], ARGV[24]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[21], ARGV[22], ARGV[25]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
@@ -825,7 +826,7 @@ local function take(s_active, s_pending, s_task, group, now)
   return '[' .. ids .. ']', messages
 end
 
-local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, serves, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19], ARGV[22], ARGV[23]
+local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, serves, elsewhere, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19], ARGV[20], ARGV[23], ARGV[24]
 local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
@@ -847,7 +848,6 @@ local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, k
   return tonumber(fence)
 end
 local MOST = 100 -- messages that are too long, archived by one call
-local OTHER_PAUSE = 15000 -- ms: no session may keep the workers busy that do not run its agent
 
 local run = fields_2(s_run)
 local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
@@ -864,7 +864,12 @@ if owner == s_token and run.token == s_token then
   return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
-if not string.find(serves, ' ' .. bound .. ' ', 1, true) then return {'other', bound, now + OTHER_PAUSE} end
+local name = ' ' .. bound .. ' '
+if not string.find(serves, name, 1, true) then
+  local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
+  if missing then call('HSET', s_record, 'needs', bound .. ' ' .. string.format('%d', now)) end
+  return {'other', now, bound, missing and 1 or 0}
+end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
@@ -1088,10 +1093,7 @@ end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0)
 local fence = begin(s_record, s_run, s_token, not run.fence, last, sid, ids, entries, record_created_at)
 if bound ~= (record_agent or DEFAULT_AGENT) then call('HSET', s_record, 'agent', bound) end
-if rotated then
-  call('HSET', s_run, 'rotated', '')
-  call('HDEL', s_run, 'other_agent')
-end
+if rotated then call('HSET', s_run, 'rotated', '') end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
   call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial) > 0) and '1' or '')

@@ -29,8 +29,8 @@
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
 --     agent is the argument
---   'other' agent at:int     this worker does not run the session's agent: another one looks then,
---     ms. Nothing is written
+--   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
+--     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
 --   'paused'
 --   'wait' at:int            ms

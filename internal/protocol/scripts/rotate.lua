@@ -19,9 +19,6 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_partial = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
-local DEFAULT_AGENT = 'default'
-
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
 local function noted_ids(dropped)
@@ -60,9 +57,9 @@ call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.f
 call('HDEL', s_record, 'title', 'title_by')
 forget_notes(s_record)
 if call('EXISTS', s_run) == 1 then call('HSET', s_run, 'rotated', fresh_sid) end
-if agent ~= '' and agent ~= (record_agent or DEFAULT_AGENT) then
+if agent ~= '' and agent ~= record_agent then
   call('HSET', s_record, 'agent', agent)
-  if busy == 1 then call('HSET', s_run, 'other_agent', '1') end
+  if busy == 1 then call('HSET', s_run, 'other_agent', call('HGET', s_run, 'fence') or '') end
 end
 if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
