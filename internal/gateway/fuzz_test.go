@@ -119,7 +119,7 @@ func FuzzCookie(f *testing.F) {
 func FuzzMessageBody(f *testing.F) {
 	for _, text := range []string{
 		`{"text":"hi","mode":"steer","meta":{"a":"b"},"as":"u","delay":"1h","reply_to":"chat","context":{"id":1},"commands":false,"v":1}`,
-		`{"text":"hi","meta":{"sender":"root"}}`, `{"text":"hi","as":"../root"}`, `{"Text":"hi","x":{"y":1}}`, `null`, `{"v":2}`, `{"text":"/stop","commands":true}`,
+		`{"text":"hi","meta":{"sender":"root"}}`, `{"text":"hi","as":"../root"}`, `{"text":"hi","name":"Alice\nBob"}`, `{"Text":"hi","x":{"y":1}}`, `null`, `{"v":2}`, `{"text":"/stop","commands":true}`,
 		`{"delay":"` + strings.Repeat("long", 1000) + `"}`, `{"as":"` + strings.Repeat("long", 1000) + `"}`, `{"v":` + strings.Repeat("1", 1000) + `}`,
 	} {
 		f.Add([]byte(text))
@@ -139,6 +139,9 @@ func FuzzMessageBody(f *testing.F) {
 		}
 		if of := m.Meta[senderMeta]; of != "web" && (!strings.HasPrefix(of, "web/") || session.ValidateID(of[len("web/"):]) != nil) {
 			t.Errorf("%q is of %q", data, of)
+		}
+		if name := m.Meta[nameMeta]; name != body.Name || strings.ContainsAny(name, "\n\r\u2028\u202e") {
+			t.Errorf("%q has the name %q", data, name)
 		}
 		if body.Commands {
 			t.Errorf("%q is a command of a token that may not control", data)

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"turnstile"
 	"turnstile/internal/receipt"
@@ -23,6 +26,7 @@ type messageBody struct {
 
 	Delay    wire.Duration `json:"delay"`    // before the message joins the queue
 	As       string        `json:"as"`       // the user of the token who says it
+	Name     string        `json:"name"`     // what people see for the sender
 	Commands bool          `json:"commands"` // slash commands are carried out
 	Agent    string        `json:"agent"`    // that the session gets, if it has none yet
 
@@ -42,8 +46,14 @@ type Message struct {
 	Deliveries []Delivery `json:"deliveries,omitempty"` // of the message, undelivered
 }
 
-// senderMeta is the key of the sender in a message's meta.
-const senderMeta = "sender"
+// Keys of the sender in a message's meta.
+const (
+	senderMeta = "sender"
+	nameMeta   = "sender_name"
+)
+
+// mostName is how many characters a sender's name may have.
+const mostName = 80
 
 // postMessage stores a message in a session.
 func (g *Gateway) postMessage(w http.ResponseWriter, r *Request) error {
@@ -133,6 +143,9 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 	if _, ok := m.Meta[senderMeta]; ok {
 		return m, Fail(InvalidRequest, `meta.sender is the gateway's; name the user with "as".`)
 	}
+	if _, ok := m.Meta[nameMeta]; ok {
+		return m, Fail(InvalidRequest, `meta.sender_name is the gateway's; give the name in "name".`)
+	}
 	if err := t.mayName(b.Agent); err != nil {
 		return m, err
 	}
@@ -141,6 +154,11 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 		return m, err
 	}
 	meta := map[string]string{senderMeta: sender}
+	if b.Name != "" {
+		if meta[nameMeta] = b.Name; !printableName(b.Name) {
+			return m, Fail(InvalidRequest, `"name" is %.100q: use at most %d printable characters in one line, and no controls of text direction.`, b.Name, mostName)
+		}
+	}
 	for name, value := range m.Meta {
 		meta[name] = value
 	}
@@ -172,6 +190,12 @@ func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Conte
 		}
 		return info.Turn, g.MayDecide(ctx, t, sessionKey, as)
 	}
+}
+
+func printableName(name string) bool {
+	return utf8.RuneCountInString(name) <= mostName && strings.TrimSpace(name) != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsPrint(r) && !unicode.Is(unicode.Join_Control, r) // joiners are part of Persian names and of emoji
+	})
 }
 
 // sender is the sender of a request that speaks for a user of the token.

@@ -19,7 +19,7 @@ func TestMessageIsStoredAndItsOutcomeRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var got receipt
-	a := r.call("POST", "/v1/sessions/a:b/messages", object{"text": "hello", "meta": object{"k": "v"}, "as": "alice"}).want(202, &got)
+	a := r.call("POST", "/v1/sessions/a:b/messages", object{"text": "hello", "meta": object{"k": "v"}, "as": "alice", "name": "Alice"}).want(202, &got)
 	expect.Equal(t, "status", got.Status, "accepted")
 	expect.Equal(t, "location", a.Header.Get("Location"), "/v1/sessions/a:b/messages/"+got.ID)
 	var m gateway.Message
@@ -36,6 +36,7 @@ func TestMessageIsStoredAndItsOutcomeRead(t *testing.T) {
 	var page struct{ Entries []session.Entry }
 	r.call("GET", "/v1/sessions/a:b/transcript", nil).want(200, &page)
 	expect.Equal(t, "meta", page.Entries[0].Meta["k"]+" "+page.Entries[0].Meta["sender"], "v local/alice")
+	expect.Equal(t, "name", page.Entries[0].Meta["sender_name"], "Alice")
 }
 
 func TestPreferWait(t *testing.T) {

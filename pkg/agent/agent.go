@@ -82,17 +82,21 @@ type Turn struct {
 }
 
 // Text returns the whole input for a model: the note, if there is one, and the messages' texts, with a
-// blank line between each. An agent that interprets the user's words reads Messages.
+// blank line between each. Where several people speak, each text begins with its sender: see Speakers.
+// If these messages bring the second one, a line before them names the sender of the history, for an
+// agent that has it from earlier turns. An agent that interprets the user's words reads Messages.
 func (t *Turn) Text() string {
-	var text string
-	if t.Note != "" {
-		text = t.Note
+	text, who := t.Note, t.Speakers()
+	before := ""
+	if past := speakersOf(t.History); who.several && past.known && !past.several {
+		before = past.alone()
 	}
 	for _, m := range t.Messages {
 		if text != "" {
 			text += "\n\n"
 		}
-		text += m.Text
+		text += before + who.Said(m.Text, m.Meta)
+		before = ""
 	}
 	return text
 }

@@ -11,14 +11,14 @@ import (
 // recapTool is how much of a tool's input and output a recap repeats, in bytes.
 const recapTool = 300
 
-// Recap is a transcript as text, for an agent that can receive history in no other way. It goes
+// Recap is the turn's history as text, for an agent that can receive it in no other way. It goes
 // before the turn's text. It has the newest entries, in at most limit bytes, and is empty if there
 // is no history.
-func Recap(history []session.Entry, limit int) string {
+func (t *Turn) Recap(limit int) string {
 	var parts []string
-	size, whole := 0, true
-	for _, e := range slices.Backward(history) {
-		part := recapEntry(e)
+	size, whole, who := 0, true, t.Speakers()
+	for _, e := range slices.Backward(t.History) {
+		part := recapEntry(e, who)
 		if part == "" {
 			continue
 		}
@@ -39,11 +39,13 @@ func Recap(history []session.Entry, limit int) string {
 	return begin + "\n\n" + strings.Join(parts, "\n\n") + "\n\n[End of what was said before. What follows is new.]"
 }
 
-func recapEntry(e session.Entry) string {
+func recapEntry(e session.Entry, who *Speakers) string {
 	var text string
 	switch e.Role {
 	case session.RoleUser:
-		text = "User: " + e.Text
+		if text = "User: " + e.Text; who.several {
+			text = who.Said(e.Text, e.Meta)
+		}
 	case session.RoleAssistant:
 		text = "Assistant: " + e.Text
 	case session.RoleTool:
@@ -61,6 +63,9 @@ func recapEntry(e session.Entry) string {
 		}
 	case session.RoleSystem:
 		text = e.Text
+	}
+	if e.Role != session.RoleUser {
+		text = who.Quote(text)
 	}
 	if e.Interrupted {
 		text += " [truncated here]"

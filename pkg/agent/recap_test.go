@@ -19,7 +19,7 @@ func TestRecap(t *testing.T) {
 		{Role: session.RoleTool},
 		{Role: session.RoleSystem, Text: "[an entry]"},
 	}
-	all := Recap(history, 1<<20)
+	all := (&Turn{History: history}).Recap(1 << 20)
 	want := `[What was said in this conversation before, oldest first:]
 
 User: first
@@ -38,10 +38,10 @@ Assistant used the tool make(), which did not finish [truncated here]
 	if all != want {
 		t.Errorf("%s", all)
 	}
-	if some := Recap(history, 90); !strings.HasPrefix(some, "[The end of what") || strings.Contains(some, "first\n") || !strings.Contains(some, "the tool make") {
+	if some := (&Turn{History: history}).Recap(90); !strings.HasPrefix(some, "[The end of what") || strings.Contains(some, "first\n") || !strings.Contains(some, "the tool make") {
 		t.Errorf("%s", some)
 	}
-	if none := Recap(nil, 100) + Recap(history, 3); none != "" {
+	if none := (&Turn{}).Recap(100) + (&Turn{History: history}).Recap(3); none != "" {
 		t.Errorf("%q", none)
 	}
 }

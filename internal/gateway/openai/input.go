@@ -89,12 +89,13 @@ func (b responseBody) check() error {
 
 // Names of a message's meta that a request's metadata cannot have.
 const (
-	senderMeta = "sender" // the token's name
-	openaiMeta = "openai" // JSON of origin
+	senderMeta = "sender"      // the token's name
+	nameMeta   = "sender_name" // of a message that this API has not sent
+	openaiMeta = "openai"      // JSON of origin
 )
 
 func checkMetadata(metadata map[string]string) error {
-	for _, name := range []string{senderMeta, openaiMeta} {
+	for _, name := range []string{senderMeta, nameMeta, openaiMeta} {
 		if _, ok := metadata[name]; ok {
 			return refuse("metadata", "metadata.%s is the gateway's.", name)
 		}

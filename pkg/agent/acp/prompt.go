@@ -16,14 +16,14 @@ import (
 func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()
 	if w.state.Recap {
-		if before := agent.Recap(at.History, recapSize); before != "" {
+		if before := at.Recap(recapSize); before != "" {
 			text = before + "\n\n" + text
 		}
 	}
-	blocks := []acpsdk.ContentBlock{acpsdk.TextBlock(text)}
+	blocks, who := []acpsdk.ContentBlock{acpsdk.TextBlock(text)}, at.Speakers()
 	for _, m := range at.Messages {
 		for _, a := range m.Attachments {
-			blocks = append(blocks, w.attached(a))
+			blocks = append(blocks, w.attached(a, who))
 		}
 	}
 	return blocks
@@ -31,13 +31,13 @@ func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
 
 // attached is an attachment in a prompt. An agent that takes no pictures gets the name of one: it
 // would read the data of a link as text.
-func (w *warm) attached(a session.Attachment) acpsdk.ContentBlock {
+func (w *warm) attached(a session.Attachment, who *agent.Speakers) acpsdk.ContentBlock {
 	mime, data, ok := picture(a)
 	switch {
 	case !ok:
 		return link(a)
 	case !w.can.images:
-		return acpsdk.TextBlock(fmt.Sprintf("[The user has attached the picture %s (%s), which you cannot see: this agent takes no pictures. Say so.]", a.Name, mime))
+		return acpsdk.TextBlock(who.Quote(fmt.Sprintf("[The user has attached the picture %s (%s), which you cannot see: this agent takes no pictures. Say so.]", a.Name, mime)))
 	}
 	return acpsdk.ImageBlock(data, mime)
 }

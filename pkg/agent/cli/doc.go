@@ -3,7 +3,7 @@
 //
 // Each keeps its sessions on disk. The adapter stores the session's ID (session.EventState) and
 // resumes that session with the next turn. If there is none, or the program no longer knows it, the
-// adapter begins a new one and gives it an agent.Recap of the history.
+// adapter begins a new one and gives it a Recap of the history.
 //
 // The text goes to stdin, because it may be long, should not appear in the list of processes, and
 // must not be taken for an option.

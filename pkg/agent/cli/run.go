@@ -37,7 +37,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	for {
 		recap := ""
 		if known.Session == "" || known.Recap {
-			recap = agent.Recap(turn.History, recapLimit)
+			recap = turn.Recap(recapLimit)
 		}
 		known.Recap = recap != ""
 		r := &run{

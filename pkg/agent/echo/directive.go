@@ -20,6 +20,7 @@ type play struct {
 	calls  int
 	pieces int
 	tick   time.Duration
+	who    *agent.Speakers
 
 	steers  <-chan agent.Steer // nil: no steer is taken
 	steered string             // the taken steers' part of the reply

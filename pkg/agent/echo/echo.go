@@ -67,7 +67,7 @@ func (*Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 		turn.Emit(agent.Event{Type: session.EventText, Text: reply})
 		return agent.Result{Text: reply}, nil
 	}
-	p := play{turn: turn, pieces: 1, steers: turn.Steers()}
+	p := play{turn: turn, pieces: 1, steers: turn.Steers(), who: turn.Speakers()}
 	said.Messages = slices.Clone(turn.Messages)
 	for i := range said.Messages {
 		text, err := p.directives(ctx, said.Messages[i].Text)
@@ -91,7 +91,7 @@ func (p *play) pause(ctx context.Context, d time.Duration) error {
 		select {
 		case s := <-p.steers:
 			s.Accept()
-			p.steered += "\n\nsteered: " + s.Message.Text
+			p.steered += "\n\nsteered: " + p.who.Said(s.Message.Text, s.Message.Meta)
 		case <-timer.C:
 			return nil
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -29,12 +30,12 @@ func newBlock(messages ...message) block {
 
 // blocks are a transcript's messages. Consecutive tools, and the assistant's text before them,
 // become one reply with several calls.
-func blocks(history []session.Entry, ids *callIDs) (all []block) {
+func blocks(history []session.Entry, who *agent.Speakers, ids *callIDs) (all []block) {
 	for i := 0; i < len(history); i++ {
 		e := history[i]
 		switch e.Role {
 		case session.RoleUser:
-			all = append(all, newBlock(userMessage(e.Text, e.Attachments)))
+			all = append(all, newBlock(userMessage(who, e.Text, e.Meta, e.Attachments)))
 		case session.RoleAssistant, session.RoleTool:
 			reply := message{role: roleAssistant, text: e.Text}
 			if e.Role == session.RoleTool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -120,7 +121,7 @@ func TestContextTokens(t *testing.T) {
 // The estimate includes images, tools and the turn's own results.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	m := userMessage(strings.Repeat("x", 40), []session.Attachment{{Name: "i", Mime: "image/png", URL: "data:image/png;base64,AAAA"}})
+	m := userMessage(&agent.Speakers{}, strings.Repeat("x", 40), nil, []session.Attachment{{Name: "i", Mime: "image/png", URL: "data:image/png;base64,AAAA"}})
 	if got := m.tokens(); got != messageTokens+10+imageTokens {
 		t.Errorf("%d", got)
 	}
@@ -145,7 +146,7 @@ func FuzzHistory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, id, in, out, failed string) {
 		use := session.ToolUse{Name: name, CallID: id, Input: json.RawMessage(in), Output: json.RawMessage(out), Error: failed}
 		ids := newCallIDs()
-		all := blocks([]session.Entry{used(use), used(use), assistant("a"), used(use)}, ids)
+		all := blocks([]session.Entry{used(use), used(use), assistant("a"), used(use)}, &agent.Speakers{}, ids)
 		seen := map[string]bool{}
 		for _, b := range all {
 			n := 0

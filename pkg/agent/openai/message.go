@@ -62,14 +62,18 @@ func (m message) tokens() int {
 
 // userMessage is a user's message. Images that the server can fetch are sent as such; other
 // attachments are named.
-func userMessage(text string, attachments []session.Attachment) message {
-	m := message{role: roleUser, text: text}
+func userMessage(who *agent.Speakers, text string, meta map[string]string, attachments []session.Attachment) message {
+	m := message{role: roleUser}
+	for _, a := range attachments {
+		if !isImage(a) {
+			text += "\n\n" + named(a)
+		}
+	}
+	m.text = who.Said(text, meta)
 	for _, a := range attachments {
 		if isImage(a) {
-			m.images = append(m.images, image{a.URL, named(a)})
-			continue
+			m.images = append(m.images, image{a.URL, who.Quote(named(a))})
 		}
-		m.text += "\n\n" + named(a)
 	}
 	return m
 }
@@ -115,12 +119,12 @@ func named(a session.Attachment) string {
 }
 
 // present is the turn's own messages.
-func present(turn *agent.Turn) (messages []message) {
+func present(turn *agent.Turn, who *agent.Speakers) (messages []message) {
 	if turn.Note != "" {
 		messages = append(messages, message{role: roleSystem, text: turn.Note})
 	}
 	for _, m := range turn.Messages {
-		messages = append(messages, userMessage(m.Text, m.Attachments))
+		messages = append(messages, userMessage(who, m.Text, m.Meta, m.Attachments))
 	}
 	return messages
 }

@@ -19,6 +19,7 @@ type run struct {
 	emit func(agent.Event)
 	log  *slog.Logger
 
+	who     *agent.Speakers
 	history []block
 	present []message // the turn itself, so far
 	ids     *callIDs
@@ -34,7 +35,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		return agent.Result{}, command.Interrupted(ctx)
 	}
 	r := &run{
-		Agent: a, turn: turn, ids: newCallIDs(),
+		Agent: a, turn: turn, who: turn.Speakers(), ids: newCallIDs(),
 		log: a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence),
 	}
 	r.emit = func(e agent.Event) {
@@ -44,8 +45,8 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		}
 		turn.Emit(e)
 	}
-	r.history = blocks(turn.History, r.ids)
-	r.present = present(turn)
+	r.history = blocks(turn.History, r.who, r.ids)
+	r.present = present(turn, r.who)
 	err := r.converse(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = command.Interrupted(ctx)
@@ -99,7 +100,7 @@ func (r *run) steer() (taken bool) {
 			if !ok {
 				return taken
 			}
-			r.present = append(r.present, userMessage(s.Message.Text, s.Message.Attachments))
+			r.present = append(r.present, userMessage(r.who, s.Message.Text, s.Message.Meta, s.Message.Attachments))
 			s.Accept()
 			taken = true
 		default:

@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"turnstile/pkg/session"
+)
+
+// The sender in a message's meta.
+const (
+	senderMeta     = "sender"      // an ID, such as web/alice
+	senderNameMeta = "sender_name" // what people see for it
+)
+
+// mostName is how many characters of a name are shown.
+const mostName = 80
+
+// Speakers tells the people of a turn apart in the texts for a model. Where there are two or more,
+// each text begins with a name line:
+//
+//	[@web/alice "Alice" wrote:]
+//
+// It has the ID in meta.sender, and meta.sender_name if there is one. All messages without a sender
+// are one sender's, "?". With one sender every text stays as it is.
+//
+// No text can contain the name line of another: a line that looks like one is quoted with "> ". Such
+// a line has an opening bracket of any kind and then an at sign before its first letter or digit. A
+// line ends at every line break and control character of Unicode.
+//
+// A Speakers is for one goroutine.
+type Speakers struct {
+	first   map[string]string // the first sender's meta
+	known   bool              // there is a sender
+	several bool
+}
+
+// Speakers returns the senders in the turn's history and messages.
+func (t *Turn) Speakers() *Speakers {
+	s := speakersOf(t.History)
+	for _, m := range t.Messages {
+		s.hear(m.Meta)
+	}
+	return s
+}
+
+func speakersOf(history []session.Entry) *Speakers {
+	s := &Speakers{}
+	for _, e := range history {
+		if e.Role == session.RoleUser {
+			s.hear(e.Meta)
+		}
+	}
+	return s
+}
+
+// hear adds a sender, and reports whether it is the second one.
+func (s *Speakers) hear(meta map[string]string) (second bool) {
+	if !s.known {
+		s.first, s.known = meta, true
+	}
+	second = !s.several && s.first[senderMeta] != meta[senderMeta]
+	s.several = s.several || second
+	return second
+}
+
+// Said returns the text of a message, or of a user's entry, as a model gets it. A message that is
+// steered in may be the first of a second sender: its text then begins with a line that names the
+// sender of all messages before it, which the model has without names.
+func (s *Speakers) Said(text string, meta map[string]string) string {
+	before := ""
+	if s.hear(meta) {
+		before = s.alone()
+	}
+	if !s.several {
+		return text
+	}
+	return before + nameLine(meta, " wrote:]") + s.Quote(text)
+}
+
+// alone is a line about the first sender.
+func (s *Speakers) alone() string { return nameLine(s.first, " wrote all messages before this one]") }
+
+// Quote returns a text that is not a message, such as a file's name, without lines that look like name
+// lines.
+func (s *Speakers) Quote(text string) string {
+	if !s.several {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		line := text
+		if end := strings.IndexFunc(text, endsLine); end >= 0 {
+			_, n := utf8.DecodeRuneInString(text[end:])
+			line = text[:end+n]
+		}
+		if likeNameLine(line) {
+			b.WriteString("> ")
+		}
+		b.WriteString(line)
+		text = text[len(line):]
+	}
+	return b.String()
+}
+
+func endsLine(r rune) bool {
+	return unicode.IsControl(r) && r != '\t' || r == '\u2028' || r == '\u2029'
+}
+
+func likeNameLine(line string) bool {
+	bracket := false
+	for _, r := range line {
+		switch {
+		case strings.ContainsRune("@\uFE6B\uFF20", r): // also the small and the fullwidth one
+			return bracket
+		case unicode.Is(unicode.Ps, r):
+			bracket = true
+		case unicode.In(r, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo, unicode.N) && !invisible(r):
+			return false
+		}
+	}
+	return false
+}
+
+func invisible(r rune) bool { return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) }
+
+// nameLine is the line about a sender. Senders that reach Redis themselves may have set any ID and name.
+func nameLine(meta map[string]string, did string) string {
+	id := meta[senderMeta]
+	switch {
+	case id == "":
+		id = "?"
+	case strings.ContainsFunc(id, func(r rune) bool { return !plain(r) }):
+		id = strconv.QuoteToASCII(id) // its bytes decide
+	}
+	line := "[@" + id
+	if name := shownName(meta[senderNameMeta]); name != "" {
+		line += ` "` + name + `"`
+	}
+	return line + did + "\n"
+}
+
+// plain reports whether a character may be in a gateway's ID.
+func plain(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:@+=~-/", r)
+}
+
+// shownName returns a name that cannot end its quotes or the line, nor begin another.
+func shownName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r) || invisible(r):
+			return -1
+		case unicode.Is(unicode.Ps, r):
+			return '('
+		case unicode.Is(unicode.Pe, r):
+			return ')'
+		case r == '\\' || unicode.Is(unicode.Quotation_Mark, r):
+			return '\''
+		}
+		return r
+	}, name)
+	runes := []rune(strings.TrimSpace(clean))
+	return string(runes[:min(len(runes), mostName)])
+}
