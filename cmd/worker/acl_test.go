@@ -11,6 +11,6 @@ func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,
 		"TestLook", "TestShowQuestion", "TestDeadList", "TestDeadRerun", "TestDeadDrop",
-		"TestForgetWithADirectory", "TestOutboxList", "TestOutboxRedriveAndDrop", "TestDestinations", "TestShowOwing", "TestStates", "TestLs", "TestWorkers", "TestShowRunningTurn", "TestShowFollow",
+		"TestForgetWithADirectory", "TestSender", "TestOutboxList", "TestOutboxRedriveAndDrop", "TestDestinations", "TestShowOwing", "TestStates", "TestLs", "TestWorkers", "TestShowRunningTurn", "TestShowFollow",
 	)
 }

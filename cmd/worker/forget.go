@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"turnstile"
@@ -37,13 +38,27 @@ errors are plain text on stderr:
 
 func (p *program) forgetCommand() *cobra.Command {
 	var asJSON, undelivered bool
+	var sender string
 	c := &cobra.Command{
-		Use: "forget SESSION", Short: "Delete everything of a session", Long: forgetHelp, Args: oneSession,
+		Use: "forget SESSION | --sender SENDER", Short: "Delete everything of a session, or of a sender", Long: forgetHelp + forgetSenderHelp,
+		Args: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("sender") {
+				return oneSession(c, args)
+			}
+			if sender == "" || len(args) > 0 {
+				return errors.New("forget takes one SESSION or --sender SENDER")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if sender != "" {
+				return p.forgetSender(c.Context(), flagged(c), sender, asJSON, undelivered)
+			}
 			return p.forget(c.Context(), flagged(c), args[0], asJSON, undelivered)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().StringVar(&sender, "sender", "", "delete the sessions of this sender: TOKEN or TOKEN/USER")
 	c.Flags().BoolVar(&undelivered, "undelivered", false, "delete outcomes that are not delivered, too")
 	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR")
 	return c

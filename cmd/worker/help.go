@@ -24,8 +24,8 @@ Exit codes
   0    a signal ended it, and all turns are finished or requeued
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
   2    invalid settings, flags or arguments; each problem is a line on stderr
-  3    forget: a turn is running in the session, or outcomes are undelivered
-  130  show --follow: Ctrl-C
+  3    forget: a turn is running in a session, or outcomes are undelivered
+  130  show --follow, forget --sender: Ctrl-C
   75   as 0, after SIGHUP: the supervisor should restart it`
 
 const settingsHeading = `Settings

@@ -124,7 +124,8 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker outbox enable", [][]string{{"outbox", "enable", words}}},
 		{"worker agents", [][]string{{"agents", words}, {"agents"}, {"agents", "--json"}}},
 		{"worker agents check", [][]string{{"agents", "check", words}}},
-		{"worker forget", [][]string{{"forget", words}, {"forget", "c"}}},
+		{"worker export", [][]string{{"export", "--sender", words}}},
+		{"worker forget", [][]string{{"forget", words}, {"forget", "--sender", words}, {"forget", "c"}}},
 	} {
 		if at := slices.Index(uncalled, c.command); at >= 0 {
 			uncalled = slices.Delete(uncalled, at, at+1)

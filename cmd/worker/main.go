@@ -28,7 +28,7 @@ const (
 	exitRefused = 3  // a turn is running in the session
 	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL
 
-	exitInterrupted = 130 // Ctrl-C ended show --follow
+	exitInterrupted = 130 // Ctrl-C ended show --follow or forget --sender
 )
 
 // run is the whole program and returns the exit code. Cancelling ctx acts like a first SIGTERM.
@@ -81,7 +81,10 @@ func (p *program) report(err error, command string) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, errNotErased):
+		p.complain(err.Error())
+		return exitRefused
+	case errors.Is(err, errInterrupted), errors.Is(err, errForgetInterrupt):
 		p.complain(err.Error())
 		return exitInterrupted
 	case errors.Is(err, session.ErrBusy):

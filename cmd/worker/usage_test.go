@@ -50,7 +50,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("--help lacks %s", s.Name)
 		}
 	}
-	for _, args := range [][]string{{"--help"}, {"ps", "--help"}, {"show", "--help"}, {"dead", "--help"}, {"dead", "drop", "--help"}, {"outbox", "--help"}, {"outbox", "drop", "--help"}, {"forget", "--help"}, {"dashboard", "--help"}, {"health", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"ps", "--help"}, {"show", "--help"}, {"dead", "--help"}, {"dead", "drop", "--help"}, {"outbox", "--help"}, {"outbox", "drop", "--help"}, {"export", "--help"}, {"forget", "--help"}, {"dashboard", "--help"}, {"health", "--help"}} {
 		r := call(t, nil, args...).want(t, exitOK)
 		for line := range strings.Lines(r.out) {
 			if len(line) > 100 {

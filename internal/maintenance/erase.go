@@ -25,6 +25,7 @@ type Erase struct {
 	Session     string
 	Undelivered bool          // erase outcomes that are not delivered, too
 	Unused      time.Duration // see protocol.Erase
+	Fence       *string       // if set, of the last turn that the caller has seen: after another one it is a UsedError
 
 	// List returns the keys beside those that every session has. nil: it scans all keys of the database.
 	List func() ([]string, error)
@@ -56,6 +57,9 @@ func (e Erase) Do(ctx context.Context, rdb redis.UniversalClient) error {
 		fence, many, err := eraseWhat(ctx, rdb, k)
 		if err != nil {
 			return err
+		}
+		if e.Fence != nil && *e.Fence != fence {
+			return &UsedError{}
 		}
 		// While there are many messages it deletes only these: each task is a key that the scan
 		// would return.

@@ -81,6 +81,15 @@ func name(session string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Find returns the path of a session's directory, or "" if there is none.
+func Find(root, session string) string {
+	path := filepath.Join(root, name(session))
+	if _, err := os.Lstat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
 // Remove deletes a session's directory with everything in it, also files that an agent made
 // read-only (a cache of modules). It returns the directory's path, or "" if there was none. It
 // follows no link.

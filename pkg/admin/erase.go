@@ -37,12 +37,15 @@ func (s *Session) Erase(ctx context.Context, opts ...EraseOption) error {
 	if err := session.ValidateKey(s.key); err != nil {
 		return err
 	}
-	err := maintenance.Erase{Session: s.key, Undelivered: o.undelivered}.Do(ctx, s.admin.rdb)
+	return eraseError(s.key, maintenance.Erase{Session: s.key, Undelivered: o.undelivered}.Do(ctx, s.admin.rdb))
+}
+
+func eraseError(sessionKey string, err error) error {
 	switch {
 	case errors.Is(err, session.ErrBusy):
-		return fmt.Errorf("%w in session %s", session.ErrBusy, s.key)
+		return fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
 	case err != nil:
-		return fmt.Errorf("erase %s: %w", s.key, err)
+		return fmt.Errorf("erase %s: %w", sessionKey, err)
 	}
 	return nil
 }

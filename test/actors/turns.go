@@ -84,7 +84,7 @@ func (b *Bench) Done(h *protocol.Claim) protocol.End {
 	turn := h.Turn()
 	end := protocol.End{Status: session.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
 	for _, m := range turn.Messages() {
-		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: turn.ID})
+		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Meta: m.Message.Meta, Turn: turn.ID})
 	}
 	end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: end.Reply, Turn: turn.ID})
 	return end

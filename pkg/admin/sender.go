@@ -1,0 +1,377 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/index"
+	"turnstile/internal/maintenance"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/internal/stream"
+	"turnstile/pkg/session"
+)
+
+// SenderSession is a session with messages of a sender, as it was when SessionsOf looked.
+type SenderSession struct {
+	Session string
+
+	// Shared: other senders have messages in it, too, or some messages have no sender or cannot be read.
+	Shared bool
+
+	// AgentState is what the agent has stored for its next turn, nil if nothing: usually the ID of the
+	// agent's own session, which has files elsewhere.
+	AgentState json.RawMessage
+
+	admin   *Client
+	sender  string
+	fence   string   // of the last turn before the look
+	keys    []string // of the session
+	waiting []string // IDs of the sender's messages that wait
+}
+
+// SenderData is an entry of a transcript, or a message that is stored: it waits, runs, or ended.
+type SenderData struct {
+	Transcript string // the ID, of an Entry
+	Entry      *session.Entry
+
+	Message *session.Message
+	State   session.MessageState
+	Outcome *session.Outcome // if the message ended, and the session is not shared
+}
+
+// senderPage is how many sessions SessionsOf looks at in one scan of the database.
+const senderPage = 100
+
+// SessionsOf visits the sessions with messages whose meta.sender is this one, in the order of their
+// keys: in any transcript, in the queue, among results and dead letters. There is no index of
+// senders: it reads every message and transcript in Redis, and scans all keys once more for each 100
+// sessions that it visits. It holds the keys of the sender's sessions, and one transcript. A message
+// that arrives meanwhile may be missed.
+func (a *Client) SessionsOf(ctx context.Context, sender string) iter.Seq2[*SenderSession, error] {
+	return func(yield func(*SenderSession, error) bool) {
+		err := a.eachOf(ctx, sender, func(s *SenderSession) bool { return yield(s, nil) })
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, fmt.Errorf("look for messages of %.100q: %w", sender, err))
+		}
+	}
+}
+
+func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSession) bool) error {
+	if sender == "" {
+		return fmt.Errorf("%w sender: it is empty", session.ErrInvalid)
+	}
+	found := map[string]bool{}
+	err := a.scan(ctx, "*{"+rediskey.Queue("*")+"}:t*", func(keys map[string][]string) error {
+		for key, names := range keys {
+			if found[key] {
+				continue
+			}
+			s := &SenderSession{Session: key, admin: a, keys: names}
+			err := s.each(ctx, func(d SenderData) bool {
+				who, speaks := d.speaker()
+				found[key] = speaks && who == sender
+				return !found[key]
+			})
+			if err != nil {
+				return err
+			}
+			if !found[key] {
+				delete(found, key)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(slices.Sorted(maps.Keys(found)), senderPage) {
+		if err := a.lookAt(ctx, sender, page, see); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt visits the sessions of a page. It reads the fencing tokens before anything else, so that an
+// Erase notices every turn that the look has not seen.
+func (a *Client) lookAt(ctx context.Context, sender string, page []string, see func(*SenderSession) bool) error {
+	all, fences := map[string]*SenderSession{}, make([]*redis.StringCmd, len(page))
+	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range page {
+			fences[i] = p.HGet(ctx, rediskey.For(key).Run(), "fence")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for i, key := range page {
+		all[key] = &SenderSession{Session: key, admin: a, sender: sender, fence: fences[i].Val()}
+	}
+	err = a.scan(ctx, "*{"+rediskey.Queue("*")+"}:*", func(keys map[string][]string) error {
+		for key, names := range keys {
+			if s := all[key]; s != nil {
+				s.keys = append(s.keys, names...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range page {
+		s := all[key]
+		slices.Sort(s.keys)
+		s.keys = slices.Compact(s.keys) // a scan may return a key twice
+		own, err := s.look(ctx)
+		if err == nil {
+			s.AgentState, err = a.agentState(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+		if own && !see(s) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+func (a *Client) agentState(ctx context.Context, sessionKey string) (json.RawMessage, error) {
+	text, err := a.rdb.Get(ctx, rediskey.For(sessionKey).State()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	var stored struct{ Data json.RawMessage }
+	_ = json.Unmarshal([]byte(text), &stored) // nil if it cannot be read
+	return stored.Data, nil
+}
+
+// scan visits the keys that match a pattern, by session, about 1,000 at a time.
+func (a *Client) scan(ctx context.Context, pattern string, visit func(keys map[string][]string) error) error {
+	var mu sync.Mutex // masters of a Cluster are scanned at the same time
+	return index.EachMaster(ctx, a.rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
+		page := func(keys []string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			of := map[string][]string{}
+			for _, key := range keys {
+				if name, _, ok := rediskey.Parse(key); ok && session.ValidateKey(name) == nil {
+					of[name] = append(of[name], key)
+				}
+			}
+			return visit(of)
+		}
+		return index.NewWalker(a.rdb).Each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
+			return master.Scan(ctx, cursor, pattern, 1000).Result()
+		})
+	})
+}
+
+// look reads who speaks in the session, and which messages of the sender wait.
+func (s *SenderSession) look(ctx context.Context) (own bool, err error) {
+	err = s.each(ctx, func(d SenderData) bool {
+		switch who, speaks := d.speaker(); {
+		case !speaks:
+			return true
+		case who != s.sender:
+			s.Shared = true
+			return true
+		}
+		own = true
+		switch d.State {
+		case session.MessagePending, session.MessageScheduled, session.MessageRetry:
+			s.waiting = append(s.waiting, d.Message.ID)
+		}
+		return true
+	})
+	return own, err
+}
+
+// speaker is the sender of a message, "" if there is none or it cannot be read. An entry of the agent
+// has no speaker.
+func (d SenderData) speaker() (sender string, speaks bool) {
+	switch {
+	case d.Message != nil:
+		return d.Message.Meta["sender"], true
+	case d.Entry.Role == session.RoleUser:
+		return d.Entry.Meta["sender"], true
+	}
+	return "", d.Entry.Role == session.RoleSystem
+}
+
+// Data visits what the sender's person may ask for: the entries and messages of the sender, and in a
+// session that is not shared all entries, also replies and tools, and outcomes. It leaves out what
+// came after SessionsOf has looked. A message that ended is often both an entry and a message.
+func (s *SenderSession) Data(ctx context.Context) iter.Seq2[SenderData, error] {
+	return visited(s.Session, func(visit func(SenderData) bool) error {
+		return s.each(ctx, func(d SenderData) bool {
+			who, speaks := d.speaker()
+			if e := d.Entry; e != nil && s.later(*e) || speaks && who != s.sender || !speaks && s.Shared {
+				return true
+			}
+			if s.Shared {
+				d.Outcome = nil
+			}
+			return visit(d)
+		})
+	})
+}
+
+// later reports whether an entry is of a turn after the look.
+func (s *SenderSession) later(e session.Entry) bool {
+	fence, _ := strings.CutPrefix(e.Turn, rediskey.IDPrefix(s.Session))
+	return s.fence != "" && script.Number(fence) > script.Number(s.fence) // the run record may have expired
+}
+
+// each visits the transcripts of the session's keys, the oldest entry first, and the messages, until
+// visit returns false.
+func (s *SenderSession) each(ctx context.Context, visit func(SenderData) bool) error {
+	k := rediskey.For(s.Session)
+	var tasks []string
+	for _, key := range s.keys {
+		if id, ok := strings.CutPrefix(key, k.TaskPrefix()); ok {
+			tasks = append(tasks, id)
+		}
+		id, ok := strings.CutPrefix(key, k.TranscriptPrefix())
+		if !ok {
+			continue
+		}
+		entries, err := s.transcript(ctx, id)
+		if err != nil {
+			return fmt.Errorf("read transcript of %s: %w", s.Session, err)
+		}
+		for i := range entries {
+			if !visit(SenderData{Transcript: id, Entry: &entries[i]}) {
+				return nil
+			}
+		}
+	}
+	for some := range slices.Chunk(tasks, messageBatch) {
+		list, err := s.messages(ctx, some)
+		if err != nil {
+			return fmt.Errorf("read messages of %s: %w", s.Session, err)
+		}
+		for _, d := range list {
+			if !visit(d) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// transcript reads a transcript, 2 MiB at a time.
+func (s *SenderSession) transcript(ctx context.Context, id string) ([]session.Entry, error) {
+	var lines []string
+	for left := int64(-1); left != 0; {
+		older, page, err := protocol.TranscriptPage(ctx, s.admin.rdb, s.Session, id, left, protocol.HistoryPage)
+		if err != nil {
+			return nil, err
+		}
+		if lines, left = append(lines, page...), older; len(page) == 0 {
+			break
+		}
+	}
+	slices.Reverse(lines)
+	return protocol.DecodeEntries(lines), nil
+}
+
+// messages reads the messages of tasks, in one round trip.
+func (s *SenderSession) messages(ctx context.Context, ids []string) (list []SenderData, err error) {
+	chat := s.admin.Session(s.Session)
+	tasks := make([]*redis.SliceCmd, len(ids))
+	_, err = s.admin.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			tasks[i] = p.HMGet(ctx, chat.keys().Task(id), "msg", "state", "result")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		t := script.HashFields(tasks[i])
+		m, _, _ := chat.message(id, t.Text("msg")) // one that cannot be read has no sender
+		d := SenderData{Message: &m, State: session.MessageState(t.Text("state"))}
+		switch d.State {
+		case "":
+			continue // it is gone
+		case "active":
+			d.State = session.MessageRunning
+		case session.MessageCompleted, session.MessageArchived:
+			o := stream.StoredOutcome(s.Session, m.ID, t.Text("state"), t.Text("result"))
+			d.Outcome = &o
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// Erase erases the session, as Session.Erase does, if nobody else has used it since SessionsOf looked.
+// It first cancels the sender's messages that wait.
+//
+// The error wraps session.ErrInvalid if the session is shared, and session.ErrBusy if a turn is running
+// or has run, or a message has arrived, since SessionsOf looked: visit the session again. Waiting
+// messages may be cancelled then, and of more than 500 messages some deleted, all of this sender.
+// Only a message of another sender that arrives and is cancelled at once, without a turn, is deleted
+// with the session.
+func (s *SenderSession) Erase(ctx context.Context, opts ...EraseOption) error {
+	var o eraseOptions
+	for _, set := range opts {
+		set(&o)
+	}
+	if s.Shared {
+		return fmt.Errorf("%w erase: others have messages in session %s, too", session.ErrInvalid, s.Session)
+	}
+	err := s.erase(ctx, o.undelivered)
+	var used *maintenance.UsedError
+	if errors.As(err, &used) {
+		return fmt.Errorf("%w, has run or is to run in session %s", session.ErrBusy, s.Session)
+	}
+	return eraseError(s.Session, err)
+}
+
+func (s *SenderSession) erase(ctx context.Context, undelivered bool) error {
+	rdb, k := s.admin.rdb, rediskey.For(s.Session)
+	switch owned, err := rdb.Exists(ctx, k.Sentinel()).Result(); {
+	case err != nil:
+		return err
+	case owned > 0:
+		return session.ErrBusy
+	}
+	if !undelivered {
+		switch u, err := s.admin.Session(s.Session).Undelivered(ctx); {
+		case err != nil:
+			return err
+		case u != Undelivered{}:
+			return session.ErrUndelivered
+		}
+	}
+	keys := slices.Clone(s.keys)
+	for _, id := range s.waiting {
+		call := rand.Text()
+		keys = append(keys, k.Call(call))
+		if _, err := (protocol.Cancel{Session: s.Session, ID: id, Call: call, Until: math.MaxInt64, Limits: s.admin.cfg.Limits}).Do(ctx, rdb); err != nil {
+			return err
+		}
+	}
+	return maintenance.Erase{
+		Session: s.Session, Undelivered: undelivered, Unused: time.Millisecond, Fence: &s.fence,
+		List: func() ([]string, error) { return keys, nil },
+	}.Do(ctx, rdb)
+}
