@@ -217,7 +217,7 @@ func TestEraseOfARunningSender(t *testing.T) {
 	}
 	actors.Same(t, "a refused erase", before, b.Dump())
 	expect.List(t, "data", texts(b, the(b, alice)), "running runs", "pending waits")
-	for b.Finish(h) { //nolint:revive // it runs what waits, too
+	for b.Finish(h) {
 	}
 	expect.OK(t, the(b, alice).Erase(b.Ctx))
 	expect.List(t, "left", traces(b))
