@@ -58,7 +58,7 @@ func (e Erase) Do(ctx context.Context, rdb redis.UniversalClient) error {
 		if err != nil {
 			return err
 		}
-		if e.Fence != nil && *e.Fence != fence {
+		if e.Fence != nil && fence != *e.Fence && fence != "" { // "": erased, and the reply was lost
 			return &UsedError{}
 		}
 		// While there are many messages it deletes only these: each task is a key that the scan

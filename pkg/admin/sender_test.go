@@ -16,7 +16,6 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 const (
@@ -52,6 +51,16 @@ func of(b *actors.Bench, sender string) (all, own []*admin.SenderSession) {
 		}
 	}
 	return all, own
+}
+
+// all are the keys of a sender's sessions.
+func all(b *actors.Bench, sender string) (keys []string) {
+	b.Helper()
+	list, _ := of(b, sender)
+	for _, s := range list {
+		keys = append(keys, s.Session)
+	}
+	return keys
 }
 
 // the returns a sender's only session.
@@ -149,48 +158,63 @@ func TestSessionsOf(t *testing.T) {
 // A message of somebody else that waits or has run since the look is not deleted, whenever it comes.
 func TestEraseOfASenderBesideAnother(t *testing.T) {
 	t.Parallel()
-	for name, match := range map[string]redistest.Match{
-		"before the scan":   redistest.Named("scan"),
-		"before the look":   actors.Script("transcript_page"),
-		"before the cancel": actors.Script("cancel"),
-		"before the erase":  actors.Script("erase"),
-	} {
-		for _, runs := range []bool{false, true} {
-			for nth := 1; nth <= 2; nth++ {
-				t.Run(fmt.Sprint(name, nth, runs), func(t *testing.T) {
-					t.Parallel()
-					b := actors.NewBench(t)
-					other := actors.BenchOn(t, b.BareRedis())
-					says(b, actors.Key, alice, "old")
-					b.Drain()
-					says(b, actors.Key, alice, "waits")
-					came := false
-					b.Redis.AddHook(actors.BeforeNth(nth, match, func() {
-						came = true
-						says(other, actors.Key, bob, "late")
-						if runs {
-							other.Drain()
-						}
-					}))
-					var err error
-					for s, failed := range admin.NewClient(b.Redis).SessionsOf(b.Ctx, alice) {
-						expect.OK(t, failed)
-						err = s.Erase(b.Ctx)
-					}
-					if !came {
-						expect.OK(t, err)
-						expect.List(t, "left", traces(b))
-						return
-					}
-					if !errors.Is(err, session.ErrBusy) && !errors.Is(err, session.ErrInvalid) {
-						t.Errorf("erased: %v", err)
-					}
-					expect.Equal(t, "shared now", the(other, alice).Shared, true)
-					expect.List(t, "of bob", texts(b, the(other, bob))[:1], map[bool]string{false: "pending late", true: "user late"}[runs])
-				})
+	for _, runs := range []bool{false, true} {
+		t.Run(fmt.Sprint("runs ", runs), func(t *testing.T) {
+			t.Parallel()
+			commands := 0
+			for came := true; came; commands++ {
+				t.Run(fmt.Sprint("command ", commands+1), func(t *testing.T) { came = anotherBefore(t, commands+1, runs) })
 			}
+			if commands < 15 {
+				t.Errorf("an erase has %d commands", commands-1)
+			}
+		})
+	}
+}
+
+// anotherBefore erases alice's session, and has bob write before the n-th command. It returns whether
+// there was one.
+func anotherBefore(t *testing.T, n int, runs bool) (came bool) {
+	b := actors.NewBench(t)
+	other := actors.BenchOn(t, b.BareRedis())
+	says(b, actors.Key, alice, "old")
+	b.Drain()
+	says(b, actors.Key, alice, "waits")
+	refused := false
+	b.Redis.AddHook(actors.BeforeNth(n, func(redis.Cmder) bool { return true }, func() {
+		came = true
+		says(other, actors.Key, bob, "late")
+		if runs {
+			other.Drain()
+		}
+	}))
+	for s, err := range admin.NewClient(b.Redis).SessionsOf(b.Ctx, alice) {
+		expect.OK(t, err)
+		err = s.Erase(b.Ctx)
+		refused = errors.Is(err, session.ErrBusy) || errors.Is(err, session.ErrInvalid)
+		if !refused {
+			expect.OK(t, err)
 		}
 	}
+	if !came || !refused { // it came after the last look at the messages: it begins a new session
+		expect.List(t, "left of alice", all(other, alice))
+	}
+	if came {
+		found := texts(b, the(other, bob))
+		expect.List(t, "of bob", found[:1], map[bool]string{false: "pending late", true: "user late"}[runs])
+	}
+	return came
+}
+
+// A lost reply of the script makes the client send it again.
+func TestEraseOfASenderSentTwice(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	says(b, actors.Key, alice, "a")
+	b.Drain()
+	b.Redis.AddHook(actors.SendTwice(actors.Script("erase"), func() {}))
+	expect.OK(t, the(b, alice).Erase(b.Ctx))
+	expect.List(t, "left", traces(b))
 }
 
 // Data leaves out what another sender has caused since the look.

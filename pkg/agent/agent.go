@@ -86,9 +86,8 @@ type Turn struct {
 // If these messages bring the second one, a line before them names the sender of the history, for an
 // agent that has it from earlier turns. An agent that interprets the user's words reads Messages.
 func (t *Turn) Text() string {
-	text, who := t.Note, t.Speakers()
-	before := ""
-	if past := speakersOf(t.History); who.several && past.known && !past.several {
+	text, before, who := t.Note, "", speakersOf(t.History, t.Messages)
+	if past := speakersOf(t.History, nil); who.several && past.known && !past.several {
 		before = past.alone()
 	}
 	for _, m := range t.Messages {

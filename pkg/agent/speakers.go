@@ -39,19 +39,18 @@ type Speakers struct {
 
 // Speakers returns the senders in the turn's history and messages.
 func (t *Turn) Speakers() *Speakers {
-	s := speakersOf(t.History)
-	for _, m := range t.Messages {
-		s.hear(m.Meta)
-	}
-	return s
+	s := speakersOf(t.History, t.Messages)
+	return &s
 }
 
-func speakersOf(history []session.Entry) *Speakers {
-	s := &Speakers{}
+func speakersOf(history []session.Entry, messages []session.Message) (s Speakers) {
 	for _, e := range history {
 		if e.Role == session.RoleUser {
 			s.hear(e.Meta)
 		}
+	}
+	for _, m := range messages {
+		s.hear(m.Meta)
 	}
 	return s
 }
