@@ -43,7 +43,8 @@ forget SESSION does, and lists the others: nothing is cut out of a shared transc
 sender is that of worker export, which shows beforehand what there is. It deletes no session
 that is running or gets a message meanwhile, and none with undelivered outcomes without
 --undelivered: it lists them, and ends with exit code 3. Run it again for the rest, also
-after Ctrl-C (exit code 130). With --json it prints one object a line:
+after Ctrl-C (exit code 130). Each line has a session and its status: erased, shared, running
+(also: used meanwhile) or undelivered. With --json it is an object:
   {"session","shared","status":"erased|shared|running|undelivered","workspace"?,"agent_state"?}`
 
 func (p *program) exportCommand() *cobra.Command {
@@ -70,16 +71,6 @@ type senderLine struct {
 	Status     string          `json:"status,omitempty"` // of forget
 	Workspace  string          `json:"workspace,omitempty"`
 	AgentState json.RawMessage `json:"agent_state,omitempty"`
-}
-
-// dataLine is something in it.
-type dataLine struct {
-	Session    string               `json:"session"`
-	Transcript string               `json:"transcript,omitempty"`
-	Entry      *session.Entry       `json:"entry,omitempty"`
-	State      session.MessageState `json:"state,omitempty"`
-	Message    *session.Message     `json:"message,omitempty"`
-	Outcome    *session.Outcome     `json:"outcome,omitempty"`
 }
 
 // eachOf visits the sessions of a sender. An unknown sender is an error.
@@ -117,7 +108,7 @@ func (p *program) export(ctx context.Context, flags map[string]string, sender st
 			if d.Outcome != nil {
 				d.Outcome.Detail = "" // it is for operators
 			}
-			err = p.printJSON(dataLine{s.Session, d.Transcript, d.Entry, d.State, d.Message, d.Outcome})
+			err = p.printJSON(d)
 		}
 		return err
 	})
@@ -161,7 +152,7 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		if asJSON {
 			return p.printJSON(line)
 		}
-		text := s.Session + ": " + statusTexts[line.Status]
+		text := s.Session + ": " + line.Status
 		if line.Workspace != "" {
 			text += ", directory " + line.Workspace
 		}
@@ -171,18 +162,14 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		return p.say("%s", text)
 	})
 	if err == nil && !asJSON {
-		err = p.say("%s deleted, %d shared. Directories on other machines, agents' files in the worker's HOME, logs and backups are kept.",
+		err = p.say("%s erased, %d shared. Directories on other machines, agents' files in the worker's HOME, logs and backups are kept.",
 			count(number["erased"], "session is", "sessions are"), number["shared"])
 	}
 	switch left := number["running"] + number["undelivered"]; {
 	case err != nil && ctx.Err() != nil:
 		return errForgetInterrupt
 	case err == nil && left > 0:
-		return fmt.Errorf("%w: %s not deleted; run it again, for undelivered outcomes with --undelivered", errNotErased, count(left, "session is", "sessions are"))
+		return fmt.Errorf("%w: %s left; run it again, for undelivered outcomes with --undelivered", errNotErased, count(left, "session is", "sessions are"))
 	}
 	return err
-}
-
-var statusTexts = map[string]string{
-	"erased": "deleted", "shared": "shared, not deleted", "running": "not deleted, it is running or in use", "undelivered": "not deleted, outcomes are undelivered",
 }

@@ -66,11 +66,11 @@ func TestSender(t *testing.T) {
 	}
 
 	r = call(t, environ, "forget", "--sender", "web/alice").want(t, exitRefused)
-	if want := "own: deleted, directory " + shown + `, agent state {"agent":"claude","session":"uuid"}` + "\nrouted: not deleted, outcomes are undelivered\nshared: shared, not deleted\n" +
-		"1 session is deleted, 1 shared. Directories on other machines, agents' files in the worker's HOME, logs and backups are kept.\n"; r.out != want {
+	if want := "own: erased, directory " + shown + `, agent state {"agent":"claude","session":"uuid"}` + "\nrouted: undelivered\nshared: shared\n" +
+		"1 session is erased, 1 shared. Directories on other machines, agents' files in the worker's HOME, logs and backups are kept.\n"; r.out != want {
 		t.Errorf("%q", r.out)
 	}
-	if want := "worker: refused: 1 session is not deleted; run it again, for undelivered outcomes with --undelivered\n"; r.err != want {
+	if want := "worker: refused: 1 session is left; run it again, for undelivered outcomes with --undelivered\n"; r.err != want {
 		t.Errorf("%q", r.err)
 	}
 	if _, err := os.Lstat(dir); err == nil || len(traces(t, newClient(t, redistest.URL(t)), "own")) > 0 {
@@ -121,7 +121,7 @@ func TestForgetSenderInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, said := process(t, []string{"REDIS_URL=" + url}, "forget", "--sender", "web/alice")
-	said.Await(t, "s0: deleted")
+	said.Await(t, "s0: erased")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +129,9 @@ func TestForgetSenderInterrupted(t *testing.T) {
 	if !strings.HasSuffix(said.String(), "worker: interrupted: what was deleted is gone; run it again for the rest\n") {
 		t.Errorf("%q", said)
 	}
-	deleted := strings.Count(said.String(), ": deleted\n")
+	deleted := strings.Count(said.String(), ": erased\n")
 	r := call(t, []string{"REDIS_URL=" + url}, "forget", "--sender", "web/alice").want(t, exitOK)
-	if again := strings.Count(r.out, ": deleted\n"); deleted+again != 3000 || again == 0 {
+	if again := strings.Count(r.out, ": erased\n"); deleted+again != 3000 || again == 0 {
 		t.Errorf("%d and %d deleted", deleted, again)
 	}
 	if n := rdb.DBSize(limited(t)).Val(); n != 0 {

@@ -29,28 +29,27 @@ import (
 type SenderSession struct {
 	Session string
 
-	// Shared: other senders have messages in it, too, or some messages have no sender or cannot be read.
+	// Shared: it has messages of other senders, too, or some without a sender or that cannot be read.
 	Shared bool
 
-	// AgentState is what the agent has stored for its next turn, nil if nothing: usually the ID of the
-	// agent's own session, which has files elsewhere.
-	AgentState json.RawMessage
+	AgentState json.RawMessage // what the agent has stored: usually the ID of its own session
 
 	admin   *Client
 	sender  string
 	fence   string   // of the last turn before the look
+	running bool     // it ran then: somebody may have steered it since
 	keys    []string // of the session
 	waiting []string // IDs of the sender's messages that wait
 }
 
-// SenderData is an entry of a transcript, or a message that is stored: it waits, runs, or ended.
+// SenderData is an entry of a transcript, or a message that is stored. Its JSON is a line of `worker export`.
 type SenderData struct {
-	Transcript string // the ID, of an Entry
-	Entry      *session.Entry
-
-	Message *session.Message
-	State   session.MessageState
-	Outcome *session.Outcome // if the message ended, and the session is not shared
+	Session    string               `json:"session"`
+	Transcript string               `json:"transcript,omitempty"` // the ID, of an Entry
+	Entry      *session.Entry       `json:"entry,omitempty"`
+	State      session.MessageState `json:"state,omitempty"` // of a Message
+	Message    *session.Message     `json:"message,omitempty"`
+	Outcome    *session.Outcome     `json:"outcome,omitempty"` // if the message ended, and the session is not shared
 }
 
 // senderPage is how many sessions SessionsOf looks at in one scan of the database.
@@ -80,17 +79,12 @@ func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSess
 			if found[key] {
 				continue
 			}
-			s := &SenderSession{Session: key, admin: a, keys: names}
-			err := s.each(ctx, func(d SenderData) bool {
-				who, speaks := d.speaker()
-				found[key] = speaks && who == sender
-				return !found[key]
-			})
+			own, err := (&SenderSession{Session: key, admin: a, sender: sender, keys: names}).look(ctx)
 			if err != nil {
 				return err
 			}
-			if !found[key] {
-				delete(found, key)
+			if own {
+				found[key] = true
 			}
 		}
 		return nil
@@ -106,21 +100,23 @@ func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSess
 	return nil
 }
 
-// lookAt visits the sessions of a page. It reads the fencing tokens before anything else, so that an
+// lookAt visits the sessions of a page. It reads the run records before anything else, so that an
 // Erase notices every turn that the look has not seen.
 func (a *Client) lookAt(ctx context.Context, sender string, page []string, see func(*SenderSession) bool) error {
-	all, fences := map[string]*SenderSession{}, make([]*redis.StringCmd, len(page))
+	all, records := map[string]*SenderSession{}, make([]*redis.SliceCmd, len(page))
 	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range page {
-			fences[i] = p.HGet(ctx, rediskey.For(key).Run(), "fence")
+			records[i] = p.HMGet(ctx, rediskey.For(key).Run(), "fence", "phase")
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return err
 	}
 	for i, key := range page {
-		all[key] = &SenderSession{Session: key, admin: a, sender: sender, fence: fences[i].Val()}
+		run := script.HashFields(records[i])
+		running := run.Text("phase") != "" && run.Text("phase") != string(session.PhaseIdle)
+		all[key] = &SenderSession{Session: key, admin: a, sender: sender, fence: run.Text("fence"), running: running}
 	}
 	err = a.scan(ctx, "*{"+rediskey.Queue("*")+"}:*", func(keys map[string][]string) error {
 		for key, names := range keys {
@@ -256,7 +252,7 @@ func (s *SenderSession) each(ctx context.Context, visit func(SenderData) bool) e
 			return fmt.Errorf("read transcript of %s: %w", s.Session, err)
 		}
 		for i := range entries {
-			if !visit(SenderData{Transcript: id, Entry: &entries[i]}) {
+			if !visit(SenderData{Session: s.Session, Transcript: id, Entry: &entries[i]}) {
 				return nil
 			}
 		}
@@ -307,7 +303,7 @@ func (s *SenderSession) messages(ctx context.Context, ids []string) (list []Send
 	for i, id := range ids {
 		t := script.HashFields(tasks[i])
 		m, _, _ := chat.message(id, t.Text("msg")) // one that cannot be read has no sender
-		d := SenderData{Message: &m, State: session.MessageState(t.Text("state"))}
+		d := SenderData{Session: s.Session, Message: &m, State: session.MessageState(t.Text("state"))}
 		switch d.State {
 		case "":
 			continue // it is gone
@@ -325,11 +321,10 @@ func (s *SenderSession) messages(ctx context.Context, ids []string) (list []Send
 // Erase erases the session, as Session.Erase does, if nobody else has used it since SessionsOf looked.
 // It first cancels the sender's messages that wait.
 //
-// The error wraps session.ErrInvalid if the session is shared, and session.ErrBusy if a turn is running
-// or has run, or a message has arrived, since SessionsOf looked: visit the session again. Waiting
-// messages may be cancelled then, and of more than 500 messages some deleted, all of this sender.
-// Only a message of another sender that arrives and is cancelled at once, without a turn, is deleted
-// with the session.
+// The error wraps session.ErrInvalid if the session is shared, and session.ErrBusy if a turn ran when
+// SessionsOf looked or later, or a message has arrived: visit the session again. Waiting messages may
+// be cancelled then, and of more than 500 messages some deleted, all of this sender. Only a message of
+// another sender that arrives and is cancelled at once, without a turn, is deleted with the session.
 func (s *SenderSession) Erase(ctx context.Context, opts ...EraseOption) error {
 	var o eraseOptions
 	for _, set := range opts {
@@ -339,39 +334,31 @@ func (s *SenderSession) Erase(ctx context.Context, opts ...EraseOption) error {
 		return fmt.Errorf("%w erase: others have messages in session %s, too", session.ErrInvalid, s.Session)
 	}
 	err := s.erase(ctx, o.undelivered)
-	var used *maintenance.UsedError
-	if errors.As(err, &used) {
+	if used := (*maintenance.UsedError)(nil); errors.As(err, &used) {
 		return fmt.Errorf("%w, has run or is to run in session %s", session.ErrBusy, s.Session)
 	}
 	return eraseError(s.Session, err)
 }
 
 func (s *SenderSession) erase(ctx context.Context, undelivered bool) error {
-	rdb, k := s.admin.rdb, rediskey.For(s.Session)
-	switch owned, err := rdb.Exists(ctx, k.Sentinel()).Result(); {
+	switch u, err := s.admin.Session(s.Session).Undelivered(ctx); {
 	case err != nil:
 		return err
-	case owned > 0:
+	case s.running:
 		return session.ErrBusy
-	}
-	if !undelivered {
-		switch u, err := s.admin.Session(s.Session).Undelivered(ctx); {
-		case err != nil:
-			return err
-		case u != Undelivered{}:
-			return session.ErrUndelivered
-		}
+	case !undelivered && u != Undelivered{}:
+		return session.ErrUndelivered
 	}
 	keys := slices.Clone(s.keys)
 	for _, id := range s.waiting {
-		call := rand.Text()
-		keys = append(keys, k.Call(call))
-		if _, err := (protocol.Cancel{Session: s.Session, ID: id, Call: call, Until: math.MaxInt64, Limits: s.admin.cfg.Limits}).Do(ctx, rdb); err != nil {
+		c := protocol.Cancel{Session: s.Session, ID: id, Call: rand.Text(), Until: math.MaxInt64, Limits: s.admin.cfg.Limits}
+		if _, err := c.Do(ctx, s.admin.rdb); err != nil {
 			return err
 		}
+		keys = append(keys, rediskey.For(s.Session).Call(c.Call))
 	}
 	return maintenance.Erase{
 		Session: s.Session, Undelivered: undelivered, Unused: time.Millisecond, Fence: &s.fence,
 		List: func() ([]string, error) { return keys, nil },
-	}.Do(ctx, rdb)
+	}.Do(ctx, s.admin.rdb)
 }

@@ -247,6 +247,24 @@ func TestEraseOfARunningSender(t *testing.T) {
 	expect.List(t, "left", traces(b))
 }
 
+// A steer joins a turn that ran before the look.
+func TestEraseOfASenderWhomAnotherSteers(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Mode: session.ModeSteer}))
+	says(b, actors.Key, alice, "runs")
+	h := b.Start()
+	s := the(b, alice)
+	says(b, actors.Key, bob, "steers")
+	steered, err := h.Steer(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "steered", len(steered), 1)
+	b.Finish(h)
+	if err := s.Erase(b.Ctx); !errors.Is(err, session.ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	expect.List(t, "of bob", texts(b, the(b, bob)), "completed steers")
+}
+
 func TestEraseOfAnUndeliveredSender(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -1,10 +1,10 @@
 package agent
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"turnstile/pkg/session"
 )
@@ -28,9 +28,7 @@ const mostName = 80
 //
 // No text can contain the name line of another: a line that looks like one is quoted with "> ". Such
 // a line has an opening bracket of any kind and then an at sign before its first letter or digit. A
-// line ends at every line break and control character of Unicode.
-//
-// A Speakers is for one goroutine.
+// line ends at every line break and control character of Unicode. A Speakers is for one goroutine.
 type Speakers struct {
 	first   map[string]string // the first sender's meta
 	known   bool              // there is a sender
@@ -85,45 +83,19 @@ func (s *Speakers) alone() string { return nameLine(s.first, " wrote all message
 // Quote returns a text that is not a message, such as a file's name, without lines that look like name
 // lines.
 func (s *Speakers) Quote(text string) string {
-	if !s.several {
+	if !s.several || !strings.ContainsAny(text, "@﹫＠") { // the pattern is slow
 		return text
 	}
-	var b strings.Builder
-	for text != "" {
-		line := text
-		if end := strings.IndexFunc(text, endsLine); end >= 0 {
-			_, n := utf8.DecodeRuneInString(text[end:])
-			line = text[:end+n]
-		}
-		if likeNameLine(line) {
-			b.WriteString("> ")
-		}
-		b.WriteString(line)
-		text = text[len(line):]
-	}
-	return b.String()
+	return likeNameLine.ReplaceAllString(text, "$1> $2")
 }
 
-func endsLine(r rune) bool {
-	return unicode.IsControl(r) && r != '\t' || r == '\u2028' || r == '\u2029'
-}
+// noWord is anything in a line but letters, digits and at signs, and the letters that are not seen.
+const noWord = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\p{Cc}\x{2028}\x{2029}@﹫＠]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
 
-func likeNameLine(line string) bool {
-	bracket := false
-	for _, r := range line {
-		switch {
-		case strings.ContainsRune("@\uFE6B\uFF20", r): // also the small and the fullwidth one
-			return bracket
-		case unicode.Is(unicode.Ps, r):
-			bracket = true
-		case unicode.In(r, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Lo, unicode.N) && !invisible(r):
-			return false
-		}
-	}
-	return false
-}
-
-func invisible(r rune) bool { return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) }
+var (
+	likeNameLine = regexp.MustCompile(`(^|[\p{Cc}\x{2028}\x{2029}])(` + noWord + `\p{Ps}` + noWord + `[@﹫＠])`)
+	gatewayID    = regexp.MustCompile(`^[A-Za-z0-9._:@+=~/-]+$`)
+)
 
 // nameLine is the line about a sender. Senders that reach Redis themselves may have set any ID and name.
 func nameLine(meta map[string]string, did string) string {
@@ -131,19 +103,13 @@ func nameLine(meta map[string]string, did string) string {
 	switch {
 	case id == "":
 		id = "?"
-	case strings.ContainsFunc(id, func(r rune) bool { return !plain(r) }):
+	case !gatewayID.MatchString(id):
 		id = strconv.QuoteToASCII(id) // its bytes decide
 	}
-	line := "[@" + id
 	if name := shownName(meta[senderNameMeta]); name != "" {
-		line += ` "` + name + `"`
+		id += ` "` + name + `"`
 	}
-	return line + did + "\n"
-}
-
-// plain reports whether a character may be in a gateway's ID.
-func plain(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:@+=~-/", r)
+	return "[@" + id + did + "\n"
 }
 
 // shownName returns a name that cannot end its quotes or the line, nor begin another.
@@ -152,7 +118,7 @@ func shownName(name string) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case !unicode.IsPrint(r) || invisible(r):
+		case !unicode.IsPrint(r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
 			return -1
 		case unicode.Is(unicode.Ps, r):
 			return '('
