@@ -51,7 +51,10 @@ func (*UsedError) Error() string { return "the session is used" }
 func (e Erase) Do(ctx context.Context, rdb redis.UniversalClient) error {
 	k := rediskey.For(e.Session)
 	if e.List == nil {
-		e.List = func() ([]string, error) { return scan(ctx, rdb, k.Any()) }
+		e.List = func() (found []string, err error) {
+			err = Scan(ctx, rdb, k.Any(), func(keys []string) error { found = append(found, keys...); return nil })
+			return found, err
+		}
 	}
 	for {
 		fence, many, err := eraseWhat(ctx, rdb, k)
@@ -169,22 +172,21 @@ func unlistErased(ctx context.Context, rdb redis.UniversalClient, sessionKey str
 	return nil
 }
 
-// scan returns the keys that match a pattern, of all masters of a Cluster.
-func scan(ctx context.Context, rdb redis.UniversalClient, pattern string) (found []string, err error) {
+// Scan visits the keys that match a pattern, of all masters of a Cluster, about 1,000 at a time, some
+// of them twice.
+func Scan(ctx context.Context, rdb redis.UniversalClient, pattern string, visit func(keys []string) error) error {
 	var mu sync.Mutex
-	err = index.EachMaster(ctx, rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
+	return index.EachMaster(ctx, rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := master.Scan(ctx, cursor, pattern, 1000).Result()
-			if err != nil {
-				return err
+			if err == nil {
+				mu.Lock()
+				err = visit(keys)
+				mu.Unlock()
 			}
-			mu.Lock()
-			found = append(found, keys...)
-			mu.Unlock()
-			if cursor = next; cursor == 0 {
-				return nil
+			if cursor = next; err != nil || cursor == 0 {
+				return err
 			}
 		}
 	})
-	return found, err
 }

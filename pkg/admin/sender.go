@@ -11,12 +11,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/index"
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -74,11 +72,14 @@ func (a *Client) eachOf(ctx context.Context, sender string, see func(*SenderSess
 		return fmt.Errorf("%w sender: it is empty", session.ErrInvalid)
 	}
 	found := map[string]bool{}
-	err := a.scan(ctx, "*{"+rediskey.Queue("*")+"}:t*", func(keys map[string][]string) error {
-		for key, names := range keys {
-			if found[key] {
-				continue
+	err := maintenance.Scan(ctx, a.rdb, "*{"+rediskey.Queue("*")+"}:t*", func(keys []string) error { // tasks and transcripts
+		of := map[string][]string{}
+		for _, name := range keys {
+			if key, _, ok := rediskey.Parse(name); ok && !found[key] && session.ValidateKey(key) == nil {
+				of[key] = append(of[key], name)
 			}
+		}
+		for key, names := range of {
 			own, err := (&SenderSession{Session: key, admin: a, sender: sender, keys: names}).look(ctx)
 			if err != nil {
 				return err
@@ -118,10 +119,11 @@ func (a *Client) lookAt(ctx context.Context, sender string, page []string, see f
 		running := run.Text("phase") != "" && run.Text("phase") != string(session.PhaseIdle)
 		all[key] = &SenderSession{Session: key, admin: a, sender: sender, fence: run.Text("fence"), running: running}
 	}
-	err = a.scan(ctx, "*{"+rediskey.Queue("*")+"}:*", func(keys map[string][]string) error {
-		for key, names := range keys {
+	err = maintenance.Scan(ctx, a.rdb, "*{"+rediskey.Queue("*")+"}:*", func(keys []string) error {
+		for _, name := range keys {
+			key, _, _ := rediskey.Parse(name)
 			if s := all[key]; s != nil {
-				s.keys = append(s.keys, names...)
+				s.keys = append(s.keys, name)
 			}
 		}
 		return nil
@@ -155,27 +157,6 @@ func (a *Client) agentState(ctx context.Context, sessionKey string) (json.RawMes
 	var stored struct{ Data json.RawMessage }
 	_ = json.Unmarshal([]byte(text), &stored) // nil if it cannot be read
 	return stored.Data, nil
-}
-
-// scan visits the keys that match a pattern, by session, about 1,000 at a time.
-func (a *Client) scan(ctx context.Context, pattern string, visit func(keys map[string][]string) error) error {
-	var mu sync.Mutex // masters of a Cluster are scanned at the same time
-	return index.EachMaster(ctx, a.rdb, func(ctx context.Context, _ string, master redis.Cmdable) error {
-		page := func(keys []string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			of := map[string][]string{}
-			for _, key := range keys {
-				if name, _, ok := rediskey.Parse(key); ok && session.ValidateKey(name) == nil {
-					of[name] = append(of[name], key)
-				}
-			}
-			return visit(of)
-		}
-		return index.NewWalker(a.rdb).Each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
-			return master.Scan(ctx, cursor, pattern, 1000).Result()
-		})
-	})
 }
 
 // look reads who speaks in the session, and which messages of the sender wait.
