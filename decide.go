@@ -56,12 +56,12 @@ func (s *Session) decide(ctx context.Context, call protocol.Decide) (session.Que
 	if n := len(s.user); n > mostUser {
 		return session.Question{}, fmt.Errorf("%w user: it has %d bytes, at most %d are allowed", session.ErrInvalid, n, mostUser)
 	}
-	turn, err := slash.Check(ctx)
+	checked, err := slash.Check(ctx, call.Question)
 	if err != nil {
-		return session.Question{}, fmt.Errorf("%w: %w", session.ErrUnchanged, err)
+		return checked, fmt.Errorf("%w: %w", session.ErrUnchanged, err)
 	}
 	if call.Turn == "" {
-		call.Turn = turn
+		call.Turn, call.Only = checked.Turn, checked.Number
 	}
 	call.Call, call.Fresh, call.User = rand.Text(), justAsked, s.user
 	state, q, err := call.Do(ctx, s.c.rdb)

@@ -40,7 +40,7 @@ func newAgents(s config.Worker, log *slog.Logger) (only agent.Agent, named []wor
 		}
 		named = append(named, worker.NamedAgent{
 			Name: n.Name, Sessions: n.Sessions, Agent: service.Agent(own, a),
-			Timeout: n.AgentTimeout, AskTimeout: cmp.Or(n.AskTimeout, session.NoLimit),
+			Timeout: n.AgentTimeout, AskTimeout: cmp.Or(n.AskTimeout, session.NoLimit), Approvers: n.Approvers,
 		})
 	}
 	return only, named, nil

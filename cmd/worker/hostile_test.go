@@ -147,6 +147,8 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		b, err := sessions.Session("b").Info(t.Context())
 		return err == nil && b.Phase == session.PhaseIdle && b.Waiting == 0
 	})
+	// The dead letter may have been dropped, before its rerun or after it.
+	reply(t, client(t, url), "b", "please fail "+hostile.Text)
 	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}, {"show", "b"}} {
 		r := call(t, environ, append(args, "--json")...).want(t, exitOK)
 		hostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)

@@ -3,32 +3,70 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"turnstile/internal/config"
+	"turnstile/internal/gateway"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/session"
 )
 
 // checkNamed checks that the program, files and working directory in the agent's settings exist.
 // Otherwise every turn would fail; here a missing one is reported at the start as an invalid
 // setting. The error joins all problems. Settings that config refused are skipped.
 func checkNamed(s config.Worker) error {
-	problems := []error{checkAgent(s)}
+	known, err := tokenNames(s.TokensFile)
+	problems := []error{err, checkAgent(s, known)}
 	for _, n := range s.Agents {
-		if err := checkAgent(s.As(n)); err != nil {
+		if err := checkAgent(s.As(n), known); err != nil {
 			problems = append(problems, n.Problem(err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-func checkAgent(s config.Worker) error {
+// tokenNames reads the names of a gateway's tokens. nil: unknown.
+func tokenNames(path string) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	tokens, err := gateway.LoadTokens(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w TURNSTILE_GATEWAY_TOKENS_FILE: %w", config.ErrInvalid, err)
+	}
+	return tokens.Names(), nil
+}
+
+// checkApprovers checks that somebody can be each approver: a token of the gateways, if these are known.
+func checkApprovers(where string, approvers, known []string) error {
+	for _, a := range approvers {
+		name, _, _ := strings.Cut(a, "/")
+		if a == session.ApproveSender || a == session.ApproveAnyone || known == nil || slices.ContainsFunc(known, func(token string) bool {
+			return session.Question{Approvers: []string{name}}.MayDecide(token)
+		}) {
+			continue
+		}
+		return fmt.Errorf("%w %s: nobody is the approver %s: TURNSTILE_GATEWAY_TOKENS_FILE has no token %s", config.ErrInvalid, where, a, name)
+	}
+	return nil
+}
+
+// checkAgent checks an agent. known are the gateways' tokens, nil: unknown.
+func checkAgent(s config.Worker, known []string) error {
+	if err := checkApprovers("TURNSTILE_APPROVERS", s.Approvers, known); err != nil {
+		return err
+	}
 	switch s.Agent {
 	case config.AgentOpenAI:
-		_, err := openAIFiles(s, openai.Config{})
+		c, err := openAIFiles(s, openai.Config{})
+		for _, t := range c.Tools {
+			err = errors.Join(err, checkApprovers("TURNSTILE_TOOLS_FILE: tool "+t.Name, t.Approvers, known))
+		}
 		return err
 	case config.AgentExec:
 		return checkProgram(s)

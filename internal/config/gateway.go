@@ -15,7 +15,7 @@ type Gateway struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 
 	Addr       string        `env:"TURNSTILE_GATEWAY_ADDR" envDefault:"127.0.0.1:8081" unit:"HOST:PORT" help:"Where the gateway serves. Any address but loopback needs TURNSTILE_GATEWAY_TOKENS_FILE."`
-	TokensFile string        `env:"TURNSTILE_GATEWAY_TOKENS_FILE" unit:"path" help:"A JSON file with the tokens and their permissions, as in docs/http.md. It is reloaded on SIGHUP. Empty: everybody who reaches the address may do everything, unless a worker's agent runs programs; see TURNSTILE_GATEWAY_OPEN."`
+	TokensFile string        `env:"TURNSTILE_GATEWAY_TOKENS_FILE" unit:"path" help:"A JSON file with the tokens and their permissions, as in docs/http.md. Gateways reload it on SIGHUP. Empty: everybody who reaches the address may do everything, unless a worker's agent runs programs; see TURNSTILE_GATEWAY_OPEN. A worker only checks that approvers have tokens."`
 	Open       bool          `env:"TURNSTILE_GATEWAY_OPEN" envDefault:"false" unit:"true, false" help:"Whether a gateway without tokens serves while a worker's agent runs programs, which could reach it and do everything in every session."`
 	Hosts      Hosts         `env:"TURNSTILE_GATEWAY_HOSTS" unit:"names" help:"The host names by which requests may call the gateway, separated by commas and without ports. Empty: any name with tokens, and only this machine's without."`
 	Origins    Origins       `env:"TURNSTILE_GATEWAY_ORIGINS" unit:"origins" help:"The origins of web pages that may use the API, separated by commas, such as https://chat.example. Pages that a proxy serves under the gateway's own origin need no entry."`

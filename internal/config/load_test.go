@@ -71,8 +71,8 @@ func TestWorkerEverythingSet(t *testing.T) {
 	t.Parallel()
 	agentsFile := write(t, `{"acme": {"sessions": ["acme:*"], "agent": "echo"}}`)
 	vars := map[string]string{
-		"TURNSTILE_AGENTS_FILE": agentsFile,
-		"REDIS_URL":             "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
+		"TURNSTILE_AGENTS_FILE": agentsFile, "TURNSTILE_APPROVERS": " sender, ops/*", "TURNSTILE_GATEWAY_TOKENS_FILE": "/tokens",
+		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
 		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
@@ -95,7 +95,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		RedisURL: "redis-cluster://a,b", Concurrency: 3,
 		AgentSettings: AgentSettings{
 			Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
-			AgentFormat: FormatJSONL, AgentTimeout: time.Hour,
+			AgentFormat: FormatJSONL, AgentTimeout: time.Hour, Approvers: Approvers{"sender", "ops/*"},
 			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t",
 			ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
 		},
@@ -116,7 +116,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		Stored:          Stored{MessageBytes: 1026, LineCap: 6, MessagesCap: 7, OutboxCap: 8, DestinationCap: 12, IdempotencyTTL: 2 * time.Hour},
 		TranscriptBytes: 1 << 20,
 		EventsBytes:     65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
-		DashboardWrite: true, Deliver: true, DestinationsFile: "/d", LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
+		DashboardWrite: true, Deliver: true, DestinationsFile: "/d", TokensFile: "/tokens", LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})
 	if err != nil || !reflect.DeepEqual(got, want) {

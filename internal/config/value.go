@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/wire"
 	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
 )
 
 // AgentKind is the name of an agent that the worker can run.
@@ -152,6 +153,23 @@ func (n *Names) UnmarshalText(text []byte) error {
 			return errors.New("is not a list of names: write it as NAME,NAME,PREFIX_* without values")
 		}
 		*n = append(*n, name)
+	}
+	return nil
+}
+
+// Approvers are who may decide an agent's questions, as session.Question has them.
+type Approvers []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Approvers) UnmarshalText(text []byte) error {
+	*a = nil
+	for who := range strings.SplitSeq(string(text), ",") {
+		if who = strings.TrimSpace(who); who != "" {
+			*a = append(*a, who)
+		}
+	}
+	if session.ValidateApprovers(*a) != nil {
+		return errors.New("is no list of approvers: write sender, anyone, or senders such as web/alice,ops/*")
 	}
 	return nil
 }

@@ -62,6 +62,8 @@ type Worker struct {
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
 	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways reload it within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
 
+	TokensFile string `env:"TURNSTILE_GATEWAY_TOKENS_FILE" unit:"path" help:"A JSON file with the tokens and their permissions, as in docs/http.md. Gateways reload it on SIGHUP. Empty: everybody who reaches the address may do everything, unless a worker's agent runs programs; see TURNSTILE_GATEWAY_OPEN. A worker only checks that approvers have tokens."`
+
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 
@@ -81,6 +83,8 @@ type AgentSettings struct {
 	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"The format of exec's command. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
 	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
 	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
+
+	Approvers Approvers `env:"TURNSTILE_APPROVERS" unit:"senders" help:"Who may decide the agent's questions over HTTP, separated by commas: sender (the senders of the running turn's messages), anyone, or senders such as web/alice and ops/*, where * is any characters but a slash. A token that may control must be one of them, too. Empty: TURNSTILE_GATEWAY_APPROVE decides."`
 
 	Model          string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default."`
 	OpenAIBaseURL  string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`

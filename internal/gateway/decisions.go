@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"turnstile"
@@ -39,7 +40,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if _, number, ok := strings.Cut(body.Question, "."); !ok || number == "" {
 		return Fail(InvalidRequest, "question is %.100q; it must be an id, TURN.NUMBER.", body.Question)
 	}
-	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As); err != nil {
+	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As, body.Question); err != nil {
 		return err
 	}
 	q, err := g.Chat(r.Token, r.Session, body.As).Decide(r.Work(), body.Question, d)
@@ -58,30 +59,56 @@ func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
 	return g.deps.Client.Session(sessionKey).As(t.Sender(as))
 }
 
-// MayDecide fails unless the user as, or for "" the token itself, may decide. A token that may control
-// decides for itself. Otherwise the token needs Send or Control, and as must be a sender of the running
-// turn's messages.
-func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey, as string) error {
+// MayDecide fails unless the user as, or for "" the token itself, may decide the question with that ID, "" for
+// the open one.
+//
+// If the question has approvers, they decide: also a token that may control must be one of them. Else a
+// token that may control decides for itself. All others need Send or Control, and as must be a sender of
+// the running turn's messages.
+func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey, as, question string) error {
+	_, err := g.mayDecide(ctx, t, sessionKey, as, func(open session.Question) bool { return question == "" || question == open.ID() })
+	return err
+}
+
+// mayDecide returns the question that it has checked, if there was a need to look at it. is reports whether
+// the open question is the one to decide.
+func (g *Gateway) mayDecide(ctx context.Context, t Token, sessionKey, as string, is func(session.Question) bool) (q session.Question, err error) {
 	who, err := sender(t, as)
 	switch {
 	case err != nil:
-		return err
-	case t.May(Control) && as == "", t.May(Send) && g.config.AnyoneDecides:
-		return nil
+		return q, err
 	case !t.May(Send) && !t.May(Control):
-		return Fail(Forbidden, "The token %s may neither send nor control.", t.Name)
+		return q, Fail(Forbidden, "The token %s may neither send nor control.", t.Name)
+	}
+	info, err := g.deps.Client.Session(sessionKey).Info(ctx)
+	switch {
+	case err != nil:
+		return q, err
+	case info.Question != nil && !is(*info.Question):
+		return *info.Question, session.ErrOtherQuestion // a question that comes later has approvers of its own
+	case info.Question != nil:
+		q = *info.Question
+	}
+	if q.Turn = info.Turn; len(q.Approvers) == 0 && (t.May(Control) && as == "" || t.May(Send) && g.config.AnyoneDecides) {
+		return q, nil
 	}
 	turn, err := g.deps.Admin.Session(sessionKey).Turn(ctx)
 	if err != nil {
-		return err
+		return q, err
 	}
-	for _, m := range turn.Messages {
-		if m.Meta[senderMeta] == who {
-			return nil
+	var senders []string
+	if turn.ID == info.Turn {
+		for _, m := range turn.Messages {
+			senders = append(senders, m.Meta[senderMeta])
 		}
 	}
-	if len(turn.Messages) == 0 {
-		return Fail(NoQuestion, "No turn runs in the session %s.", sessionKey)
+	switch {
+	case info.Turn == "" || len(senders) == 0:
+		return q, Fail(NoQuestion, "No turn runs in the session %s.", sessionKey)
+	case len(q.Approvers) > 0 && !q.MayDecide(who, senders...):
+		return q, Fail(Forbidden, "%s may not decide: the question is for %s.", who, strings.Join(q.Approvers, ", "))
+	case len(q.Approvers) == 0 && !slices.Contains(senders, who):
+		return q, Fail(Forbidden, "%s sent none of the running turn's messages; see TURNSTILE_GATEWAY_APPROVE.", who)
 	}
-	return Fail(Forbidden, "%s sent none of the running turn's messages; see TURNSTILE_GATEWAY_APPROVE.", who)
+	return q, nil
 }

@@ -124,10 +124,7 @@ func (g *Gateway) store(r *Request, sessionKey string, body messageBody, m turns
 		sent, err := chat.Send(r.Work(), m)
 		return receipt.Of(sent), err
 	}
-	ctx := r.Work()
-	if body.As != "" {
-		ctx = slash.WithCheck(ctx, g.mayDecideAs(r.Token, sessionKey, body.As))
-	}
+	ctx := slash.WithCheck(r.Work(), g.mayDecideAs(r.Token, sessionKey, body.As))
 	told, err := receipt.Input(ctx, chat, m)
 	return told, cmp.Or(err, told.Err)
 }
@@ -179,16 +176,11 @@ func (b messageBody) message(t Token) (turnstile.Message, error) {
 	return m, nil
 }
 
-// mayDecideAs returns the check of a command that decides a question for a user of the token: the user
-// must be a sender of the running turn. All other commands a token that may control may use for its
-// users.
-func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Context) (turn string, err error) {
-	return func(ctx context.Context) (string, error) {
-		info, err := g.deps.Client.Session(sessionKey).Info(ctx)
-		if err != nil {
-			return "", err
-		}
-		return info.Turn, g.MayDecide(ctx, t, sessionKey, as)
+// mayDecideAs returns the check of a command that decides a question for a user of the token, "" for the
+// token itself. All other commands a token that may control may use for its users.
+func (g *Gateway) mayDecideAs(t Token, sessionKey, as string) func(context.Context, int) (session.Question, error) {
+	return func(ctx context.Context, number int) (session.Question, error) {
+		return g.mayDecide(ctx, t, sessionKey, as, func(open session.Question) bool { return number == 0 || number == open.Number })
 	}
 }
 

@@ -217,6 +217,14 @@ func (e entry) token() (Token, error) {
 	return t, nil
 }
 
+// Names are the tokens' names.
+func (t *Tokens) Names() (names []string) {
+	for _, token := range *t.list.Load() {
+		names = append(names, token.Name)
+	}
+	return names
+}
+
 // find returns the token with this secret. Its time does not depend on the secrets.
 func (t *Tokens) find(secret string) (found Token, ok bool) {
 	sum := sha256.Sum256([]byte(secret))

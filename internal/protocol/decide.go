@@ -22,6 +22,7 @@ type Decide struct {
 	Decision session.Decision
 	Call     string // identifies this call, so that the script recognizes a repetition
 	User     string // who decides; "": unknown
+	Only     int    // without a Question: the one that was checked, no other is decided; 0: any
 
 	// Fresh is how long after a new question the user may still see the one before it. During that
 	// time a decision without a number is refused.
@@ -34,6 +35,10 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	if d.Question != 0 {
 		which = strconv.Itoa(d.Question)
 	}
+	only := ""
+	if d.Only != 0 {
+		only = strconv.Itoa(d.Only)
+	}
 	prefix := rediskey.IDPrefix(d.Session)
 	if d.Turn != "" {
 		fence, ours := strings.CutPrefix(d.Turn, prefix)
@@ -43,7 +48,7 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 		which = fence + " " + which
 	}
 	call := scripts.Decide.Call(scripts.DecideKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.DecideArgs{
-		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, User: d.User,
+		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, User: d.User, Only: only,
 		Settle: d.Fresh.Milliseconds(),
 	})
 	call.Run(ctx, rdb)

@@ -1,6 +1,10 @@
 package slash
 
-import "context"
+import (
+	"context"
+
+	"turnstile/pkg/session"
+)
 
 type userKey struct{}
 
@@ -18,17 +22,18 @@ func User(ctx context.Context) string {
 
 type checkKey struct{}
 
-// WithCheck sets the check that runs just before a decision is made. The check returns an error if the
-// user may not decide. It also returns the turn that it checked: the decision counts in no other turn.
-// "" means any turn.
-func WithCheck(ctx context.Context, check func(context.Context) (turn string, err error)) context.Context {
+// WithCheck sets the check that runs just before a decision about the question with this number is made;
+// 0 is the open one. The check returns an error if the user may not decide. It also returns the question
+// that it checked: the decision counts for no other one, and in no other turn. Without a Turn it counts in
+// any. With session.ErrOtherQuestion it returns the open question.
+func WithCheck(ctx context.Context, check func(ctx context.Context, number int) (session.Question, error)) context.Context {
 	return context.WithValue(ctx, checkKey{}, check)
 }
 
 // Check runs the check of WithCheck, if there is one.
-func Check(ctx context.Context) (turn string, err error) {
-	if check, ok := ctx.Value(checkKey{}).(func(context.Context) (string, error)); ok {
-		return check(ctx)
+func Check(ctx context.Context, number int) (session.Question, error) {
+	if check, ok := ctx.Value(checkKey{}).(func(context.Context, int) (session.Question, error)); ok {
+		return check(ctx, number)
 	}
-	return "", nil
+	return session.Question{}, nil
 }

@@ -64,6 +64,9 @@ type Question struct {
 	Text   string          // more about it, for a person; may be empty
 	Input  json.RawMessage // the arguments of the tool; may be empty
 
+	// Approvers are who may decide it, see session.Question. Defaults to the worker's for this agent.
+	Approvers []string
+
 	// CanRemember: the agent can act on session.Always.
 	CanRemember bool
 }

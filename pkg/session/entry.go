@@ -39,4 +39,8 @@ type ToolUse struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"` // absent if the tool did not finish
 	Error  string          `json:"error,omitempty"`
+
+	// The decision on the agent's question about this use, and who decided. "" if it asked none.
+	Decision Decision `json:"decision,omitempty"`
+	By       string   `json:"by,omitempty"`
 }

@@ -95,6 +95,9 @@ type Event struct {
 	// it. "" is a timeout, or an unnamed user.
 	By string `json:"by,omitempty"`
 
+	// In a question: who may decide it, see Question.Approvers.
+	Approvers []string `json:"approvers,omitempty"`
+
 	// In a question: the time after which it counts as denied. 0: it waits until its turn ends.
 	Timeout Millis `json:"timeout_ms,omitempty"`
 

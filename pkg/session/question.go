@@ -11,6 +11,10 @@ type Question struct {
 	Number int    `json:"-"`              // rises with every question of the session
 	Name   string `json:"name"`           // the requested action
 	Text   string `json:"text,omitempty"` // details
+
+	// Approvers are who may decide over HTTP: ApproveSender, ApproveAnyone, and senders, in which *
+	// stands for any characters but a slash, such as ops/*. Empty: the gateway's rule decides.
+	Approvers []string `json:"approvers,omitempty"`
 }
 
 // ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs
@@ -23,7 +27,7 @@ func (e Event) Question() (q Question, ok bool) {
 	if e.Type != EventQuestionAsked || err != nil {
 		return Question{}, false
 	}
-	return Question{Turn: e.Turn, Number: number, Name: e.Name, Text: e.Text}, true
+	return Question{Turn: e.Turn, Number: number, Name: e.Name, Text: e.Text, Approvers: e.Approvers}, true
 }
 
 // Decision is a user's decision about a question.

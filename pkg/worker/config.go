@@ -59,6 +59,10 @@ type Config struct {
 	// NoLimit: as long as the turn may run. Defaults to 5 min.
 	AskTimeout time.Duration
 
+	// Approvers are who may decide the agent's questions over HTTP, see session.Question. Defaults to
+	// none: the gateway's rule decides.
+	Approvers []string
+
 	// DrainTimeout is how long Stop lets turns run, or NoLimit. Defaults to 60 s. To interrupt them at
 	// once, call Stop with an ended context.
 	DrainTimeout time.Duration
@@ -131,6 +135,9 @@ type NamedAgent struct {
 
 	// Timeout and AskTimeout default to Config's AgentTimeout and AskTimeout.
 	Timeout, AskTimeout time.Duration
+
+	// Approvers are who may decide the agent's questions, see session.Question.
+	Approvers []string
 }
 
 // Keep is how long and how much is kept. A zero field means its default.

@@ -14,10 +14,11 @@ import (
 
 // questions asks the user the questions of a turn's agent, one after the other.
 type questions struct {
-	claim    *protocol.Claim
-	recorder *recorder
-	open     *openQuestions
-	timeout  time.Duration // 0: only the turn's
+	claim     *protocol.Claim
+	recorder  *recorder
+	open      *openQuestions
+	timeout   time.Duration // 0: only the turn's
+	approvers []string      // of the agent
 	containment
 
 	ctx    context.Context // ends with the turn or with its agent
@@ -30,9 +31,9 @@ type questions struct {
 	early    protocol.Decided // a decision on a question before its number arrived from Redis
 }
 
-func newQuestions(ctx context.Context, r *recorder, open *openQuestions, timeout time.Duration) *questions {
+func newQuestions(ctx context.Context, r *recorder, open *openQuestions, a *served) *questions {
 	q := &questions{
-		claim: r.claim, recorder: r, open: open, timeout: max(0, timeout), containment: r.containment,
+		claim: r.claim, recorder: r, open: open, timeout: max(0, a.askTimeout), approvers: a.approvers, containment: r.containment,
 		one: make(chan struct{}, 1),
 	}
 	q.ctx, q.cancel = context.WithCancelCause(ctx)
@@ -79,7 +80,11 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
 // every reader of the event finds the question.
 func (q *questions) put(ctx context.Context, question agent.Question) (session.Decision, error) {
-	number, err := q.claim.Ask(ctx, session.Question{Name: question.Name, Text: question.Text})
+	asked := session.Question{Name: question.Name, Text: question.Text, Approvers: question.Approvers}
+	if len(asked.Approvers) == 0 {
+		asked.Approvers = q.approvers
+	}
+	number, err := q.claim.Ask(ctx, asked)
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +92,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	defer q.await(0)
 	q.recorder.publish(session.Event{
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
-		Input: question.Input, Timeout: session.Millis(q.timeout),
+		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(q.timeout),
 	})
 	q.open.begin()
 	defer q.open.end()
@@ -99,7 +104,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	select {
 	case d := <-decided:
-		return q.publishDecision(number, d), nil
+		return q.publishDecision(number, question, d), nil
 	case <-overdue:
 	case <-ctx.Done():
 		q.publishEnd(number, session.Cancelled, "")
@@ -117,15 +122,16 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
 		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
-	return q.publishDecision(number, d), nil
+	return q.publishDecision(number, question, d), nil
 }
 
 // publishDecision publishes a decision to the session's followers, and returns it. Decisions of a
 // later version are denials.
-func (q *questions) publishDecision(number int, d protocol.Decided) session.Decision {
+func (q *questions) publishDecision(number int, question agent.Question, d protocol.Decided) session.Decision {
 	if !d.Decision.Allowed() {
 		d.Decision = session.Deny
 	}
+	q.recorder.decided(question.CallID, d)
 	q.publishEnd(number, d.Decision, d.By)
 	return d.Decision
 }

@@ -125,6 +125,15 @@ func (r *recorder) publish(e session.Event) bool {
 	return true
 }
 
+// decided notes a decision about a tool.
+func (r *recorder) decided(callID string, d protocol.Decided) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.entries.decided(callID, d)
+	}
+}
+
 // redisNow estimates Redis' clock, in ms.
 func (r *recorder) redisNow() int64 {
 	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()

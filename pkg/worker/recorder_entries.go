@@ -80,6 +80,16 @@ func (s *entries) add(e agent.Event, at int64) activity {
 	return nothing
 }
 
+// decided adds a decision about a tool that has not ended. One about anything else is only an event.
+func (s *entries) decided(callID string, d protocol.Decided) {
+	if open := s.open[callID]; len(open) > 0 {
+		i := open[len(open)-1]
+		use := *s.made[i].Tool // a checkpoint may be reading the old value
+		use.Decision, use.By = d.Decision, d.By
+		s.made[i].Tool = &use
+	}
+}
+
 // addUser adds a message that was steered in.
 func (s *entries) addUser(m wire.Message, at int64) {
 	s.flushWords()

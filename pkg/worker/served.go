@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/agents"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // served is an agent that the worker runs.
@@ -19,6 +20,7 @@ type served struct {
 	warmer     agent.Warmer // nil: it is not kept warm
 	timeout    time.Duration
 	askTimeout time.Duration
+	approvers  []string
 }
 
 // servedAgents are a worker's agents by name.
@@ -30,8 +32,8 @@ type servedAgents struct {
 // newServed returns the agents of a checked config. a is the default one; nil: there is none.
 func newServed(a agent.Agent, c Config) (servedAgents, error) {
 	s := servedAgents{byName: map[string]*served{}}
-	add := func(name string, a agent.Agent, timeout, askTimeout time.Duration) {
-		one := &served{name: name, agent: a, timeout: timeout, askTimeout: askTimeout}
+	add := func(name string, a agent.Agent, timeout, askTimeout time.Duration, approvers []string) {
+		one := &served{name: name, agent: a, timeout: timeout, askTimeout: askTimeout, approvers: approvers}
 		if d, ok := a.(agent.Describer); ok {
 			one.Traits = d.Traits()
 		}
@@ -39,7 +41,7 @@ func newServed(a agent.Agent, c Config) (servedAgents, error) {
 		s.byName[name] = one
 	}
 	if a != nil {
-		add(agents.Default, a, c.AgentTimeout, c.AskTimeout)
+		add(agents.Default, a, c.AgentTimeout, c.AskTimeout, c.Approvers)
 	}
 	if len(c.Agents) == 0 && a == nil {
 		return s, errors.New("worker: there is no agent")
@@ -52,12 +54,14 @@ func newServed(a agent.Agent, c Config) (servedAgents, error) {
 		switch _, twice := s.byName[n.Name]; {
 		case n.Agent == nil:
 			return s, fmt.Errorf("worker: Config.Agents: agent %q is nil", n.Name)
+		case session.ValidateApprovers(n.Approvers) != nil:
+			return s, fmt.Errorf("worker: Config.Agents: agent %q: %w", n.Name, session.ValidateApprovers(n.Approvers))
 		case twice:
 			return s, fmt.Errorf("worker: Config.Agents: agent %q is there twice", n.Name)
 		}
 		setDefault(&n.Timeout, c.AgentTimeout)
 		setDefault(&n.AskTimeout, c.AskTimeout)
-		add(n.Name, n.Agent, n.Timeout, n.AskTimeout)
+		add(n.Name, n.Agent, n.Timeout, n.AskTimeout, n.Approvers)
 		sessions[n.Name] = n.Sessions
 	}
 	var err error

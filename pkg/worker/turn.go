@@ -56,7 +56,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
-	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.askTimeout)
+	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served)
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
 			_, refused := t.refusal(m)

@@ -10,6 +10,7 @@
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
 --   user             who decides, or '': unknown
+--   only             an unnumbered decision is about this question or none; '': about any
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number:int question fence
@@ -28,6 +29,7 @@ local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
 if turn ~= fence then return new{number = tonumber(n), question = question, fence = fence} end
+if which == '' and only ~= '' and only ~= n then return new{number = tonumber(n), question = question, fence = fence} end
 local decided = of == fence and to == n
 if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
@@ -39,7 +41,7 @@ if decided then
   if by ~= name then return answered{} end
 else
   call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
-  close_question(s, now_ms())
+  close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (user ~= '' and ',"by":' .. quote(user) or ''))
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
   ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')

@@ -439,10 +439,11 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- close_question(s, now, decision) notifies the routes of the open question that it is closed, with
+-- further fields of its decision if there is one. If no
 -- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
 -- leased the queue may have it, also after the head.
-local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now, decision)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
   call('HDEL', s_deliveries, 'question')
@@ -456,7 +457,7 @@ local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
       count_for(s_deliveries, to, -1)
     else
       for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
-      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number, now)
+      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number .. (decision or ''), now)
     end
   end
 end

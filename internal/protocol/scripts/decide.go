@@ -26,12 +26,13 @@ type DecideArgs struct {
 	Decision string // 'allow', 'always' or 'deny'
 	Name     string // of this call, to recognize its repetition
 	User     string // who decides, or '': unknown
+	Only     string // an unnumbered decision is about this question or none; '': about any
 	Settle   int64  // for how long a user may still see the question before it, ms
 }
 
 // Words are the arguments as ARGV has them.
 func (a DecideArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Name, a.User, a.Settle}
+	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Name, a.User, a.Only, a.Settle}
 }
 
 // DecideResult is the result of Decide.

@@ -12,6 +12,7 @@
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
 --   user             who decides, or '': unknown
+--   only             an unnumbered decision is about this question or none; '': about any
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number:int question fence
@@ -115,10 +116,11 @@ local function load_line(s_deliveries, to)
     unsure = tonumber(unsure) or 0}
 end
 
--- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- close_question(s, now, decision) notifies the routes of the open question that it is closed, with
+-- further fields of its decision if there is one. If no
 -- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
 -- leased the queue may have it, also after the head.
-local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now, decision)
   local open = pcall('HGET', s_deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s_outbox)) ~= 'number' then return end
   call('HDEL', s_deliveries, 'question')
@@ -132,7 +134,7 @@ local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
       count_for(s_deliveries, to, -1)
     else
       for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
-      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number, now)
+      add_record(s_deliveries, s_outbox, s_prefix, s_task, route, 'question.closed', named, ',"number":' .. number .. (decision or ''), now)
     end
   end
 end
@@ -143,7 +145,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local number, decision, name, user, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local number, decision, name, user, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 local v = call('HMGET', s_run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
 local run_token, run_worker, run_fence, run_question, run_answered, run_questions = v[1], v[2], v[3], v[4], v[5], v[6]
@@ -156,6 +158,7 @@ local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
 if turn ~= fence then return {'new', tonumber(n), question, fence} end
+if which == '' and only ~= '' and only ~= n then return {'new', tonumber(n), question, fence} end
 local decided = of == fence and to == n
 if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run_questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
@@ -167,7 +170,7 @@ if decided then
   if by ~= name then return {'answered'} end
 else
   call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
-  close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms())
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (user ~= '' and ',"by":' .. quote(user) or ''))
 end
 call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"answer","token":"' .. run_token .. '","fence":' .. fence ..
   ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')

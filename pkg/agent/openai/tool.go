@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/process/command"
 	"turnstile/internal/strictjson"
 	"turnstile/internal/wire"
+	"turnstile/pkg/session"
 )
 
 // Tool is a command that the model may use. It reads the arguments, a JSON object, from its stdin,
@@ -39,6 +40,11 @@ type Tool struct {
 
 	// Env names further environment variables, in addition to Config.Env.
 	Env []string `json:"env"`
+
+	// Ask: each use waits for the user's permission. Approvers are who may give it, see
+	// session.Question; with any the tool asks, too.
+	Ask       bool     `json:"ask"`
+	Approvers []string `json:"approvers"`
 }
 
 type tool struct {
@@ -77,6 +83,9 @@ func (t Tool) check() (problems []error) {
 	}
 	if slices.ContainsFunc(t.Argv, func(word string) bool { return strings.IndexByte(word, 0) >= 0 }) {
 		add("its argv contains a zero byte")
+	}
+	if err := session.ValidateApprovers(t.Approvers); err != nil {
+		problems = append(problems, err)
 	}
 	if t.Timeout < 0 {
 		add("its timeout is negative")

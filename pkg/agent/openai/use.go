@@ -61,7 +61,27 @@ func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage,
 	if err := boundedjson.Unmarshal(c.raw, &object); err != nil {
 		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(string(c.raw))), nil
 	}
+	if denied, err := r.ask(ctx, t, c); denied != nil || err != nil {
+		return nil, denied, err
+	}
 	return r.start(ctx, t, c.args)
+}
+
+// errDenied is a tool's result, for the model, if the user denied its use.
+var errDenied = errors.New("the user did not permit this use of the tool")
+
+// ask asks for the permission to use a tool, if it needs one.
+func (r *run) ask(ctx context.Context, t tool, c toolCall) (denied, err error) {
+	if !t.Ask && len(t.Approvers) == 0 {
+		return nil, nil
+	}
+	decision, err := r.turn.Ask(ctx, agent.Question{
+		CallID: c.id, Name: t.Name, Text: t.Description, Input: json.RawMessage(c.args), Approvers: t.Approvers,
+	})
+	if err != nil || decision.Allowed() {
+		return nil, err
+	}
+	return errDenied, nil
 }
 
 // start runs a tool and waits for its end.

@@ -204,10 +204,11 @@ local function put_question(s, tasks, turn, number, question, now)
   if #open > 0 then call('HSET', s.deliveries, 'question', table.concat(open, '\n')) end
 end
 
--- close_question(s, now) notifies the routes of the open question that it is closed. If no
+-- close_question(s, now, decision) notifies the routes of the open question that it is closed, with
+-- further fields of its decision if there is one. If no
 -- deliverer can have tried to deliver the question yet, it is removed instead. A deliverer that has
 -- leased the queue may have it, also after the head.
-local function close_question(s, now)
+local function close_question(s, now, decision)
   local open = pcall('HGET', s.deliveries, 'question')
   if type(open) ~= 'string' or type(pcall('ZCARD', s.outbox)) ~= 'number' then return end
   call('HDEL', s.deliveries, 'question')
@@ -221,7 +222,7 @@ local function close_question(s, now)
       count_for(s, to, -1)
     else
       for id in string.gmatch(ids, '[^,]+') do named[#named + 1] = id end
-      add_record(s, route, 'question.closed', named, ',"number":' .. number, now)
+      add_record(s, route, 'question.closed', named, ',"number":' .. number .. (decision or ''), now)
     end
   end
 end

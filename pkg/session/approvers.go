@@ -1,0 +1,57 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The words of Question.Approvers that are no patterns.
+const (
+	ApproveSender = "sender" // the senders of the running turn's messages
+	ApproveAnyone = "anyone" // everybody who may decide questions at all
+)
+
+// ValidateApprovers checks a list as Question.Approvers has it. The error wraps ErrInvalid.
+func ValidateApprovers(approvers []string) error {
+	for _, a := range approvers {
+		for _, part := range strings.Split(a, "/") {
+			if err := ValidateID(strings.ReplaceAll(part, "*", "x")); err != nil || strings.Count(a, "/") > 1 {
+				return fmt.Errorf(`%w approver %.100q: write sender, anyone, or a sender such as web/alice or ops/*`, ErrInvalid, a)
+			}
+		}
+	}
+	return nil
+}
+
+// MayDecide reports whether a sender is one of the question's Approvers. senders are those of the
+// running turn's messages. A question without Approvers has nobody's.
+func (q Question) MayDecide(who string, senders ...string) bool {
+	return slices.ContainsFunc(q.Approvers, func(a string) bool {
+		switch a {
+		case ApproveAnyone:
+			return true
+		case ApproveSender:
+			return slices.Contains(senders, who)
+		}
+		return fitsPattern(a, who)
+	})
+}
+
+// fitsPattern reports whether a text fits a pattern, in which * stands for any characters but a slash.
+func fitsPattern(pattern, text string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, first)
+	if !ok || !more {
+		return ok && text == ""
+	}
+	for i := 0; i <= len(text); i++ {
+		if fitsPattern(rest, text[i:]) {
+			return true
+		}
+		if i < len(text) && text[i] == '/' {
+			break
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package session_test
+
+import (
+	"errors"
+	"testing"
+
+	"turnstile/pkg/session"
+)
+
+func TestApprovers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		approver, who string
+		may           bool
+	}{
+		{"sender", "web/alice", true}, {"sender", "web/bob", false}, {"sender", "sender", false},
+		{"anyone", "web/bob", true},
+		{"web/bob", "web/bob", true}, {"web/bob", "web/bobby", false}, {"web/bob", "web", false}, {"web/bob", "xweb/bob", false},
+		{"ops/*", "ops/carol", true}, {"ops/*", "ops/", true}, {"ops/*", "ops", false}, {"ops/*", "ops2/carol", false},
+		{"ops", "ops", true}, {"ops", "ops/carol", false}, {"*", "ops", true}, {"*", "ops/carol", false}, {"*/carol", "ops/carol", true},
+		{"o*s/c*l", "ops/carol", true}, {"o*s/c*l", "ops/carola", false},
+	} {
+		q := session.Question{Approvers: []string{"nobody", c.approver}}
+		if got := q.MayDecide(c.who, "web/alice"); got != c.may {
+			t.Errorf("%s for the approver %s: %v, want %v", c.who, c.approver, got, c.may)
+		}
+	}
+	if (session.Question{}).MayDecide("web/alice", "web/alice") {
+		t.Error("without approvers somebody may decide")
+	}
+	for _, good := range []string{"sender", "anyone", "*", "*/*", "web/a.b-c", "o*"} {
+		if err := session.ValidateApprovers([]string{good}); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "web/", "/alice", "web/a/b", "web/\u202e", "-x"} {
+		if err := session.ValidateApprovers([]string{"sender", bad}); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
