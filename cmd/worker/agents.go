@@ -48,6 +48,9 @@ func newAgents(s config.Worker, log *slog.Logger) (only agent.Agent, named []wor
 
 // newAgent makes the agent. checkNamed checks that its files and programs exist.
 func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
+	if s.Isolation == config.Isolation(agent.IsolationConfined) && s.RunsPrograms() {
+		log.Info("agents are confined; UDP, unix sockets by path, memory and disk are not: see docs/security.md")
+	}
 	switch s.Agent {
 	case config.AgentEcho:
 		return echo.New(), nil
@@ -79,26 +82,36 @@ func grace(s config.Worker) time.Duration {
 	return s.InterruptGrace
 }
 
+func isolation(s config.Worker) agent.Isolation {
+	return agent.Isolation{
+		Level: agent.IsolationLevel(s.Isolation), Agent: s.AgentName, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
+		Read: s.ConfinedRead, Ports: s.ConfinedPorts.Connect, Listen: s.ConfinedPorts.Listen, Wrapper: s.Wrapper, Kill: s.WrapperKill,
+	}
+}
+
 func execConfig(s config.Worker, log *slog.Logger) exec.Config {
-	return exec.Config{Command: s.Command, Format: exec.Format(s.AgentFormat), Env: s.AgentEnv, Grace: grace(s), Logger: log}
+	return exec.Config{Command: s.Command, Format: exec.Format(s.AgentFormat), Env: s.AgentEnv, Isolation: isolation(s), Grace: grace(s), Logger: log}
 }
 
 func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	return acp.Config{
 		Command: s.Command, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
-		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal, Logger: log,
+		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal,
+		Isolation: isolation(s), Logger: log,
 	}
 }
 
 func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 	return cli.Config{
 		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
-		Grace: grace(s), Logger: log,
+		Isolation: isolation(s), Grace: grace(s), Logger: log,
 	}
 }
 
 func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
-	return openai.Config{BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Grace: grace(s), Env: s.AgentEnv, Logger: log}
+	return openai.Config{
+		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: s.AgentEnv, Logger: log,
+	}
 }
 
 func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {

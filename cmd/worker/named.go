@@ -3,12 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	osexec "os/exec"
 	"slices"
 	"strings"
 
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
+	"turnstile/internal/process/confine"
 	"turnstile/internal/workspace"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/exec"
@@ -58,29 +62,67 @@ func checkApprovers(where string, approvers, known []string) error {
 
 // checkAgent checks an agent. known are the gateways' tokens, nil: unknown.
 func checkAgent(s config.Worker, known []string) error {
-	if err := checkApprovers("TURNSTILE_APPROVERS", s.Approvers, known); err != nil {
-		return err
-	}
+	err := checkApprovers("TURNSTILE_APPROVERS", s.Approvers, known)
+	workspace := false
 	switch s.Agent {
 	case config.AgentOpenAI:
-		c, err := openAIFiles(s, openai.Config{})
+		c, wrong := openAIFiles(s, openai.Config{})
+		err = errors.Join(err, wrong)
 		for _, t := range c.Tools {
 			err = errors.Join(err, checkApprovers("TURNSTILE_TOOLS_FILE: tool "+t.Name, t.Approvers, known))
 		}
-		return err
 	case config.AgentExec:
-		return checkProgram(s)
+		err = errors.Join(err, checkProgram(s))
 	case config.AgentACP, config.AgentClaude, config.AgentCodex, config.AgentGemini:
-		return errors.Join(checkProgram(s), checkWorkspace(s))
+		err, workspace = errors.Join(err, checkProgram(s)), true
+	default:
+		return err // echo needs nothing
 	}
-	return nil // echo needs nothing
+	isolated := s.Isolation != config.Isolation(agent.IsolationNone) && s.RunsPrograms()
+	if workspace || isolated {
+		err = errors.Join(err, checkWorkspace(s))
+	}
+	if isolated {
+		err = errors.Join(err, checkIsolation(s))
+	}
+	return err
 }
 
-// checkProgram checks that the program of the agent's command can be found.
+// checkIsolation checks that the agent's programs can be isolated here.
+func checkIsolation(s config.Worker) error {
+	var problems []error
+	wrong := func(name string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%w %s: %w", config.ErrInvalid, name, err))
+		}
+	}
+	if s.Isolation == config.Isolation(agent.IsolationConfined) {
+		wrong("TURNSTILE_ISOLATION="+string(s.Isolation), confine.Check())
+	}
+	for _, path := range s.ConfinedRead {
+		_, err := os.Stat(path)
+		wrong("TURNSTILE_CONFINED_READ", err)
+	}
+	for _, c := range []struct {
+		name  string
+		words config.Command
+	}{{"TURNSTILE_WRAPPER", s.Wrapper}, {"TURNSTILE_WRAPPER_KILL", s.WrapperKill}} {
+		if len(c.words) > 0 {
+			_, err := osexec.LookPath(c.words[0])
+			wrong(c.name, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkProgram checks that the program of the agent's command can be found. With a wrapper it may be
+// in a container.
 func checkProgram(s config.Worker) error {
 	var a interface{ Check() error }
 	var err error
 	switch {
+	case s.Isolation == config.Isolation(agent.IsolationWrapper):
+		return nil
 	case s.Agent == config.AgentClaude || s.Agent == config.AgentCodex || s.Agent == config.AgentGemini:
 		a, err = cli.New(cli.Kind(s.Agent), cli.Config{Command: s.Command})
 	case len(s.Command) == 0:

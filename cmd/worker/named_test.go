@@ -20,6 +20,10 @@ func TestCheckNamed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	none := filepath.Join(dir, "none.json")
+	if err := os.WriteFile(none, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	open := filepath.Join(dir, "open")
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
 		t.Fatal(err)
@@ -44,8 +48,20 @@ func TestCheckNamed(t *testing.T) {
 		}},
 		"claude, a command": {vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": file + "/below"}, []string{workspaces}},
 		"codex elsewhere":   {vars{"TURNSTILE_AGENT": "codex", "TURNSTILE_AGENT_COMMAND": dir + "/codex"}, []string{program + "agent codex: "}},
-		"openai":            {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
-		"openai, no files":  {model(vars{"TURNSTILE_OPENAI_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
+		"isolated, no program": {vars{
+			"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": file,
+			"TURNSTILE_WRAPPER": "no-such-wrapper {workspace}", "TURNSTILE_WRAPPER_KILL": "no-such-kill {run}",
+		}, []string{workspaces, "setting TURNSTILE_WRAPPER: exec: \"no-such-wrapper\": executable file not found", "setting TURNSTILE_WRAPPER_KILL: exec: "}},
+		"wrapped": {vars{
+			"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "only-in-the-container", "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b",
+			"TURNSTILE_WRAPPER": "env",
+		}, nil},
+		"tools, isolated": {model(vars{
+			"TURNSTILE_TOOLS_FILE": none, "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b", "TURNSTILE_WRAPPER": "no-such-wrapper",
+		}), []string{"setting TURNSTILE_WRAPPER: "}},
+		"nothing to isolate": {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": file, "TURNSTILE_WRAPPER": "no-such-wrapper"}, nil},
+		"openai":             {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
+		"openai, no files":   {model(vars{"TURNSTILE_OPENAI_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
 	} {
 		var got []string
 		if err := checkNamed(load(t, c.vars)); err != nil {

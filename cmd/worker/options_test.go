@@ -41,6 +41,7 @@ var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_AGENTS_FILE", "TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
+	"TURNSTILE_ISOLATION", "TURNSTILE_CONFINED_READ", "TURNSTILE_CONFINED_PORTS", "TURNSTILE_WRAPPER", "TURNSTILE_WRAPPER_KILL",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {
@@ -97,9 +98,39 @@ func TestOptions(t *testing.T) {
 	zero(t, reflect.ValueOf(got.Keep))
 	s.Agent = config.AgentExec
 	expect.Equal(t, "exec runs programs", service.WorkerConfig(s, log).RunsPrograms, true)
-	wantExec := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
+	wantExec := exec.Config{
+		Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log,
+		Isolation: agent.Isolation{Level: agent.IsolationNone, Workspace: "/w34", Ports: []int{443}},
+	}
 	if got := execConfig(s, log); !reflect.DeepEqual(got, wantExec) {
 		t.Errorf("got  %+v\nwant %+v", got, wantExec)
+	}
+}
+
+// An agent's isolation reaches whatever starts programs, with the agent's name.
+func TestIsolationReachesEveryAdapter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		vars map[string]string
+		want agent.Isolation
+	}{
+		{
+			map[string]string{"TURNSTILE_ISOLATION": "confined", "TURNSTILE_CONFINED_READ": "/opt/node:/srv", "TURNSTILE_CONFINED_PORTS": "443, 4096/listen"},
+			agent.Isolation{Level: agent.IsolationConfined, Read: []string{"/opt/node", "/srv"}, Ports: []int{443, 4096}, Listen: []int{4096}},
+		},
+		{
+			map[string]string{"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WRAPPER": "docker run {run}", "TURNSTILE_WRAPPER_KILL": "docker rm -f {run}"},
+			agent.Isolation{Level: agent.IsolationWrapper, Ports: []int{443}, Wrapper: []string{"docker", "run", "{run}"}, Kill: []string{"docker", "rm", "-f", "{run}"}},
+		},
+	} {
+		c.vars["TURNSTILE_WORKSPACE_DIR"] = "/w"
+		s := load(t, c.vars).As(config.NamedAgent{AgentSettings: load(t, c.vars).AgentSettings, Name: "coder"})
+		c.want.Agent, c.want.Workspace = "coder", "/w"
+		for _, got := range []agent.Isolation{execConfig(s, nil).Isolation, acpConfig(s, nil).Isolation, presetConfig(s, nil).Isolation, openAIConfig(s, nil).Isolation} {
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type NamedAgent struct {
 
 // As returns the settings with another agent's.
 func (w Worker) As(n NamedAgent) Worker {
-	w.AgentSettings = n.AgentSettings
+	w.AgentSettings, w.AgentName = n.AgentSettings, n.Name
 	return w
 }
 

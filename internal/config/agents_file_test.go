@@ -25,7 +25,7 @@ func TestAgentsFile(t *testing.T) {
 	secret := write(t, "from a file\n")
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
-		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000},
+		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000, "isolation": "confined", "confined_ports": 8443, "confined_read": "/opt/node"},
 		"other": {"sessions": ["*"], "agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
 		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
@@ -35,9 +35,11 @@ func TestAgentsFile(t *testing.T) {
 	defaults := AgentSettings{
 		AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
 		OpenAIBaseURL: "https://api.openai.com/v1", OpenAIKey: "usual", ACPPermissions: PermissionsAsk,
+		Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 	}
 	coder, other, support := defaults, defaults, defaults
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
+	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{Connect: []int{8443}}, Paths{"/opt/node"}
 	other.Agent, other.Model, other.OpenAIKey = AgentOpenAI, "n", "from a file"
 	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
@@ -84,6 +86,9 @@ func TestAgentsFileMistakes(t *testing.T) {
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`: {
 			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "exec", "agent_command": "x", "workspace_dir": "/w", "isolation": "wrapper"}}`: {
+			`agent "a": wrapper is not set: isolation=wrapper needs the command that starts the agent's programs`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "echo", "agent_timeout": "30d"}}`: {
 			`agent "a": agent_timeout=720h0m0s is too long: TURNSTILE_TRANSCRIPT_TTL and TURNSTILE_SESSION_TTL must be longer`,

@@ -49,6 +49,7 @@ func TestWorkerDefaults(t *testing.T) {
 		AgentSettings: AgentSettings{
 			Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
 			OpenAIBaseURL: "https://api.openai.com/v1", ACPPermissions: PermissionsAsk,
+			Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 		},
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		WarmAgents: 10, WarmTTL: time.Hour,
@@ -79,6 +80,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_OPENAI_API_KEY": "k", "OPENAI_API_KEY": "not this",
 		"TURNSTILE_OPENAI_FILE": "/p", "TURNSTILE_TOOLS_FILE": "/t",
 		"TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
+		"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_CONFINED_PORTS": "80,81/listen", "TURNSTILE_WRAPPER": "bwrap {home}", "TURNSTILE_WRAPPER_KILL": "kill {run}",
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
 		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5",
@@ -98,6 +100,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 			AgentFormat: FormatJSONL, AgentTimeout: time.Hour, Approvers: Approvers{"sender", "ops/*"},
 			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t",
 			ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
+			Isolation: "wrapper", ConfinedPorts: Ports{Connect: []int{80, 81}, Listen: []int{81}}, Wrapper: Command{"bwrap", "{home}"}, WrapperKill: Command{"kill", "{run}"},
 		},
 		AgentsFile: agentsFile, WarmTTL: time.Minute,
 		Agents: []NamedAgent{{
@@ -105,6 +108,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 			AgentSettings: AgentSettings{
 				Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
 				OpenAIBaseURL: "not this", OpenAIKey: "not this", ACPPermissions: PermissionsAsk,
+				Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 			},
 		}},
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
@@ -122,6 +126,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
+	vars["TURNSTILE_CONFINED_READ"] = "" // it does not go together with a wrapper
 	for _, s := range WorkerSettings() {
 		if _, ok := vars[s.Name]; !ok {
 			t.Errorf("this test forgets %s", s.Name)
@@ -187,6 +192,16 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_WORKSPACE_GROUP": "2000"}, `TURNSTILE_WORKSPACE_GROUP="2000" needs TURNSTILE_WORKSPACE_DIR`},
 		{vars{"TURNSTILE_WORKSPACE_GROUP": "staff"}, `TURNSTILE_WORKSPACE_GROUP="staff" is not the number of a group: write it as 2000`},
 		{vars{"TURNSTILE_WORKSPACE_GROUP": "-1"}, `TURNSTILE_WORKSPACE_GROUP="-1" is not the number of a group`},
+		{vars{"TURNSTILE_ISOLATION": "confined"}, `TURNSTILE_ISOLATION="confined" needs TURNSTILE_WORKSPACE_DIR`},
+		{vars{"TURNSTILE_ISOLATION": "tight"}, `TURNSTILE_ISOLATION="tight" is unknown: use none, confined or wrapper`},
+		{vars{"TURNSTILE_WRAPPER": "bwrap"}, `TURNSTILE_WRAPPER is read only with TURNSTILE_ISOLATION=wrapper`},
+		{vars{"TURNSTILE_WRAPPER_KILL": "docker rm {run}"}, `TURNSTILE_WRAPPER_KILL is read only with TURNSTILE_ISOLATION=wrapper`},
+		{vars{"TURNSTILE_CONFINED_READ": "/opt"}, `TURNSTILE_CONFINED_READ="/opt" is read only with TURNSTILE_ISOLATION=confined`},
+		{vars{"TURNSTILE_CONFINED_READ": "opt"}, `TURNSTILE_CONFINED_READ="opt" is not a list of absolute paths`},
+		{vars{"TURNSTILE_CONFINED_PORTS": "443,https"}, `TURNSTILE_CONFINED_PORTS="443,https" is not a list of ports`},
+		{vars{"TURNSTILE_CONFINED_PORTS": "0"}, `TURNSTILE_CONFINED_PORTS="0" is not a list of ports`},
+		{vars{"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": "/w"}, `TURNSTILE_WRAPPER is not set: TURNSTILE_ISOLATION=wrapper needs the command`},
+		{vars{"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WRAPPER": "bwrap {worksapce}"}, `TURNSTILE_WRAPPER has the unknown placeholder {worksapce}: use {workspace}`},
 		{vars{"TURNSTILE_ACP_FILES": "true"}, `TURNSTILE_ACP_FILES="true" needs TURNSTILE_WORKSPACE_DIR`},
 		{vars{"TURNSTILE_ACP_TERMINAL": "true"}, `TURNSTILE_ACP_TERMINAL="true" needs TURNSTILE_WORKSPACE_DIR`},
 		{vars{"TURNSTILE_AGENT": "exec"}, "TURNSTILE_AGENT_COMMAND is not set"},

@@ -42,9 +42,9 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 	for _, setting := range WorkerSettings() {
 		_, tested := vars[setting.Name+"_FILE"]
-		// The agent's command is secret but cannot come from a file: its words are on the agent's
-		// own command line anyway.
-		if setting.File != tested || setting.Secret != (setting.File || setting.Name == "TURNSTILE_AGENT_COMMAND") {
+		// Commands are secret but cannot come from a file: their words are on a command line anyway.
+		command := setting.Unit == "command"
+		if setting.File != tested || setting.Secret != (setting.File || command) {
 			t.Errorf("%s: secret %v, file %v, and this test has one: %v", setting.Name, setting.Secret, setting.File, tested)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/process/command"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/wire"
+	"turnstile/pkg/agent"
 )
 
 // stopMargin is the time after its drain that a worker needs to mark, requeue and release its
@@ -161,6 +163,32 @@ func (p *problems) judgeAgent(a AgentSettings) {
 	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", a.WorkspaceGroup.Number != nil, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", a.ACPFiles, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", a.ACPTerminal, a)
+	p.judgeIsolation(a)
+}
+
+func (p *problems) judgeIsolation(a AgentSettings) {
+	if !p.ok("TURNSTILE_ISOLATION") {
+		return
+	}
+	p.judgeNeedsWorkspace("TURNSTILE_ISOLATION", a.Isolation != Isolation(agent.IsolationNone), a)
+	wrapped := a.Isolation == Isolation(agent.IsolationWrapper)
+	if wrapped && len(a.Wrapper) == 0 && p.ok("TURNSTILE_WRAPPER") {
+		p.add("TURNSTILE_WRAPPER", "is not set: TURNSTILE_ISOLATION=wrapper needs the command that starts the agent's programs")
+	}
+	p.judgeOnlyWith("TURNSTILE_CONFINED_READ", len(a.ConfinedRead) > 0, a, agent.IsolationConfined)
+	for name, words := range map[string]Command{"TURNSTILE_WRAPPER": a.Wrapper, "TURNSTILE_WRAPPER_KILL": a.WrapperKill} {
+		p.judgeOnlyWith(name, len(words) > 0, a, agent.IsolationWrapper)
+		if unknown := command.UnknownPlaceholder(words); unknown != "" {
+			p.add(name, "has the unknown placeholder %s: use {workspace}, {home}, {session} or {run}", unknown)
+		}
+	}
+}
+
+// judgeOnlyWith refuses a setting without the isolation that reads it: it would protect nobody.
+func (p *problems) judgeOnlyWith(name string, set bool, a AgentSettings, level agent.IsolationLevel) {
+	if set && a.Isolation != Isolation(level) {
+		p.add(name, "is read only with TURNSTILE_ISOLATION=%s: set that, or leave this one out", level)
+	}
 }
 
 func (p *problems) judgeNeedsWorkspace(name string, on bool, a AgentSettings) {

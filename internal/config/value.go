@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"turnstile/internal/wire"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
@@ -170,6 +172,52 @@ func (a *Approvers) UnmarshalText(text []byte) error {
 	}
 	if session.ValidateApprovers(*a) != nil {
 		return errors.New("is no list of approvers: write sender, anyone, or senders such as web/alice,ops/*")
+	}
+	return nil
+}
+
+// Isolation is how an agent's programs are isolated, as agent.IsolationLevel has it.
+type Isolation agent.IsolationLevel
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (i *Isolation) UnmarshalText(text []byte) error {
+	return oneOf(i, text, Isolation(agent.IsolationNone), Isolation(agent.IsolationConfined), Isolation(agent.IsolationWrapper))
+}
+
+// Paths lists absolute paths.
+type Paths []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Paths) UnmarshalText(text []byte) error {
+	*p = nil
+	for path := range strings.SplitSeq(string(text), ":") {
+		if path == "" {
+			continue
+		}
+		if !filepath.IsAbs(path) {
+			return errors.New("is not a list of absolute paths: write it as /opt/node:/srv/agent")
+		}
+		*p = append(*p, path)
+	}
+	return nil
+}
+
+// Ports lists TCP ports to connect to, and those to listen on as well.
+type Ports struct{ Connect, Listen []int }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Ports) UnmarshalText(text []byte) error {
+	*p = Ports{}
+	for word := range strings.SplitSeq(string(text), ",") {
+		word, listen := strings.CutSuffix(strings.TrimSpace(word), "/listen")
+		port, err := strconv.ParseUint(word, 10, 16)
+		if err != nil || port == 0 {
+			return errors.New("is not a list of ports: write it as 443,8443 or 443,4096/listen")
+		}
+		p.Connect = append(p.Connect, int(port))
+		if listen {
+			p.Listen = append(p.Listen, int(port))
+		}
 	}
 	return nil
 }

@@ -70,6 +70,9 @@ type Worker struct {
 	// Agents are those of AgentsFile.
 	Agents []NamedAgent `env:"-"`
 
+	// AgentName is the name of the agent that As has chosen. Empty: the environment's.
+	AgentName string `env:"-"`
+
 	// RedisURLSet reports whether REDIS_URL was set, so that --dev uses it instead of starting a
 	// Redis.
 	RedisURLSet bool `env:"-"`
@@ -96,6 +99,12 @@ type AgentSettings struct {
 	WorkspaceGroup Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
 	ACPFiles       bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
 	ACPTerminal    bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
+
+	Isolation     Isolation `env:"TURNSTILE_ISOLATION" envDefault:"none" unit:"none, confined, wrapper" help:"How the agent's programs, its tools included, are kept from the worker and from other sessions. confined: by the kernel (Linux 6.12 or newer). wrapper: by the command of TURNSTILE_WRAPPER. docs/security.md has what each stops. Needs TURNSTILE_WORKSPACE_DIR, except for none."`
+	ConfinedRead  Paths     `env:"TURNSTILE_CONFINED_READ" unit:"paths" help:"Further files and directories that confined programs may read and execute, separated by colons: where the agent's interpreter is installed, for example."`
+	ConfinedPorts Ports     `env:"TURNSTILE_CONFINED_PORTS" envDefault:"443" unit:"ports" help:"The TCP ports to which confined programs may connect, on any host, separated by commas. On PORT/listen they may listen, too. Do not name Redis' port."`
+	Wrapper       Command   `env:"TURNSTILE_WRAPPER" unit:"command" secret:"true" help:"The command that starts the agent's programs with isolation wrapper, such as bwrap with its options. It is split like TURNSTILE_AGENT_COMMAND, and gets the program's words as its last arguments. In its words {workspace} and {home} are the session's directories, {session} is a name of 32 characters for the session and {run} a new one for each start. The program must end with it, or by TURNSTILE_WRAPPER_KILL."`
+	WrapperKill   Command   `env:"TURNSTILE_WRAPPER_KILL" unit:"command" secret:"true" help:"A command that ends what the wrapper has started, with the same placeholders. It runs at the program's end, also when the lease is lost or the worker dies, and must succeed if nothing is left. Empty: everything ends with the wrapper."`
 }
 
 // Sender has the settings of programs that submit messages. The worker's other settings may be set

@@ -34,12 +34,43 @@ func (r Root) Directory(session string) (string, error) {
 	if err == nil {
 		return dir, nil
 	}
+	return "", r.failed(err)
+}
+
+func (Root) failed(err error) error {
 	err = fmt.Errorf("could not make the session's directory: %w", err)
 	if errors.Is(err, ErrUntrusted) {
-		return "", err // only an operator can repair that
+		return err // only an operator can repair that
 	}
-	return "", agent.Retryable(err)
+	return agent.Retryable(err)
 }
+
+// Place has the directories of a session's agent, which are named like those of Directory.
+type Place struct{ Directory, Home, Temporary string }
+
+// Place returns the directories for an agent of a session, and creates them. Its errors are those of
+// Directory.
+func (r Root) Place(session, agentName string) (p Place, err error) {
+	if p.Directory, err = r.Directory(session); err != nil {
+		return p, err
+	}
+	for suffix, dir := range map[string]*string{homes: &p.Home, temporaries: &p.Temporary} {
+		*dir = filepath.Join(p.Directory+suffix, agentName)
+		for _, d := range []string{p.Directory + suffix, *dir} {
+			if _, err := r.make(d); err != nil {
+				return p, r.failed(err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// Beside a session's directory are two others, with a directory for each of its agents. Their names
+// are that of the session's and a suffix.
+const (
+	homes       = ".home"
+	temporaries = ".tmp"
+)
 
 // Check reports whether directories can be created below the root, which it creates if it does not
 // exist. Otherwise every turn would fail. A worker calls it at its start, while somebody is
@@ -61,7 +92,11 @@ func (r Root) directory(session string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(path, name(session))
+	return r.make(filepath.Join(path, name(session)))
+}
+
+// make creates a directory of a session if it does not exist, and checks it.
+func (r Root) make(dir string) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -92,7 +127,7 @@ func Find(root, session string) string {
 
 // Remove deletes a session's directory with everything in it, also files that an agent made
 // read-only (a cache of modules). It returns the directory's path, or "" if there was none. It
-// follows no link.
+// follows no link. It deletes the directories of Place in the same way.
 func Remove(root, session string) (path string, err error) {
 	dir, err := os.OpenRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,10 +138,19 @@ func Remove(root, session string) (path string, err error) {
 	}
 	defer dir.Close()
 	own := name(session)
+	for _, beside := range []string{own + homes, own + temporaries} {
+		if err := remove(dir, beside); err != nil {
+			return filepath.Join(root, beside), err
+		}
+	}
 	if _, err := dir.Lstat(own); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	err = dir.RemoveAll(own)
+	return filepath.Join(root, own), remove(dir, own)
+}
+
+func remove(dir *os.Root, own string) error {
+	err := dir.RemoveAll(own)
 	if errors.Is(err, fs.ErrPermission) {
 		_ = fs.WalkDir(dir.FS(), own, func(path string, d fs.DirEntry, _ error) error {
 			if d != nil && d.IsDir() {
@@ -116,5 +160,5 @@ func Remove(root, session string) (path string, err error) {
 		})
 		err = dir.RemoveAll(own)
 	}
-	return filepath.Join(root, own), err
+	return err
 }

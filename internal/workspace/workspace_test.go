@@ -124,6 +124,48 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Each agent of a session has other directories beside the session's, and Remove deletes them.
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	root := Root{Path: filepath.Join(t.TempDir(), "root")}
+	seen := map[string]bool{}
+	for _, agentName := range []string{"one", "two", "one"} {
+		p, err := root.Place("s", agentName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{p.Home, p.Temporary} {
+			if info, err := os.Lstat(dir); err != nil || info.Mode() != os.ModeDir|0o700 || filepath.Base(dir) != agentName {
+				t.Errorf("%s: %v, %v", dir, info, err)
+			}
+			seen[dir] = true
+		}
+		if dir, err := root.Directory("s"); err != nil || dir != p.Directory {
+			t.Errorf("%s, %v, want %s", p.Directory, err, dir)
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("two agents have %d directories", len(seen))
+	}
+	// A link in the place of one is refused.
+	p, err := root.Place("s", "one")
+	if err == nil {
+		err = errors.Join(os.Remove(p.Home), os.Symlink("/", p.Home))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.Place("s", "one"); !errors.Is(err, ErrUntrusted) {
+		t.Error(err)
+	}
+	if _, err := Remove(root.Path, "s"); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(root.Path); err != nil || len(left) > 0 {
+		t.Errorf("Remove leaves %v, %v", left, err)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()

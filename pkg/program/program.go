@@ -16,10 +16,12 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"turnstile/internal/config"
 	"turnstile/internal/daemon"
+	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/service"
 	"turnstile/pkg/agent"
@@ -37,13 +39,17 @@ import (
 //     becomes this program's child. It is killed before the turn runs again. So is any other
 //     process that becomes a child in this way, for example a daemon of a command that the program
 //     started. Children that the program starts itself are not touched, unless they call setsid.
-func Init() { guardian.InitWorker() }
+func Init() {
+	confine.Init()
+	guardian.InitWorker()
+}
 
 // Run runs an agent's turns until a signal comes or ctx ends, then drains. It has everything that
 // the program cmd/worker has, except for the choice of the agent:
 //
 //   - settings from the environment (docs/settings.md): REDIS_URL, TURNSTILE_CONCURRENCY,
-//     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT
+//     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT;
+//     TURNSTILE_ISOLATION is refused
 //   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
 //   - deliveries to webhooks, if TURNSTILE_DELIVER is set
 //   - a log on stderr
@@ -55,6 +61,9 @@ func Init() { guardian.InitWorker() }
 // workers run them again when their leases have expired.
 func Run(ctx context.Context, a agent.Agent) error {
 	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
+	if err == nil && settings.Isolation != config.Isolation(agent.IsolationNone) {
+		err = fmt.Errorf("%w TURNSTILE_ISOLATION is for the program worker: this program gives its agents their isolation itself; leave it out", config.ErrInvalid)
+	}
 	if err != nil {
 		return err
 	}

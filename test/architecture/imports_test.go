@@ -43,8 +43,9 @@ var rooms = []room{
 	{"pkg/resume", "internal/rediskey internal/script pkg/session"},
 	// Agents: their interface, processes, folders, and adapters.
 	{"pkg/agent", "pkg/session"},
-	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
+	{"internal/process/command", "internal/process/guardian internal/workspace pkg/agent"},
+	{"internal/process/confine", "internal/process/command"},
 	{"pkg/agent/...", "internal/backoff internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/wire internal/workspace pkg/agent pkg/session"},
 	// The moves, and the packages on top of them.
 	{"internal/protocol/lua", "internal/script"},
@@ -62,14 +63,14 @@ var rooms = []room{
 	{"pkg/worker", "internal/agents internal/backoff internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/deliveries internal/index internal/maintenance internal/protocol internal/record internal/rediskey internal/script internal/stream internal/wire pkg/session"},
 	// The parts around a worker.
-	{"internal/config", "internal/agents internal/printable internal/redisconn internal/wire pkg/agent/... pkg/session"},
+	{"internal/config", "internal/agents internal/printable internal/process/command internal/redisconn internal/wire pkg/agent pkg/agent/... pkg/session"},
 	{"internal/devredis", ""},
 	{"internal/httpd", "internal/config internal/printable internal/redisconn"},
 	{"internal/metrics", "internal/outbox internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
 	{"internal/daemon", "internal/config internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/redisconn"},
 	// The library, the gateway, and the programs.
 	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn pkg/admin pkg/agent pkg/session pkg/worker"},
-	{"pkg/program", "internal/config internal/daemon internal/process/guardian internal/service pkg/agent"},
+	{"pkg/program", "internal/config internal/daemon internal/process/confine internal/process/guardian internal/service pkg/agent"},
 	{".", "internal/agents internal/backoff internal/boundedjson internal/index internal/maintenance internal/protocol internal/record internal/redisconn internal/rediskey internal/script internal/slash internal/stream internal/wire pkg/admin pkg/session"},
 	{"internal/receipt", ". pkg/session"},
 	{"internal/terminal", ". internal/printable internal/receipt internal/redisconn pkg/resume pkg/session"},
@@ -146,6 +147,7 @@ func TestReach(t *testing.T) {
 		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/internal/protocol/lua", "cmd/enqueue cmd/gateway cmd/worker examples/custom-agent"},
 		{"github.com/hibiken/asynq", "cmd/enqueue"},
+		{"github.com/landlock-lsm", "cmd/enqueue cmd/gateway"},
 		{"turnstile/pkg/worker", "cmd/enqueue"},
 		{"github.com/prometheus", "pkg/worker internal/protocol internal/slash pkg/admin"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"turnstile/test/program"
+	"turnstile/test/unprivileged"
 )
 
 // An enqueue that runs next to agents, for example with `docker exec`, hides its environment, which
@@ -16,7 +17,7 @@ import (
 func TestEnqueueIsConcealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(filepath.Dir(workerPath), "enqueue")
-	if err := copyFile(path, program.Build(t, "turnstile/cmd/enqueue"), 0o755); err != nil {
+	if err := unprivileged.Install(path, program.Build(t, "turnstile/cmd/enqueue"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	redis, err := net.Listen("tcp", "127.0.0.1:0") // it does not respond
@@ -25,7 +26,7 @@ func TestEnqueueIsConcealed(t *testing.T) {
 	}
 	defer redis.Close()
 	u := newUser(t)
-	enqueue := u.command(path, "-s", "s", "hello")
+	enqueue := u.Command(path, "-s", "s", "hello")
 	enqueue.Env = append(enqueue.Env, "REDIS_URL=redis://:secret@"+redis.Addr().String()+"/0")
 	if err := enqueue.Start(); err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func TestEnqueueIsConcealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	out, err := u.command(agentPath, "role=peek", strconv.Itoa(enqueue.Process.Pid)).Output()
+	out, err := u.Command(agentPath, "role=peek", strconv.Itoa(enqueue.Process.Pid)).Output()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%v, and it was found:\n%s", err, out)
 	}

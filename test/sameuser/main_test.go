@@ -5,13 +5,10 @@ package sameuser
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"
+	"turnstile/test/unprivileged"
 )
 
 // Both programs are owned by the user that runs the tests, and all may read them.
@@ -54,80 +52,24 @@ func install(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := copyFile(workerPath, built, 0o755); err != nil {
+	if err := unprivileged.Install(workerPath, built, 0o755); err != nil {
 		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if err := copyFile(agentPath, self, 0o755); err != nil {
+	if err := unprivileged.Install(agentPath, self, 0o755); err != nil {
 		return err
 	}
 	return os.Chmod(dir, 0o755) //nolint:gosec // an unprivileged user runs them
 }
 
-func copyFile(to, from string, mode os.FileMode) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Chmod(to, mode)
-	}
-	return err
-}
-
-// Each test has a different user, so that none finds another's processes.
-var lastUser atomic.Int32
-
-// user is an unprivileged user with a directory.
-type user struct {
-	id  int // 0: the one that runs the tests, which is unprivileged
-	dir string
-}
+type user struct{ unprivileged.User }
 
 func newUser(t *testing.T) user {
 	t.Helper()
-	u := user{dir: t.TempDir()}
-	if os.Geteuid() != 0 {
-		return u
-	}
-	if _, err := exec.LookPath("setpriv"); err != nil {
-		if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
-			t.Fatal("CI lacks setpriv, of util-linux: nothing would be tested")
-		}
-		t.Skip("root passes by all that is tested here, and setpriv, of util-linux, is missing")
-	}
-	u.id = 64000 + int(lastUser.Add(1))
-	if err := os.Chown(u.dir, u.id, u.id); err != nil {
-		t.Fatal(err)
-	}
-	// The directory above is the test's own, with mode 0777 less the umask.
-	if err := os.Chmod(filepath.Dir(u.dir), 0o755); err != nil { //nolint:gosec // the user goes through it
-		t.Fatal(err)
-	}
-	return u
-}
-
-// command is a program that the user runs.
-func (u user) command(path string, args ...string) *exec.Cmd {
-	if u.id != 0 {
-		id := strconv.Itoa(u.id)
-		path, args = "setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups", "--", path}, args...)
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Env = u.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.dir}
-	return cmd
+	return user{unprivileged.New(t)}
 }
 
 // rig is a worker of a separate user, with an agent that plays a role.
@@ -154,7 +96,7 @@ func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	client := actors.NewClient(redistest.New(t))
 	worker := u.start(t, path, append([]string{
 		"REDIS_URL=" + redistest.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",
-		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.dir),
+		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.Dir),
 		"TURNSTILE_CONCURRENCY=1", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
 		"TURNSTILE_RETRY_BACKOFF=10ms",
 	}, settings...))
@@ -167,9 +109,7 @@ func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 func (u user) start(t *testing.T, path string, settings []string, args ...string) *program.Process {
 	t.Helper()
 	t.Cleanup(u.killAll)
-	cmd := u.command(path, args...)
-	cmd.Env = append(cmd.Env, settings...)
-	return program.Start(t, cmd)
+	return u.Start(t, path, settings, args...)
 }
 
 // killAll ends processes that escaped from a failed test.
@@ -215,7 +155,7 @@ func (r rig) goesOn() {
 
 // noted is the text that agents wrote into a file of the user's directory.
 func (u user) noted(name string) string {
-	return strings.TrimSpace(read(filepath.Join(u.dir, name)))
+	return strings.TrimSpace(read(filepath.Join(u.Dir, name)))
 }
 
 // read returns a file's text, which may be missing.

@@ -14,6 +14,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/unprivileged"
 )
 
 // An agent can read nothing of its guardian and its worker in /proc: no environment with REDIS_URL,
@@ -130,19 +131,19 @@ func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
 func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	if u.id == 0 {
+	if u.ID == 0 {
 		t.Skip("only root can make a file that its user may run and not read")
 	}
 	if text, _ := os.ReadFile("/proc/sys/fs/suid_dumpable"); strings.TrimSpace(string(text)) == "1" {
 		t.Skip("this system lets everybody debug everything: fs.suid_dumpable is 1")
 	}
 	for mode, open := range map[os.FileMode]bool{0o755: true, 0o711: false} {
-		path := filepath.Join(filepath.Dir(u.dir), "idle"+strconv.FormatUint(uint64(mode), 8))
-		if err := copyFile(path, agentPath, mode); err != nil {
+		path := filepath.Join(filepath.Dir(u.Dir), "idle"+strconv.FormatUint(uint64(mode), 8))
+		if err := unprivileged.Install(path, agentPath, mode); err != nil {
 			t.Fatal(err)
 		}
 		// Not by setpriv itself: at its exec it has root's right to read everything.
-		idle := u.command("/bin/sh", "-c", `exec "$0" role=idle`, path)
+		idle := u.Command("/bin/sh", "-c", `exec "$0" role=idle`, path)
 		stdin, err := idle.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +154,7 @@ func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
 		expect.Soon(t, "the program, which the process is yet to become", func() bool {
 			return strings.HasPrefix(cmdline(idle.Process.Pid), path)
 		})
-		out, err := u.command(agentPath, "role=peek", strconv.Itoa(idle.Process.Pid)).Output()
+		out, err := u.Command(agentPath, "role=peek", strconv.Itoa(idle.Process.Pid)).Output()
 		if err != nil || len(out) > 0 != open {
 			t.Errorf("mode %o: %v, and it was found:\n%s", mode, err, out)
 		}
@@ -178,7 +179,7 @@ func cmdline(pid int) string {
 func TestUnreadableWorkerRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "worker")
-	if err := copyFile(path, workerPath, 0o711); err != nil {
+	if err := unprivileged.Install(path, workerPath, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the user goes through it

@@ -64,7 +64,7 @@ func TestEarlierChildrenAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := newUser(t)
-	script := fmt.Sprintf("#!/bin/sh\n%s role=sidecar %s &\nexec %s\n", agentPath, u.dir, workerPath)
+	script := fmt.Sprintf("#!/bin/sh\n%s role=sidecar %s &\nexec %s\n", agentPath, u.Dir, workerPath)
 	if err := os.WriteFile(entry, []byte(script), 0o755); err != nil { //nolint:gosec // the user runs it
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestDevsRedisIsLeftAlone(t *testing.T) {
 	redistest.New(t) // skips, or fails in CI, if there is no redis-server
 	u := newUser(t)
 	worker := u.start(t, workerPath, []string{
-		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=flee %s", agentPath, u.dir),
+		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=flee %s", agentPath, u.Dir),
 		"TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_RETRY_BACKOFF=10ms", "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
 	said := regexp.MustCompile(`(redis://\S+), a redis-server of its own`)

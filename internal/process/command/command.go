@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	osexec "os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +26,9 @@ type Spec struct {
 	// searched in PATH.
 	Argv []string
 
-	Env []string // NAME=value; nothing else is inherited; see Env
-	Dir string   // the working directory; empty: this program's
+	Env    []string // NAME=value; nothing else is inherited; see Env
+	Chosen []string // further ones, which the agent has chosen; they replace those of Env
+	Dir    string   // the working directory; empty: this program's
 
 	// LeaseEnd returns when the session's lease ends (agent.Host). The program is killed then. Nil: no
 	// lease. See Lend.
@@ -39,6 +39,12 @@ type Spec struct {
 	// PipeBytes is how many bytes of unread stdout the system should hold, where it can. It is for
 	// programs that exit before all is read. Zero: the system's default, 64 KiB on Linux.
 	PipeBytes int
+
+	// Home is the HOME of an isolated program. Empty: Env has it.
+	Home string
+
+	confinement   *Confinement
+	wrapper, kill []string
 
 	// Socket makes stdin a socket. Other processes of the user cannot open a socket through /proc
 	// and write into it. But the program itself cannot open /dev/stdin then, as shell scripts do.
@@ -68,7 +74,7 @@ type Command struct {
 //
 // Wait must be called, or files stay open.
 func Start(spec Spec) (*Command, error) {
-	path, err := osexec.LookPath(spec.Argv[0])
+	path, argv, env, err := spec.program()
 	if err != nil {
 		return nil, notStarted(err)
 	}
@@ -81,7 +87,7 @@ func Start(spec Spec) (*Command, error) {
 		widen(c.stdio.out.read, spec.PipeBytes)
 	}
 	g := guardian.Spec{
-		Path: path, Args: spec.Argv, Dir: spec.Dir, Env: spec.Env,
+		Path: path, Args: argv, Dir: spec.Dir, Env: env, Kill: spec.kill,
 		Stdin: c.stdio.in.read, Stdout: c.stdio.out.write, Stderr: c.stdio.err.write,
 	}
 	if spec.LeaseEnd != nil {

@@ -30,6 +30,11 @@ type Spec struct {
 	Env  []string // NAME=value; nothing else is inherited
 	Dir  string   // empty: the current directory
 
+	// Kill is a command, with its path, that the guardian runs after the agent's end, to end what is
+	// not its descendant. It runs with Env and must succeed if there is nothing to end. The worker
+	// runs it if the guardian dies. Empty: none.
+	Kill []string
+
 	// The agent's files, inherited directly. The caller closes its own handles after Start.
 	Stdin, Stdout, Stderr *os.File
 
@@ -53,7 +58,7 @@ type Status struct {
 	GuardianDied bool
 
 	// Left counts processes of the agent that could not be killed because they belong to another
-	// user. If GuardianDied, it is also 1 when they could not be counted.
+	// user, and 1 for a Kill that failed. If GuardianDied, it is also 1 when they could not be counted.
 	Left int
 }
 
@@ -61,6 +66,8 @@ type Status struct {
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
+
+	kill, env []string // of the Spec
 
 	channel *os.File // orders go one way, reports the other
 
@@ -104,13 +111,16 @@ func Start(spec Spec) (*Process, error) {
 		_ = ours.Close()
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	p := &Process{cmd: cmd, done: make(chan struct{}), channel: ours}
+	p := &Process{cmd: cmd, done: make(chan struct{}), kill: spec.Kill, channel: ours}
+	if len(spec.Kill) > 0 {
+		p.env = spec.Env
+	}
 	if !spec.Deadline.IsZero() {
 		p.deadline = onSharedClock(spec.Deadline)
 	}
 	p.send(launch{
 		Path: []byte(spec.Path), Args: toBytes(spec.Args), Env: toBytes(spec.Env),
-		Dir: []byte(spec.Dir), Deadline: p.deadline,
+		Dir: []byte(spec.Dir), Kill: toBytes(spec.Kill), Deadline: p.deadline,
 	})
 	go p.watch()
 	return p, nil
@@ -154,7 +164,7 @@ func (p *Process) watch() {
 			LeaseExpired: r.last.Lease, Left: r.last.Left,
 		}
 	default:
-		p.status = Status{GuardianDied: true, Left: killOrphans(p.cmd.Process.Pid, r.pid)}
+		p.status = Status{GuardianDied: true, Left: killOrphans(p.cmd.Process.Pid, r.pid) + runKill(p.kill, p.env, nil)}
 	}
 	lookForStrays()
 }

@@ -48,6 +48,7 @@ func run() int {
 		return g.fail(err)
 	}
 	g.deadline = l.Deadline
+	g.cleanUp = func() int { return runKill(toStrings(l.Kill), toStrings(l.Env), os.Stderr) }
 	if g.leaseOver() {
 		g.report.Lease = true
 		g.finish()

@@ -26,6 +26,7 @@ type watcher struct {
 	pid      int // the agent's main process, and its process group
 	deadline int64
 	report   report
+	cleanUp  func() int // runs the agent's Kill
 
 	lease, grace, sweep *time.Timer
 	pause               time.Duration // between sweeps; it grows
@@ -153,6 +154,9 @@ func (g *watcher) untilLeaseCheck() time.Duration {
 }
 
 func (g *watcher) finish() {
+	if g.pid != 0 {
+		g.report.Left += g.cleanUp()
+	}
 	g.report.Done = true
 	g.send(g.report)
 }

@@ -10,6 +10,7 @@ type launch struct {
 	Args [][]byte `json:"args"`
 	Env  [][]byte `json:"env"`
 	Dir  []byte   `json:"dir,omitempty"`
+	Kill [][]byte `json:"kill,omitempty"`
 
 	// Deadline is the end of the lease, in ns of sharedClock. 0: no lease.
 	Deadline int64 `json:"deadline,omitempty"`

@@ -61,6 +61,10 @@ type Config struct {
 	// Workspace.
 	Terminal bool
 
+	// Isolation keeps the agent, and the commands that it runs through Turnstile, from other sessions
+	// and the worker. Its Workspace is this one's.
+	Isolation agent.Isolation
+
 	// Start is how long an agent may take to start, and then for each step until it has a session
 	// open. Defaults to 1 min.
 	Start time.Duration
@@ -74,6 +78,7 @@ type Config struct {
 type Agent struct {
 	config    Config
 	env       command.Env
+	isolator  command.Isolator
 	signature string
 }
 
@@ -128,15 +133,20 @@ func New(config Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acp agent: %w", err)
 	}
+	config.Isolation.Workspace, config.Isolation.WorkspaceGroup = config.Workspace, config.WorkspaceGroup
+	isolator, err := command.NewIsolator(config.Isolation, config.Command...)
+	if err != nil {
+		return nil, fmt.Errorf("acp agent: %w", err)
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{config, env, signature(config)}, nil
+	return &Agent{config, env, isolator, signature(config)}, nil
 }
 
 // signature has all settings of a process.
 func signature(c Config) string {
-	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace})
+	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace, c.Isolation})
 	if err != nil {
 		panic(err) // strings and numbers can be encoded
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
 	"turnstile/test/expect"
 )
 
@@ -202,6 +203,20 @@ func TestTerminals(t *testing.T) {
 		if !strings.Contains(got[i], want[i]) {
 			t.Errorf("%s, want %s", got[i], want[i])
 		}
+	}
+}
+
+// Terminals are isolated as the agent is, and a variable that the agent chose is not the wrapper's.
+func TestTerminalsAreIsolated(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{
+		Command: actorCommand(t), Workspace: filepath.Join(t.TempDir(), "work"), Terminal: true,
+		Isolation: agent.Isolation{Level: agent.IsolationWrapper, Wrapper: []string{"sh", "-c", `WRAPPED=yes-$CHOSEN exec "$@"`, "sh"}},
+	})
+	got := calls(t, a, `terminal/create {"command":"sh","args":["-c","echo $WRAPPED $CHOSEN"],"env":[{"name":"CHOSEN","value":"it"}]}`,
+		`terminal/wait_for_exit {"terminalId":"terminal-1"}`, `terminal/output {"terminalId":"terminal-1"}`)
+	if !strings.Contains(got[2], `"output":"yes- it\n"`) {
+		t.Errorf("%q", got)
 	}
 }
 

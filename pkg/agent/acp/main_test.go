@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/test/expect"
 )
@@ -17,6 +18,7 @@ var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "
 
 // The test binary is also the guardian and the agents of the tests.
 func TestMain(m *testing.M) {
+	confine.Init()
 	guardian.Init()
 	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 1 && os.Args[1] == "test-agent" {

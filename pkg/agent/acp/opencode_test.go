@@ -4,14 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"turnstile/internal/process/confine"
+	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -32,10 +37,22 @@ func program(t *testing.T, variable, name string) string {
 }
 
 // opencode is `opencode acp` with a separate home, which uses this model for everything.
-func opencode(t *testing.T, model *modelserver.Server) *Agent {
+func opencode(t *testing.T, model *modelserver.Server, isolation agent.Isolation) *Agent {
 	t.Helper()
 	path := program(t, "TURNSTILE_TEST_OPENCODE", "opencode")
 	home := t.TempDir()
+	work, port := filepath.Join(home, "work"), 0
+	if isolation.Level != "" {
+		// It has a server for itself.
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		expect.OK(t, err)
+		port = l.Addr().(*net.TCPAddr).Port
+		expect.OK(t, l.Close())
+		isolation.Ports, isolation.Listen = append(isolation.Ports, port), []int{port}
+		place, err := workspace.Root{Path: work}.Place(t.Name(), "default")
+		expect.OK(t, err)
+		home = place.Home
+	}
 	config, err := json.Marshal(map[string]any{
 		"autoupdate": false, "share": "disabled", "model": "scripted/m", "small_model": "scripted/m",
 		"enabled_providers": []string{"scripted"}, "permission": map[string]any{"bash": "ask"},
@@ -49,9 +66,9 @@ func opencode(t *testing.T, model *modelserver.Server) *Agent {
 	return newAgent(t, Config{
 		Command: []string{
 			"env", "HOME=" + home, "OPENCODE_CONFIG_CONTENT=" + string(config), "OPENCODE_DISABLE_AUTOUPDATE=1",
-			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", path, "acp",
+			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", path, "acp", "--port", strconv.Itoa(port),
 		},
-		Workspace: filepath.Join(home, "work"),
+		Workspace: work, Isolation: isolation,
 	})
 }
 
@@ -77,6 +94,24 @@ func answering(t *testing.T, answer func(r modelserver.Request, said string) mod
 
 func TestOpencode(t *testing.T) {
 	t.Parallel()
+	testOpencode(t, func(string) agent.Isolation { return agent.Isolation{} })
+}
+
+func TestOpencodeConfined(t *testing.T) {
+	t.Parallel()
+	if err := confine.Check(); err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	testOpencode(t, func(address string) agent.Isolation {
+		server, err := url.Parse(address)
+		expect.OK(t, err)
+		number, err := strconv.Atoi(server.Port())
+		expect.OK(t, err)
+		return agent.Isolation{Level: agent.IsolationConfined, Ports: []int{number}}
+	})
+}
+
+func testOpencode(t *testing.T, isolation func(address string) agent.Isolation) {
 	model := answering(t, func(r modelserver.Request, said string) modelserver.Response {
 		switch {
 		case strings.Contains(said, "Ann"):
@@ -92,7 +127,7 @@ func TestOpencode(t *testing.T) {
 		}
 		return modelserver.Reply("You are " + name)
 	})
-	a := opencode(t, model)
+	a := opencode(t, model, isolation(model.URL()))
 	first := turnWith(t, "I am Ann")
 	w := warmed(t, a, first)
 	h, err := runWarm(t, w, first)
@@ -127,6 +162,9 @@ func TestOpencode(t *testing.T) {
 		t.Errorf("tools %+v, %+v", starts, ends)
 	}
 
+	if len(a.config.Isolation.Listen) > 0 {
+		expect.OK(t, w.Close()) // two of them cannot have one port
+	}
 	// Another worker's process resumes the session.
 	again := turnWith(t, "who am I?")
 	again.State, again.History = h.state(t), someHistory
@@ -148,7 +186,7 @@ func TestOpencodeIsCancelled(t *testing.T) {
 	model := answering(t, func(modelserver.Request, string) modelserver.Response {
 		return modelserver.Stream(modelserver.Text("I begin"), modelserver.Hang())
 	})
-	a := opencode(t, model)
+	a := opencode(t, model, agent.Isolation{})
 	cause := errors.New("stopped")
 	took, closed, _, _ := stopping(t, a, cause, "talk for ever")
 	t.Logf("it took %s to cancel, %s until it was gone", took, closed)

@@ -24,10 +24,11 @@ import (
 type process struct {
 	*command.Command
 	*conn
-	config Config
-	env    command.Env
-	logger *slog.Logger
-	reader sync.WaitGroup
+	config   Config
+	env      command.Env
+	logger   *slog.Logger
+	isolator command.Isolator
+	reader   sync.WaitGroup
 
 	can   abilities
 	name  string   // the agent's own name; may be empty
@@ -64,14 +65,18 @@ func yes(value json.RawMessage) bool {
 
 // start starts the agent in dir. Its requests and notifications go to peer.
 func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logger) (*process, error) {
-	c, err := command.Start(command.Spec{
+	spec, err := a.isolator.Apply(command.Spec{
 		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), turn.Session), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
 		Socket: true, // it lives between turns, and could take a stray line for its user's
-	})
+	}, turn.Session)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), config: a.config, env: a.env, logger: logger}
+	c, err := command.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), config: a.config, env: a.env, isolator: a.isolator, logger: logger}
 	out := paced.New(c.Stdout, c.Done())
 	p.hurry = out.Hurry
 	p.reader.Go(func() { p.read(out) })

@@ -79,18 +79,21 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 	if err != nil {
 		return nil, refuse(codeNotFound, "%v (no shell runs it: the command is a program, its arguments are apart)", err)
 	}
-	env := t.env.ForSession(os.Environ(), t.session)
-	for _, v := range p.Env {
-		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, v.Name+"=") })
-		env = append(env, v.Name+"="+v.Value)
+	chosen := make([]string, len(p.Env))
+	for i, v := range p.Env {
+		chosen[i] = v.Name + "=" + v.Value
 	}
 	limit := standardScreen
 	if p.OutputByteLimit != nil {
 		limit = min(max(*p.OutputByteLimit, 0), maxScreen)
 	}
-	return t.terminals.start(command.Spec{
-		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: env, LeaseEnd: t.host.LeaseEnd, Logger: t.logger,
-	}, limit)
+	spec, err := t.isolator.Apply(command.Spec{
+		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: t.env.ForSession(os.Environ(), t.session), Chosen: chosen, LeaseEnd: t.host.LeaseEnd, Logger: t.logger,
+	}, t.session)
+	if err != nil {
+		return nil, err
+	}
+	return t.terminals.start(spec, limit)
 }
 
 // directoryInside is an agent's directory as a path in dir. No link may lead out of it.

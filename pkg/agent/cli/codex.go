@@ -31,7 +31,7 @@ var codex = program{
 	},
 	decoder: func(s *stream) decoder {
 		return &codexLines{
-			stream: s, started: map[string]bool{}, running: map[string]string{}, rollout: newRollout(codexHome(s.spec), s.state.Session),
+			stream: s, started: map[string]bool{}, running: map[string]string{}, rollout: newRollout(s.spec, s.state.Session),
 		}
 	},
 	forgotten: []string{"no rollout found", "thread not found", "No saved session found", "session not found"},

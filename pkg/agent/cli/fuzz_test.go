@@ -135,11 +135,11 @@ func FuzzRollout(f *testing.F) {
 `))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "rollout")
-		r := newRollout("", "")
+		r := newRollout(command.Spec{}, "")
 		seen := map[string]int{}
 		for _, part := range [][]byte{text[:len(text)/2], text} {
 			expect.OK(t, os.WriteFile(path, part, 0o600))
-			r.home, r.file = filepath.Dir(path), path
+			r.home, r.root, r.file = filepath.Dir(path), filepath.Dir(path), path
 			if !r.read(path) {
 				return
 			}

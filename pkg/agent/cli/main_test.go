@@ -16,12 +16,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/test/expect"
 )
 
 // The test binary is also the guardian, and the fake programs.
 func TestMain(m *testing.M) {
+	confine.Init()
 	guardian.Init()
 	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 3 && os.Args[1] == "test-role" {

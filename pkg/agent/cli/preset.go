@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
 )
 
 // Kind names an agent.
@@ -48,6 +49,9 @@ type Config struct {
 	// Kubernetes' fsGroup. Without it, only the owner may write to them, who must be root or this
 	// process's user, or they must have the sticky bit. See docs/operations.md.
 	WorkspaceGroup *int
+
+	// Isolation keeps the program from other sessions and the worker. Its Workspace is this one's.
+	Isolation agent.Isolation
 
 	// Grace is how long a program may run after SIGINT before it is killed. Defaults to 5 s.
 	// Negative: it is killed at once.
@@ -93,6 +97,7 @@ type Agent struct {
 	program  program
 	config   Config
 	env      command.Env
+	isolator command.Isolator
 	linger   time.Duration
 	patience time.Duration // with a program that has closed its stdout
 }
@@ -121,6 +126,11 @@ func New(kind Kind, config Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", kind, err)
 	}
+	config.Isolation.Workspace, config.Isolation.WorkspaceGroup = config.Workspace, config.WorkspaceGroup
+	isolator, err := command.NewIsolator(config.Isolation, config.Command...)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", kind, err)
+	}
 	switch {
 	case config.Grace == 0:
 		config.Grace = 5 * time.Second
@@ -131,7 +141,7 @@ func New(kind Kind, config Config) (*Agent, error) {
 		config.Logger = slog.Default()
 	}
 	return &Agent{
-		kind: kind, program: p, config: config, env: env, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
+		kind: kind, program: p, config: config, env: env, isolator: isolator, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
 	}, nil
 }
 

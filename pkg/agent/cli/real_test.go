@@ -6,17 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/process/confine"
+	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // realProgram is how a test runs one of the real programs against scripted models.
@@ -96,8 +101,26 @@ type rig struct {
 
 func (r realProgram) start(t *testing.T) *rig {
 	t.Helper()
+	return r.startWith(t, agent.Isolation{})
+}
+
+func (r realProgram) startWith(t *testing.T, isolation agent.Isolation) *rig {
+	t.Helper()
 	path := r.path(t)
 	g := &rig{realProgram: r, models: startModels(t), home: t.TempDir(), workspace: t.TempDir()}
+	if isolation.Level != "" {
+		place, err := workspace.Root{Path: g.workspace}.Place(turn("").Session, "default")
+		expect.OK(t, err)
+		g.home = place.Home
+		server, err := url.Parse(g.URL)
+		expect.OK(t, err)
+		number, err := strconv.Atoi(server.Port())
+		expect.OK(t, err)
+		isolation.Ports = []int{number}
+		if r.kind == Codex { // its own sandbox cannot mount anything here
+			r.options = []string{"exec", "--sandbox", "danger-full-access"}
+		}
+	}
 	if r.files != nil {
 		for name, text := range r.files(g.URL) {
 			name = filepath.Join(g.home, name)
@@ -106,7 +129,7 @@ func (r realProgram) start(t *testing.T) *rig {
 			}
 		}
 	}
-	g.config = Config{Model: realModels[r.kind], Workspace: g.workspace}
+	g.config = Config{Model: realModels[r.kind], Workspace: g.workspace, Isolation: isolation}
 	g.config.Command = append(append([]string{"env", "HOME=" + g.home}, r.env(g.URL, g.home)...), append([]string{path}, r.options...)...)
 	return g
 }
@@ -181,10 +204,23 @@ func (g *rig) scrub(t *testing.T, name string) {
 // TestARealProgramsSession runs the turns of a real program's session.
 func TestARealProgramsSession(t *testing.T) {
 	t.Parallel()
+	realSessions(t, agent.Isolation{})
+}
+
+// TestARealProgramsConfinedSession runs them confined, as docs/security.md says.
+func TestARealProgramsConfinedSession(t *testing.T) {
+	t.Parallel()
+	if err := confine.Check(); err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	realSessions(t, agent.Isolation{Level: agent.IsolationConfined})
+}
+
+func realSessions(t *testing.T, isolation agent.Isolation) {
 	for _, r := range reals {
 		t.Run(string(r.kind), func(t *testing.T) {
 			t.Parallel()
-			g := r.start(t)
+			g := r.startWith(t, isolation)
 			first := playTurn(t, g.agent(t, "new"), turn("-think first"))
 			first.wantReply(t, "Heard 1: -think first")
 			if r.kind != Gemini { // it does not report them

@@ -39,9 +39,10 @@ const maxAgain = 4 * command.MaxOutput
 // 47433). The model receives the failure, so the rollout has it.
 //
 // The agent can write the file. So only regular files are read, and no more of them than of a
-// program's output.
+// program's output. No link leads out of Codex's directory, or out of the HOME of an isolated agent.
 type rollout struct {
 	home   string // Codex's own; empty: unknown
+	root   string // beneath which it is read: home, or a directory above it
 	thread string
 	file   string // once it was found
 
@@ -68,17 +69,46 @@ type codexCall struct {
 // newRollout begins at the present end of the rollout of a resumed thread, or at the beginning of
 // that of a new one, which has no ID yet. If the rollout of a resumed thread does not exist now,
 // the part that this turn adds could not be separated from the rest, so none of it is read.
-func newRollout(home, resumed string) *rollout {
+func newRollout(spec command.Spec, resumed string) *rollout {
+	home := codexHome(spec)
 	r := &rollout{
-		home: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
+		home: home, root: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
 	}
-	switch info, err := os.Lstat(r.path()); {
-	case err == nil:
-		r.at = info.Size()
-	case resumed != "":
+	if spec.Home != "" && strings.HasPrefix(home, spec.Home+"/") {
+		r.root = spec.Home // the agent can put a link in Codex's place, but not here
+	}
+	f, err := r.open(r.path(), syscall.O_NOFOLLOW)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = f.Stat(); err == nil {
+			r.at = info.Size()
+		}
+		_ = f.Close()
+	}
+	if err != nil && resumed != "" {
 		r.home = ""
 	}
 	return r
+}
+
+// open opens a file or directory beneath the root. Opening a pipe does not block.
+func (r *rollout) open(path string, flags int) (*os.File, error) {
+	if path == "" {
+		return nil, os.ErrNotExist
+	}
+	rel, err := filepath.Rel(r.root, path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(r.root); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is no directory", r.root)
+	}
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK|flags, 0)
 }
 
 // of sets the ID of a new thread.
@@ -104,6 +134,9 @@ func codexHome(spec command.Spec) string {
 		case "CODEX_HOME":
 			own = value
 		}
+	}
+	if spec.Home != "" {
+		user = spec.Home
 	}
 	if own == "" && user != "" {
 		own = filepath.Join(user, ".codex")
@@ -146,7 +179,7 @@ func (r *rollout) find() string {
 // among is the name of the thread's rollout in a directory, or empty. The directory may be missing,
 // be a pipe, or have too many files.
 func (r *rollout) among(dir string) string {
-	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) //nolint:gosec // of Codex' own making, as a rule
+	d, err := r.open(dir, syscall.O_DIRECTORY)
 	if err != nil {
 		return ""
 	}
@@ -193,7 +226,7 @@ func (r *rollout) missing(n int) (calls []codexCall) {
 
 // read takes the lines that were added.
 func (r *rollout) read(path string) bool {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) //nolint:gosec // a plain file, see below
+	f, err := r.open(path, syscall.O_NOFOLLOW)
 	if err != nil {
 		return false
 	}

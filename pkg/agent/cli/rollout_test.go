@@ -24,6 +24,8 @@ type codexTurn struct {
 	rollout string // the file
 	stream  *stream
 	told    []string
+
+	isolated string // the HOME of an isolated agent
 }
 
 func newCodexTurn(t *testing.T, day string) *codexTurn {
@@ -42,7 +44,7 @@ func (c *codexTurn) begin(home, resumed string) {
 	c.told = nil
 	c.stream = &stream{
 		logger: slog.New(slog.DiscardHandler),
-		spec:   command.Spec{Argv: []string{"env", "CODEX_HOME=" + home, "codex"}},
+		spec:   command.Spec{Argv: []string{"env", "CODEX_HOME=" + home, "codex"}, Home: c.isolated},
 		state:  state{Session: resumed},
 		emit: func(e agent.Event) {
 			if e.Type != session.EventState && e.Type != session.EventUsage {
@@ -196,6 +198,19 @@ func TestUselessRollouts(t *testing.T) {
 			c.keeps(append(call, itemOf("AgentMessage", "m"))...)
 			other := filepath.Join(c.home(), "other")
 			return errors.Join(os.Rename(c.rollout, other), os.Symlink(other, c.rollout))
+		},
+		"a link to a directory elsewhere": func(c *codexTurn) error {
+			c.keeps(append(call, itemOf("AgentMessage", "m"))...)
+			dir, other := filepath.Dir(c.rollout), filepath.Join(c.t.TempDir(), "other")
+			return errors.Join(os.Rename(dir, other), os.Symlink(other, dir))
+		},
+		"a link that leaves an isolated HOME": func(c *codexTurn) error {
+			c.keeps(append(call, itemOf("AgentMessage", "m"))...)
+			c.isolated = filepath.Join(c.t.TempDir(), "home")
+			own := filepath.Join(c.isolated, ".codex")
+			err := errors.Join(os.Mkdir(c.isolated, 0o700), os.Symlink(c.home(), own))
+			c.begin(own, "")
+			return err
 		},
 		"without items": func(c *codexTurn) error { c.keeps(call...); return nil },
 		"that a resumed thread did not have": func(c *codexTurn) error {

@@ -48,6 +48,9 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
 			Dir:  dir, Env: a.environ(turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger, PipeBytes: unreadOutput,
 		}
+		if spec, err = a.isolator.Apply(spec, turn.Session); err != nil {
+			return agent.Result{}, err
+		}
 		r.stream = &stream{emit: turn.Emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
 		err := r.do(ctx, spec, prompt(recap, turn))

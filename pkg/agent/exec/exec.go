@@ -44,6 +44,10 @@ type Config struct {
 	// Dir is the command's working directory. Defaults to this program's.
 	Dir string
 
+	// Isolation keeps the command from other sessions and the worker. With it, Dir defaults to the
+	// session's directory.
+	Isolation agent.Isolation
+
 	// Logger logs each line of the command's stderr at debug. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -52,6 +56,7 @@ type Config struct {
 type Agent struct {
 	config   Config
 	env      command.Env
+	isolator command.Isolator
 	patience time.Duration // with a command that has closed its stdout
 }
 
@@ -90,10 +95,14 @@ func New(config Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exec agent: %w", err)
 	}
+	isolator, err := command.NewIsolator(config.Isolation, config.Command...)
+	if err != nil {
+		return nil, fmt.Errorf("exec agent: %w", err)
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{config, env, max(config.Grace, command.ClosedPatience)}, nil
+	return &Agent{config, env, isolator, max(config.Grace, command.ClosedPatience)}, nil
 }
 
 // Traits says that commands of the format JSONL may take steers.

@@ -26,9 +26,13 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
-	c, err := command.Start(command.Spec{
+	spec, err := a.isolator.Apply(command.Spec{
 		Argv: a.config.Command, Dir: a.config.Dir, Env: a.env.ForTurn(os.Environ(), turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
-	})
+	}, turn.Session)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	c, err := command.Start(spec)
 	if err != nil {
 		return agent.Result{}, err
 	}

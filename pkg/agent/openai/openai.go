@@ -61,6 +61,10 @@ type Config struct {
 	// exec.Config.
 	Env []string
 
+	// Isolation keeps the tools from other sessions and the worker. With it, a tool's Dir defaults to
+	// the session's directory.
+	Isolation agent.Isolation
+
 	// MaxRetries is how often a request is retried when the server is busy, fails or cannot be
 	// reached. Defaults to 4. Negative: never.
 	MaxRetries int
@@ -118,10 +122,14 @@ func New(config Config) (*Agent, error) {
 		if _, twice := a.tools[t.Name]; err == nil && twice {
 			err = fmt.Errorf("there are two tools named %q", t.Name)
 		}
+		var isolator command.Isolator
+		if err == nil {
+			isolator, err = command.NewIsolator(config.Isolation, t.Argv...)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("openai agent: tool %d: %w", i+1, err)
 		}
-		a.tools[t.Name] = tool{t, env}
+		a.tools[t.Name] = tool{t, env, isolator}
 	}
 	a.connect()
 	a.prepare()

@@ -35,7 +35,7 @@ type Tool struct {
 	// file of tools it is a text, such as 30s.
 	Timeout time.Duration `json:"-"`
 
-	// Dir is the tool's working directory. Empty: this program's.
+	// Dir is the tool's working directory. Empty: this program's, or the session's with an Isolation.
 	Dir string `json:"dir"`
 
 	// Env names further environment variables, in addition to Config.Env.
@@ -49,7 +49,8 @@ type Tool struct {
 
 type tool struct {
 	Tool
-	environ command.Env
+	environ  command.Env
+	isolator command.Isolator
 }
 
 // schema is the parameters' schema as it is sent.

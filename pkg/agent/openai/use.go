@@ -86,9 +86,13 @@ func (r *run) ask(ctx context.Context, t tool, c toolCall) (denied, err error) {
 
 // start runs a tool and waits for its end.
 func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMessage, failed, err error) {
-	p, err := command.Start(command.Spec{
+	spec, err := t.isolator.Apply(command.Spec{
 		Argv: t.Argv, Dir: t.Dir, Env: t.environ.ForTurn(os.Environ(), r.turn), LeaseEnd: r.turn.Host.LeaseEnd, Logger: r.log.With("tool", t.Name),
-	})
+	}, r.turn.Session)
+	if err != nil {
+		return nil, notStarted(err), nil
+	}
+	p, err := command.Start(spec)
 	if err != nil {
 		return nil, notStarted(err), nil
 	}

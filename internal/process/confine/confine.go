@@ -1,0 +1,33 @@
+// Package confine is the launcher of confined programs: this program's own binary, executed between
+// the guardian and an agent's program. It limits itself and then becomes the program, which keeps
+// the limits, as all its children do. Nothing lifts them.
+//
+// Landlock limits files, signals, abstract unix sockets, tracing and TCP. A short filter of system
+// calls closes what Landlock leaves open: ways to connect with TCP that it does not see, and the
+// limits of other processes (prlimit).
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"turnstile/internal/process/command"
+)
+
+// exitTempFail is EX_TEMPFAIL of sysexits: the turn is tried again.
+const exitTempFail = 75
+
+// Init must be called first in main. In a launcher it does not return.
+func Init() {
+	if len(os.Args) > 3 && os.Args[0] == command.Launcher {
+		err := launch(os.Args[1], os.Args[2], os.Args[3:])
+		fmt.Fprintln(os.Stderr, "turnstile: could not start the program confined:", err)
+		syscall.Exit(exitTempFail)
+	}
+	command.HasLauncher.Store(true)
+}
+
+// errUnsupported is wrapped by errors about what this system cannot do.
+var errUnsupported = errors.New("this system cannot confine agents")
