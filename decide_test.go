@@ -271,3 +271,25 @@ func TestDecisionOfTheCheckedTurn(t *testing.T) {
 		t.Error("bob's question was decided")
 	}
 }
+
+// A check that allowed a decision about one question allows none about the turn's next one, which may have
+// other approvers, however long the decision takes.
+func TestDecisionOfTheCheckedQuestion(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.Asks(h, "look")
+	checked := slash.WithCheck(b.Ctx, func(context.Context, int) (session.Question, error) {
+		q := *b.Info().Question
+		b.Asks(h, "rm")
+		b.Pass(time.Minute)
+		return q, nil
+	})
+	q, err := b.Client.Session(actors.Key).Decide(checked, "", session.Allow)
+	expect.Equal(t, "refused", errors.Is(err, session.ErrJustAsked), true)
+	expect.Equal(t, "the open question", q.Name, "rm")
+	if b.Info().Question == nil {
+		t.Error("the second question was decided")
+	}
+}

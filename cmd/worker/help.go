@@ -87,7 +87,7 @@ With --json it prints one object, and errors as plain text on stderr:
    "turn","messages":[ids of the running turn's],"since","scheduled","archived",
    "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
    "agent","needs","reply_to","outbox":{"owed","stored","undelivered"},
-   "question":{"number","name","text"},
+   "question":{"number","name","text","approvers"},
    "turn_messages":[{"id","text"}],"reply","dead":[{"id","status","error","at"}]}
 state is as in ps, or suspended or idle. turn_messages and reply are the running turn's:
 reply is the text so far, since its last tool. With --follow an object for each event

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"turnstile"
@@ -37,7 +38,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	case body.Always:
 		d = session.Always
 	}
-	if _, number, ok := strings.Cut(body.Question, "."); !ok || number == "" {
+	if turn, number, _ := strings.Cut(body.Question, "."); turn == "" || !isNumber(number) {
 		return Fail(InvalidRequest, "question is %.100q; it must be an id, TURN.NUMBER.", body.Question)
 	}
 	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As, body.Question); err != nil {
@@ -52,6 +53,11 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 		Name     string `json:"name"`
 		Decision string `json:"decision"`
 	}{body.Question, q.Name, string(d)})
+}
+
+func isNumber(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n > 0
 }
 
 // Chat returns a session in which a user of the token decides. as is that user.

@@ -93,6 +93,8 @@ type Question struct {
 	Number int    `json:"number"`
 	Name   string `json:"name"`
 	Text   string `json:"text,omitempty"`
+
+	Approvers []string `json:"approvers,omitempty"` // who may decide; none: by the gateway's rule
 }
 
 // Followup is a message that arrived while a turn was running.
@@ -137,7 +139,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs,
 	}
 	if q := info.Question; q != nil {
-		v.Question = &Question{q.Number, q.Name, q.Text}
+		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers}
 	}
 	for _, f := range followups {
 		state := string(f.State)

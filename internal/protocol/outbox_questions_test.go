@@ -7,6 +7,7 @@ import (
 
 	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
@@ -17,7 +18,10 @@ func TestQuestionsAreDelivered(t *testing.T) {
 	t.Parallel()
 	known := []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}
 	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
-		"decided":   func(b *actors.Bench, _ *protocol.Claim) { b.Command("/approve") },
+		"decided": func(b *actors.Bench, _ *protocol.Claim) {
+			_, err := b.Client.Session(actors.Key).As("alice").Decide(b.Ctx, "1", session.Allow)
+			expect.OK(b, err)
+		},
 		"withdrawn": func(b *actors.Bench, h *protocol.Claim) { _, err := h.Withdraw(b.Ctx); expect.OK(b, err) },
 		"finished":  func(b *actors.Bench, h *protocol.Claim) { b.Finish(h) },
 		"crashed":   func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Claim() },
@@ -45,6 +49,11 @@ func TestQuestionsAreDelivered(t *testing.T) {
 					want = append(want, "message.done a")
 				}
 				expect.List(t, "closed", recorded(b), want...)
+				if all := records(b); taken && name == "decided" {
+					expect.Equal(t, "decision", all[1].Data.Decision+" by "+all[1].Data.By, "allowed by alice")
+				} else if taken {
+					expect.Equal(t, "decision", all[1].Data.Decision+all[1].Data.By, "")
+				}
 			})
 		}
 	}

@@ -32,6 +32,8 @@ type record struct {
 		Outcome   session.Outcome `json:"outcome"`
 		Truncated bool            `json:"truncated"`
 		Number    int             `json:"number"`
+		Decision  string          `json:"decision"`
+		By        string          `json:"by"`
 	} `json:"data"`
 }
 

@@ -75,3 +75,13 @@ func ExampleOutcome_Err() {
 	// <nil>
 	// message two: failed: the agent failed
 }
+
+// A chat's own interface asks whether somebody may decide a question.
+func ExampleQuestion_MayDecide() {
+	if err := session.ValidateApprovers([]string{"ops/*", "sender"}); err != nil {
+		fmt.Println(err)
+	}
+	q := session.Question{Name: "deploy", Approvers: []string{"ops/*"}}
+	fmt.Println(q.MayDecide("web/alice", "web/alice"), q.MayDecide("ops/carol", "web/alice"))
+	// Output: false true
+}

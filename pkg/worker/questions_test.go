@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
+
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -219,4 +222,38 @@ func TestLateDecisionApprovesNothingElse(t *testing.T) {
 	r.command("/approve 1", "Question 1 is no longer open; question 2 is: delete_production.")
 	r.command("/approve", "Nothing was decided: question 2 is new, delete_production. Write /approve 2 or /deny 2")
 	b.reply("ok")
+}
+
+// The entry of a tool has the decision about it, and who decided. A tool without a question has none.
+func TestDecisionInTheTranscript(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		for _, id := range []string{"c1", "c2"} {
+			turn.Emit(agent.Event{Type: session.EventToolStart, Name: "rm", CallID: id})
+			if id == "c1" {
+				if _, err := turn.Ask(ctx, agent.Question{Name: "rm", CallID: id, Approvers: []string{"ops"}}); err != nil {
+					return agent.Result{}, err
+				}
+			}
+			turn.Emit(agent.Event{Type: session.EventToolEnd, CallID: id, Output: []byte(`1`)})
+		}
+		return agent.Result{Text: "ok"}, nil
+	})
+	r.worker(a, with(func(c *worker.Config) { c.Approvers = []string{"others"} }))
+	r.submit(r.key, turnstile.Message{ID: "m", Text: "go"})
+	e := r.asked("1")
+	expect.List(t, "approvers, of the question first", e.Approvers, "ops")
+	_, err := r.client.Session(r.key).As("ops").Decide(r.ctx, "1", session.Allow)
+	expect.OK(t, err)
+	r.outcomeIn(r.key, "m")
+	var got []string
+	entries, err := actors.Transcript(r.ctx, r.client.Session(r.key), r.info().TranscriptID)
+	expect.OK(t, err)
+	for _, e := range entries {
+		if e.Tool != nil {
+			got = append(got, fmt.Sprintf("%s %s %s", e.Tool.CallID, e.Tool.Decision, e.Tool.By))
+		}
+	}
+	expect.List(t, "tools", got, "c1 allow ops", "c2  ")
 }

@@ -266,3 +266,36 @@ func TestLoadTools(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A tool that asks runs only after the permission, and the question has its arguments and approvers.
+func TestToolAsks(t *testing.T) {
+	t.Parallel()
+	for decision, want := range map[session.Decision]string{session.Allow: `"ran"`, session.Always: `"ran"`, session.Deny: "the user did not permit this use of the tool"} {
+		tool := shell("deploy", "echo ran")
+		tool.Approvers = []string{"ops/*"}
+		r := newRig(t, Config{Tools: []Tool{tool}}, call("c1", "deploy", `{"to":"prod"}`), text("ok"))
+		asking := emitting(turn("go"), r.emit)
+		var asked []agent.Question
+		asking.Host.Ask = func(_ context.Context, q agent.Question) (session.Decision, error) {
+			asked = append(asked, q)
+			return decision, nil
+		}
+		_, err := r.agent.Run(t.Context(), asking)
+		expect.OK(t, err)
+		e := r.end()
+		expect.Equal(t, string(decision), string(e.Output)+e.Error, want)
+		expect.Equal(t, "questions", len(asked), 1)
+		q := asked[0]
+		expect.Equal(t, "the question", q.CallID+" "+q.Name+" "+string(q.Input)+" "+strings.Join(q.Approvers, ","), `c1 deploy {"to":"prod"} ops/*`)
+	}
+}
+
+func TestToolWithAWrongApprover(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tools.json")
+	expect.OK(t, os.WriteFile(path, []byte(`[{"name":"x","argv":["true"],"approvers":["no body"]}]`), 0o600))
+	_, err := LoadTools(path)
+	if err == nil || !strings.Contains(err.Error(), `tool 1: invalid approver "no body"`) {
+		t.Errorf("error %v", err)
+	}
+}
