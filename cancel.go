@@ -42,7 +42,7 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, err)
 	}
 	found, err := protocol.Cancel{
-		Session: s.key, ID: id, Running: running, Call: rand.Text(), Until: until, Limits: s.c.cfg.Limits,
+		Session: s.key, ID: id, Running: running, Call: rand.Text(), Until: until, By: s.user, Limits: s.c.cfg.Limits,
 	}.Do(ctx, s.c.rdb)
 	if err != nil {
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, protocol.Unchanged(err, false))

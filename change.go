@@ -72,7 +72,7 @@ func (s *Session) rotate(ctx context.Context, old, agent string) (string, error)
 			return "", err
 		}
 	}
-	id, late, err := protocol.Rotate{Session: s.key, Old: old, Until: until, Agent: agent}.Do(ctx, s.c.rdb)
+	id, late, err := protocol.Rotate{Session: s.key, Old: old, Until: until, Agent: agent, By: s.user}.Do(ctx, s.c.rdb)
 	if err == nil && late {
 		err = errLate
 	}
@@ -109,7 +109,7 @@ func (s *Session) SetQueue(ctx context.Context, q session.QueueSettings) error {
 	if err := s.index(ctx); err != nil {
 		return fmt.Errorf("configure %s: %w", s.key, err)
 	}
-	err := protocol.Configure(ctx, s.c.rdb, s.key, q)
+	err := protocol.Configure(ctx, s.c.rdb, s.key, s.user, q)
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", s.key, protocol.Unchanged(err, false))
 	}
@@ -132,7 +132,7 @@ func (s *Session) SetReplyTo(ctx context.Context, destination string) error {
 	if err := s.index(ctx); err != nil {
 		return fmt.Errorf("set where %s replies to: %w", s.key, err)
 	}
-	if err := protocol.SetReplyTo(ctx, s.c.rdb, s.key, destination); err != nil {
+	if err := protocol.SetReplyTo(ctx, s.c.rdb, s.key, s.user, destination); err != nil {
 		return fmt.Errorf("set where %s replies to: %w", s.key, protocol.Unchanged(err, false))
 	}
 	return nil

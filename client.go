@@ -74,7 +74,8 @@ type Session struct {
 // Key returns the session's key.
 func (s *Session) Key() string { return s.key }
 
-// As returns a handle with user as the author of decisions: Decide, and Command of /approve and
-// /deny. The decision's event has the name as Event.By. It has at most 512 bytes, else a decision's
-// error wraps session.ErrInvalid. A gateway writes its token's name, a slash and the user.
+// As returns a handle with user as the author of what it changes: the session's audit
+// (admin.Session.Audit) has the name, and a decision's event has it as Event.By. It has at most 512 bytes,
+// else a decision's error wraps session.ErrInvalid. A gateway writes its token's name, a slash and the
+// user.
 func (s *Session) As(user string) *Session { return &Session{c: s.c, key: s.key, user: user} }

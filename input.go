@@ -117,7 +117,7 @@ type operations struct{ *Session }
 
 // Rerun is admin.Client's.
 func (o operations) Rerun(ctx context.Context) (int, error) {
-	return o.c.admin.Session(o.key).Rerun(ctx, admin.All)
+	return o.c.admin.Session(o.key).As(o.user).Rerun(ctx, admin.All)
 }
 
 // Tail returns the last n entries of the transcript.

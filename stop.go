@@ -30,7 +30,7 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 		return stopped, fmt.Errorf("stop %s: %w", s.key, protocol.Unchanged(err, false))
 	}
 	for number := 1; ; {
-		found, err := protocol.Stop{Session: s.key, Name: name, Number: number, Until: until, Limits: s.c.cfg.Limits}.Do(ctx, rdb)
+		found, err := protocol.Stop{Session: s.key, Name: name, Number: number, Until: until, By: s.user, Limits: s.c.cfg.Limits}.Do(ctx, rdb)
 		switch {
 		case err != nil && number == 1:
 			return stopped, fmt.Errorf("stop %s: %w", s.key, protocol.Unchanged(err, false))

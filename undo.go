@@ -61,6 +61,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 			return u, protocol.Unchanged(err, true)
 		}
 		move := protocol.Undo{
+			By:      s.user,
 			Session: s.key, SessionID: info.TranscriptID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
 			Messages: end.messages(),
 		}

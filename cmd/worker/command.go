@@ -41,7 +41,7 @@ func (p *program) command() *cobra.Command {
 		}
 	})
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(p.psCommand(), p.agentsCommand(), p.lsCommand(), p.showCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.agentsCommand(), p.lsCommand(), p.showCommand(), p.auditCommand(), p.deadCommand(), p.outboxCommand(), p.exportCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
 	return root
 }
 

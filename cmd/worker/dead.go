@@ -67,7 +67,7 @@ func (p *program) deadRerunCommand() *cobra.Command {
 		noun: deadLetters, short: "Requeue dead letters that failed or were stopped", long: deadHelp, ids: true,
 		field: "rerun", done: "requeued", of: "dead letters that failed or were stopped",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
-			return c.Session(key).Rerun(ctx, ids...)
+			return c.Session(key).As(userName()).Rerun(ctx, ids...)
 		},
 	})
 }

@@ -122,6 +122,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker outbox drop", [][]string{{"outbox", "drop", words}, {"outbox", "drop", "--all"}}},
 		{"worker outbox pause", [][]string{{"outbox", "pause", words}}},
 		{"worker outbox enable", [][]string{{"outbox", "enable", words}}},
+		{"worker audit", [][]string{{"audit", words}, {"audit", "a"}, {"audit", "b", "--json"}}},
 		{"worker agents", [][]string{{"agents", words}, {"agents"}, {"agents", "--json"}}},
 		{"worker agents check", [][]string{{"agents", "check", words}}},
 		{"worker export", [][]string{{"export", "--sender", words}}},

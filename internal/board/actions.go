@@ -55,6 +55,9 @@ func (b *Board) act(a action) func(http.ResponseWriter, *visit) {
 			return
 		}
 		name := v.URL.Path[strings.LastIndexByte(v.URL.Path, '/')+1:]
+		if name != "send" {
+			b.gateway.Audit(v.Request, v.token, "board "+name, v.session, "")
+		}
 		http.Redirect(w, v.Request, sessionLink(v.session)+"?"+url.Values{"done": {name}, "n": {strconv.Itoa(n)}}.Encode(), http.StatusSeeOther)
 	}
 }
@@ -85,7 +88,7 @@ func (b *Board) send(v *visit) (int, error) {
 }
 
 func (b *Board) stop(v *visit) (int, error) {
-	s, err := b.deps.Client.Session(v.session).Stop(v.work)
+	s, err := b.gateway.Chat(v.token, v.session, "").Stop(v.work)
 	return s.Dropped, err
 }
 
@@ -107,18 +110,18 @@ func (b *Board) decide(v *visit, d session.Decision) error {
 }
 
 func (b *Board) retry(v *visit) (int, error) {
-	_, err := b.deps.Client.Session(v.session).Retry(v.work)
+	_, err := b.gateway.Chat(v.token, v.session, "").Retry(v.work)
 	return 0, err
 }
 
 func (b *Board) undo(v *visit) (int, error) {
-	u, err := b.deps.Client.Session(v.session).Undo(v.work)
+	u, err := b.gateway.Chat(v.token, v.session, "").Undo(v.work)
 	return u.Entries, err
 }
 
 // rerun reruns the dead letter that the form names, or all of them.
 func (b *Board) rerun(v *visit) (int, error) {
-	return b.deps.Admin.Session(v.session).Rerun(v.work, cmp.Or(v.PostForm.Get("letter"), admin.All))
+	return b.deps.Admin.Session(v.session).As(v.token.Name).Rerun(v.work, cmp.Or(v.PostForm.Get("letter"), admin.All))
 }
 
 // forgetPage asks for a confirmation.
@@ -165,6 +168,7 @@ func (b *Board) postForget(w http.ResponseWriter, v *visit) {
 	}
 	switch {
 	case err == nil:
+		b.gateway.Audit(v.Request, v.token, "board forget", v.session, "")
 		http.Redirect(w, v.Request, "/board/", http.StatusSeeOther)
 	case p.Owing != nil:
 		b.confirm(w, v, http.StatusConflict, p)

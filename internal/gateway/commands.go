@@ -11,6 +11,9 @@ import (
 
 // The commands of a session: each is one call of a client.
 
+// chat is the request's session, which the request's token changes.
+func (r *Request) chat() *turnstile.Session { return r.gateway.Chat(r.Token, r.Session, "") }
+
 // refuseKey fails if the request has an Idempotency-Key: its route would act again for the same key.
 func refuseKey(r *Request, command string) error {
 	if len(r.Header.Values("Idempotency-Key")) == 0 {
@@ -26,7 +29,7 @@ func (g *Gateway) postStop(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
-	s, err := g.deps.Client.Session(r.Session).Stop(r.Work())
+	s, err := r.chat().Stop(r.Work())
 	if err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func (g *Gateway) postRetry(w http.ResponseWriter, r *Request) error {
 }
 
 func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
-	chat := g.deps.Client.Session(r.Session)
+	chat := r.chat()
 	call, command := chat.Undo, "/undo"
 	if again {
 		call, command = chat.Retry, "/retry"
@@ -92,7 +95,7 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	id, err := g.deps.Client.Session(r.Session).NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID, Agent: body.Agent})
+	id, err := r.chat().NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID, Agent: body.Agent})
 	if err != nil {
 		return err
 	}
@@ -114,7 +117,7 @@ func (g *Gateway) postResume(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &struct{}{}, false); err != nil {
 		return err
 	}
-	n, err := g.deps.Admin.Session(r.Session).Rerun(r.Work(), admin.All)
+	n, err := g.deps.Admin.Session(r.Session).As(r.Token.Name).Rerun(r.Work(), admin.All)
 	if err != nil {
 		return err
 	}
@@ -131,7 +134,7 @@ func (g *Gateway) postQueue(w http.ResponseWriter, r *Request) error {
 			return err
 		}
 	}
-	if err := g.deps.Client.Session(r.Session).SetQueue(r.Work(), s); err != nil {
+	if err := r.chat().SetQueue(r.Work(), s); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, s)
@@ -147,7 +150,7 @@ func (g *Gateway) postTitle(w http.ResponseWriter, r *Request) error {
 	if err := r.Decode(w, &t, true); err != nil {
 		return err
 	}
-	if err := g.deps.Client.Session(r.Session).SetTitle(r.Work(), t.Title); err != nil {
+	if err := r.chat().SetTitle(r.Work(), t.Title); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, t)

@@ -116,7 +116,7 @@ func (g *Gateway) postDeadRerun(w http.ResponseWriter, r *Request) error {
 	if body.Messages == nil {
 		body.Messages = []string{admin.All}
 	}
-	n, err := g.deps.Admin.Session(body.Session).Rerun(r.Work(), body.Messages...)
+	n, err := g.deps.Admin.Session(body.Session).As(r.Token.Name).Rerun(r.Work(), body.Messages...)
 	if err != nil {
 		return err
 	}

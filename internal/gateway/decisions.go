@@ -48,6 +48,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if err != nil {
 		return err
 	}
+	r.did, r.by = r.route.Pattern, body.As
 	return Respond(w, http.StatusOK, struct {
 		Question string `json:"question"`
 		Name     string `json:"name"`
@@ -60,7 +61,7 @@ func isNumber(text string) bool {
 	return err == nil && n > 0
 }
 
-// Chat returns a session in which a user of the token decides. as is that user.
+// Chat returns a session that a user of the token changes. as is that user, "" the token itself.
 func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
 	return g.deps.Client.Session(sessionKey).As(t.Sender(as))
 }

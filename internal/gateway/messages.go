@@ -126,6 +126,9 @@ func (g *Gateway) store(r *Request, sessionKey string, body messageBody, m turns
 	}
 	ctx := slash.WithCheck(r.Work(), g.mayDecideAs(r.Token, sessionKey, body.As))
 	told, err := receipt.Input(ctx, chat, m)
+	if cmd, args, ok := slash.Parse(m.Text); ok && !cmd.Reads(args) && !cmd.IsMessage(args) && !told.Invalid {
+		r.did, r.by = cmd.Name, body.As
+	}
 	return told, cmp.Or(err, told.Err)
 }
 
@@ -308,7 +311,7 @@ func (g *Gateway) deleteMessage(w http.ResponseWriter, r *Request) error {
 	if err := session.ValidateID(m.ID); err != nil {
 		return err
 	}
-	chat := g.deps.Client.Session(m.Session)
+	chat := r.chat()
 	o, err := chat.Cancel(r.Work(), m.ID)
 	if errors.Is(err, session.ErrRunning) && running == "true" {
 		if err := chat.CancelTurn(r.Work(), m.ID); err != nil {

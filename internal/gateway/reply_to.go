@@ -65,7 +65,7 @@ func (g *Gateway) postReplyTo(w http.ResponseWriter, r *Request) error {
 	if err := g.checkReplyTo(r.Session, body.ReplyTo); err != nil {
 		return err
 	}
-	if err := g.deps.Client.Session(r.Session).SetReplyTo(r.Work(), body.ReplyTo); err != nil {
+	if err := r.chat().SetReplyTo(r.Work(), body.ReplyTo); err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, body)

@@ -46,6 +46,9 @@ type Request struct {
 	route    Route
 	started  time.Time
 	reported bool
+
+	did string // a change for the audit, if the route's permission does not say so
+	by  string // the user of the token who did it
 }
 
 // Work is the context for the request's work in Redis. It does not end with the client's

@@ -64,6 +64,8 @@ func (g *Gateway) Handle(route Route) {
 		}
 		if err != nil {
 			g.failed(t, request, err)
+		} else {
+			g.audited(request)
 		}
 		g.answered(request, t.status)
 	})
@@ -165,6 +167,22 @@ func (g *Gateway) answered(r *Request, status int) {
 	}
 	g.log.Debug("request", "route", r.route.Pattern, "session", r.Session, "token", r.Token.Name, "status", status,
 		"took", took, "request_id", r.ID, "traceparent", r.TraceParent())
+}
+
+// audited logs who changed something, for a collector of logs: one line for each request. A session's own
+// audit has no address, and ends with it.
+func (g *Gateway) audited(r *Request) {
+	if r.did == "" && r.Method != http.MethodGet && (r.route.May == Control || r.route.May == Operate) {
+		r.did = r.route.Pattern
+	}
+	if r.did != "" {
+		g.Audit(r.Request, r.Token, r.did, r.Session, r.by)
+	}
+}
+
+// Audit logs that a token's user has changed something; as "" it is the token itself.
+func (g *Gateway) Audit(r *http.Request, t Token, did, sessionKey, as string) {
+	g.log.Info("audit", "did", did, "session", sessionKey, "token", t.Name, "by", t.Sender(as), "address", r.RemoteAddr)
 }
 
 // recovering responds with a problem when a route panics.

@@ -21,6 +21,7 @@ type Cancel struct {
 	Running bool   // if it is part of a turn, end that turn
 	Call    string // identifies this call, so that the script recognizes a repetition
 	Until   int64  // ms; after that the call does nothing
+	By      string // who does it, for the audit; "": unknown
 	Limits  session.Limits
 }
 
@@ -37,7 +38,7 @@ func (c Cancel) Do(ctx context.Context, rdb script.Client) (Cancelled, error) {
 	k := scripts.KeysOf(c.Session, "", time.Now())
 	r, err := scripts.Cancel.Run(ctx, rdb, scripts.CancelKeys(k, k.Call(c.Call)), scripts.CancelArgs{
 		Prefixes: scripts.PrefixesOf(c.Session), Stream: senderStream, Longest: TaskMost(c.Limits),
-		ID: rediskey.TaskID(c.Session, c.ID), TurnToo: c.Running, Deadline: c.Until,
+		ID: rediskey.TaskID(c.Session, c.ID), By: cutBy(c.By), TurnToo: c.Running, Deadline: c.Until,
 	})
 	if err != nil {
 		return Cancelled{}, err

@@ -48,7 +48,7 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 		which = fence + " " + which
 	}
 	call := scripts.Decide.Call(scripts.DecideKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.DecideArgs{
-		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, User: d.User, Only: only,
+		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, By: d.User, Only: only,
 		Settle: d.Fresh.Milliseconds(),
 	})
 	call.Run(ctx, rdb)

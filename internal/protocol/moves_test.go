@@ -50,7 +50,7 @@ func finishMove(b *actors.Bench, h *protocol.Claim, status session.Status, relea
 // stopInPart makes one call of a stop, with a batch of one message.
 func stopInPart(b *actors.Bench) error {
 	until := b.RedisTime().Add(time.Minute).UnixMilli()
-	return protocol.Do(b.Ctx, b.Redis, "stop", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("in part")},
+	return protocol.Do(b.Ctx, b.Redis, "stop", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("in part")}, "by", "",
 		"batch_limits", "1 1", "number", 1, "events_cap", 1000, "short", 0, "large_bytes", 0, "deadline", until, "longest", 4<<20).Err()
 }
 
@@ -82,7 +82,7 @@ func retract(b *actors.Bench, task, msg string) func() error {
 		}
 	}
 	return func() error {
-		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.TranscriptID), []string{b.Keys.Call("undo-" + turn)}, "turn", turn, "id", task, "msg", msg,
+		return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, s.TranscriptID), []string{b.Keys.Call("undo-" + turn)}, "by", "", "turn", turn, "id", task, "msg", msg,
 			"sid", s.TranscriptID, "entries", n, "length", b.Redis.LLen(b.Ctx, b.Keys.Transcript(s.TranscriptID)).Val(), "written", s.Entries, "messages", messages).Err()
 	}
 }

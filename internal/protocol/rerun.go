@@ -13,6 +13,7 @@ import (
 type Rerun struct {
 	Session string
 	Call    string // identifies this call, so that the script recognizes a repetition
+	By      string // who does it, for the audit; "": unknown
 	LineCap int
 	Letters []DeadTask // in the order in which they run
 }
@@ -30,7 +31,7 @@ func (r Rerun) Do(ctx context.Context, rdb script.Client) (n int, now int64, err
 	}
 	back, err := scripts.Rerun.Run(ctx, rdb, scripts.RerunKeys(k, k.Call(r.Call)), scripts.RerunArgs{
 		Prefixes: scripts.PrefixesOf(r.Session), Statuses: string(session.StatusStopped) + " " + string(session.StatusFailed), LineCap: int64(r.LineCap),
-		IDs: ids, Arrived: arrived,
+		By: cutBy(r.By), IDs: ids, Arrived: arrived,
 	})
 	return int(back.Moved), back.Now, err
 }

@@ -231,7 +231,7 @@ func sessionSituations() []situation {
 				ids, arrived = append(ids, b.Task(id)), append(arrived, b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "arrived").Val())
 			}
 			return func() error {
-				return protocol.Do(b.Ctx, b.Redis, "rerun", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("name")},
+				return protocol.Do(b.Ctx, b.Redis, "rerun", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("name")}, "by", "",
 					"statuses", "failed stopped", "line_cap", 10_000, "ids", ids, "arrived", arrived).Err()
 			}
 		}},

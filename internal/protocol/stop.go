@@ -19,6 +19,7 @@ type Stop struct {
 	Name    string // of this stop, the same for all its calls
 	Number  int    // of the call, from 1
 	Until   int64  // ms; after that the first call does nothing
+	By      string // who does it, for the audit; "": unknown
 	Limits  session.Limits
 }
 
@@ -37,7 +38,7 @@ func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := scripts.KeysOf(s.Session, "", time.Now())
 	r, err := scripts.Stop.Run(ctx, rdb, scripts.StopKeys(k, k.Call(s.Name)), scripts.StopArgs{
 		Prefixes: scripts.PrefixesOf(s.Session), Stream: senderStream, Longest: TaskMost(s.Limits),
-		BatchLimits: stopBatch, Number: int64(s.Number), Deadline: s.Until,
+		By: cutBy(s.By), BatchLimits: stopBatch, Number: int64(s.Number), Deadline: s.Until,
 	})
 	if err != nil {
 		return StopResult{}, err

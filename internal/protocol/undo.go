@@ -21,6 +21,7 @@ type Undo struct {
 	Written   int64         // entries written to the transcript by then
 	Messages  []string      // IDs of the turn's messages
 	Again     *wire.Message // a message to put at the head of the queue; nil: none
+	By        string        // who does it, for the audit; "": unknown
 	Limits    session.Limits
 }
 
@@ -48,7 +49,7 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 	}
 	k := scripts.KeysOf(u.Session, u.SessionID, time.Now())
 	r, err := scripts.Undo.Run(ctx, rdb, scripts.UndoKeys(k, k.Call("undo-"+u.Turn)), scripts.UndoArgs{
-		Prefixes: scripts.PrefixesOf(u.Session), Turn: u.Turn, ID: id, Msg: string(task), SID: u.SessionID,
+		Prefixes: scripts.PrefixesOf(u.Session), By: cutBy(u.By), Turn: u.Turn, ID: id, Msg: string(task), SID: u.SessionID,
 		Entries: int64(u.Entries), Length: u.Length, Written: u.Written, Messages: tasks,
 	})
 	return UndoResult{State: string(r.Status), Entries: int(r.Removed), Now: r.Now}, err

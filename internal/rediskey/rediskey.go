@@ -98,6 +98,7 @@ func (s Session) Partial() string   { return s.own + "partial" }   // STRING the
 func (s Session) Events() string    { return s.own + "events" }    // STREAM the events
 func (s Session) State() string     { return s.own + "state" }     // STRING the agent state
 
+func (s Session) Audit() string       { return s.own + "audit" }       // LIST of JSON: who has decided, stopped or changed something
 func (s Session) Owed() string        { return s.own + "owed" }        // HASH message ID -> route
 func (s Session) Outbox() string      { return s.own + "outbox" }      // ZSET "destination sequence" of each record to deliver
 func (s Session) Deliveries() string  { return s.own + "deliveries" }  // HASH texts of records, and the state of each destination's queue

@@ -174,7 +174,11 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 		lines = append(lines, "Agent: "+s.Agent)
 	}
 	if q := s.Question; q != nil {
-		lines = append(lines, fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number))
+		ask := fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number)
+		if len(q.Approvers) > 0 {
+			ask += " (" + strings.Join(q.Approvers, ", ") + ")"
+		}
+		lines = append(lines, ask)
 	}
 	if s.Title != "" {
 		lines = append(lines, "Title: "+s.Title)

@@ -47,11 +47,15 @@ func NewClient(rdb redis.UniversalClient, config ...Config) *Client {
 type Session struct {
 	admin *Client
 	key   string
+	user  string // of As
 }
 
 // Session returns a handle. It costs nothing; a wrong key is the error of each call
 // (session.ErrInvalid).
-func (a *Client) Session(key string) *Session { return &Session{a, key} }
+func (a *Client) Session(key string) *Session { return &Session{admin: a, key: key} }
+
+// As returns a handle with user as the author of what it changes, see Audit.
+func (s *Session) As(user string) *Session { return &Session{admin: s.admin, key: s.key, user: user} }
 
 // Key returns the session's key.
 func (s *Session) Key() string { return s.key }

@@ -56,7 +56,7 @@ func (s *Session) rerun(ctx context.Context, ids []string) (n int, err error) {
 			letters[i] = protocol.DeadTask{ID: d.id, Arrived: d.arrived}
 		}
 		all = all[m:]
-		moved, now, err := protocol.Rerun{Session: s.key, Call: fmt.Sprint(name, "-", batch), LineCap: s.admin.cfg.Limits.Queue, Letters: letters}.Do(ctx, rdb)
+		moved, now, err := protocol.Rerun{Session: s.key, By: s.user, Call: fmt.Sprint(name, "-", batch), LineCap: s.admin.cfg.Limits.Queue, Letters: letters}.Do(ctx, rdb)
 		if batch == 1 {
 			err = protocol.Unchanged(err, false)
 		}

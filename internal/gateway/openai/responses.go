@@ -205,7 +205,7 @@ func (a *API) postCancel(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	chat := a.client.Session(p.session)
+	chat := a.client.Session(p.session).As(r.Token.Name)
 	o, err := chat.Cancel(r.Work(), p.message)
 	if errors.Is(err, session.ErrRunning) {
 		if err = chat.CancelTurn(r.Work(), p.message); err == nil {

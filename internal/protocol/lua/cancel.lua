@@ -4,9 +4,10 @@
 -- costs more, one pass of the queue.
 --
 -- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
--- KEYS owed outbox deliveries call
+-- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
+--   s.by                 who does it, '' if unknown: see audit
 --   s.prefix             of task ids
 --   s.events_cap int     see append_event
 --   s.short number       bytes
@@ -50,6 +51,7 @@ if t.state == 'active' then
     if owner then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
   end
   keep_result(s, 'ending')
+  audit(s, 'cancel', own_id(s, id), now)
   return ending{}
 end
 
@@ -71,4 +73,5 @@ archive_as_stopped(s, {id = id, msg = msg, unique = unique, route = route}, now)
 local waited = t.quiet or string.match(run.hold or '', '^%d+ (.*)$') == id
 local wake = waited and not owner and call('LLEN', s.pending) > 0 and 1 or 0
 keep_result(s, 'taken', wake)
+audit(s, 'cancel', own_id(s, id), now)
 return taken{now = now, wake = wake}

@@ -1,7 +1,7 @@
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
 -- or with its next renewal.
 --
--- KEYS sentinel run outbox deliveries
+-- KEYS sentinel run outbox deliveries audit
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
@@ -9,7 +9,7 @@
 --     before it mean that turn only
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
---   user             who decides, or '': unknown
+--   s.by             who decides, or '': unknown
 --   only             an unnumbered decision is about this question or none; '': about any
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
@@ -40,9 +40,10 @@ call('HDEL', s.run, '')
 if decided then
   if by ~= name then return answered{} end
 else
-  call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
-  close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (user ~= '' and ',"by":' .. quote(user) or ''))
+  call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s.by ~= '' and ' ' .. s.by or ''))
+  close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s.by ~= '' and ',"by":' .. quote(s.by) or ''))
+  audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())
 end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
-  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')
+  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(s.by) .. '}')
 return ok{number = tonumber(n), question = question, fence = fence}

@@ -3,7 +3,7 @@
 -- erases the rest.
 --
 -- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
--- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered others...
+-- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered audit others...
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids

@@ -1,10 +1,11 @@
 -- rerun: puts the given dead letters back at the end of the queue, in the given order, if they have
 -- not changed since the caller read them.
 --
--- KEYS pending archived owed outbox deliveries call
+-- KEYS pending archived owed outbox deliveries audit call
 -- ARGS
 --   s.task              prefix of the session's task hashes
 --   s.prefix            of task ids
+--   s.by                who does it, '' if unknown: see audit
 --   statuses            the outcomes that are meant, separated by blanks
 --   line_cap number     how many messages may wait: those without room stay dead letters
 --   ids list            of the tasks
@@ -43,5 +44,8 @@ for _, f in ipairs(found) do
     promise(s, id, route)
   end
 end
-if #found > 0 then keep_result(s, #found, int(now)) end
+if #found > 0 then
+  keep_result(s, #found, int(now))
+  audit(s, 'rerun', int(#found), now)
+end
 return result{moved = #found, now = now}

@@ -2,8 +2,9 @@
 -- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
--- KEYS sentinel run record resume partial
+-- KEYS sentinel run record resume partial audit
 -- ARGS
+--   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
 --   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
@@ -33,4 +34,5 @@ if busy == 0 then
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   call('DEL', s.partial)
 end
+audit(s, 'new', agent, now)
 return result{sid = fresh_sid, changed = 1}

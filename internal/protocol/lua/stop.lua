@@ -2,9 +2,10 @@
 -- Each call archives a batch of that list. The request applies to the turn that it found.
 --
 -- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped
--- KEYS owed outbox deliveries call
+-- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
+--   s.by                 who does it, '' if unknown: see audit
 --   s.prefix             of task ids
 --   s.events_cap int     see append_event
 --   s.short number       bytes
@@ -59,5 +60,8 @@ if requests and phase ~= 'idle' and run.stop ~= fence then
 end
 n = math.max(tonumber(meant) - #batch + n, 0)
 rest = more and 1 or 0
-if n > 0 or rest > 0 or phase ~= 'idle' then keep_result(s, number, phase, fence, n, rest) end
+if n > 0 or rest > 0 or phase ~= 'idle' then
+  keep_result(s, number, phase, fence, n, rest)
+  if requests then audit(s, 'stop', phase ~= 'idle' and s.prefix .. fence or '', now) end
+end
 return result{phase = phase, fence = tonumber(fence), meant = n, more = rest}

@@ -2,10 +2,11 @@
 -- message at the head of the queue. It is refused while the session has an owner, or if the
 -- transcript was changed since the caller read its end.
 --
--- KEYS sentinel run record transcript pending owed outbox deliveries call
+-- KEYS sentinel run record transcript pending owed outbox deliveries audit call
 -- ARGS
 --   s.task             prefix of the session's task hashes
 --   s.prefix           of task ids
+--   s.by               who does it, '' if unknown: see audit
 --   turn               to undo; the key call is named after it
 --   id                 of the task to enqueue, or ''
 --   msg                of the task
@@ -52,6 +53,7 @@ if not out then
 end
 call('HSET', s.record, 'updated_at', int(now), 'undone', n .. ' ' .. turn .. ' ' .. id)
 keep_result(s, n, id)
+audit(s, again and 'retry' or 'undo', turn, now)
 if again then
   call('HSET', s.task .. id, 'msg', msg, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now))
   call('RPUSH', s.pending, id)

@@ -16,13 +16,14 @@ var Cancel = newMove[CancelArgs]("cancel", cancelLua, readCancel)
 
 // CancelKeys are the KEYS of Cancel.
 func CancelKeys(k Keys, call string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Events(), k.Pending(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), call}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Events(), k.Pending(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // CancelArgs are the arguments of Cancel.
 type CancelArgs struct {
 	Prefixes
 	Stream
+	By       string // who does it, '' if unknown: see audit
 	Longest  int64  // how many bytes a task's msg may have
 	ID       string // of the task
 	TurnToo  bool   // also if it is part of a turn
@@ -31,7 +32,7 @@ type CancelArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a CancelArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.ID, Flag(a.TurnToo), a.Deadline}
+	return []any{a.Task, a.By, a.Prefix, a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.ID, Flag(a.TurnToo), a.Deadline}
 }
 
 // CancelResult is the result of Cancel.

@@ -6,9 +6,10 @@
 -- costs more, one pass of the queue.
 --
 -- KEYS sentinel run followups events pending scheduled retry processed processed_day archived failed failed_day stopped
--- KEYS owed outbox deliveries call
+-- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
+--   s.by                 who does it, '' if unknown: see audit
 --   s.prefix             of task ids
 --   s.events_cap int     see append_event
 --   s.short number       bytes
@@ -27,7 +28,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_events, s_pending, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_call, s_task, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local s_sentinel, s_run, s_followups, s_events, s_pending, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_by, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local function fields_1(key)
   local v = call('HMGET', key, 'state', 'result', 'quiet')
   return {state = v[1], result = v[2], quiet = v[3]}
@@ -316,6 +317,15 @@ local function archive_as_stopped(s_archived, s_deliveries, s_events, s_events_c
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
   return 1
 end
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
+end
 
 -- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
 -- Package script gives up much sooner.
@@ -380,7 +390,7 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   return route
 end
 
-local id, turn_too, deadline = ARGV[7], ARGV[8] == '1', tonumber(ARGV[9])
+local id, turn_too, deadline = ARGV[8], ARGV[9] == '1', tonumber(ARGV[10])
 
 local SEARCHED = 1000 -- ids at either end of the queue
 
@@ -410,6 +420,7 @@ if t.state == 'active' then
     if owner then call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run_fence .. '}') end
   end
   keep_result(s_call, 'ending')
+  audit(s_audit, s_by, 'cancel', own_id(s_prefix, id), now)
   return {'ending'}
 end
 
@@ -431,4 +442,5 @@ archive_as_stopped(s_archived, s_deliveries, s_events, s_events_cap, s_failed, s
 local waited = t.quiet or string.match(run_hold or '', '^%d+ (.*)$') == id
 local wake = waited and not owner and call('LLEN', s_pending) > 0 and 1 or 0
 keep_result(s_call, 'taken', wake)
+audit(s_audit, s_by, 'cancel', own_id(s_prefix, id), now)
 return {'taken', now, wake}

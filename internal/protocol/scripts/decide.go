@@ -16,7 +16,7 @@ var Decide = newMove[DecideArgs]("decide", decideLua, readDecide)
 
 // DecideKeys are the KEYS of Decide.
 func DecideKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Outbox(), k.Deliveries(), k.Audit()}
 }
 
 // DecideArgs are the arguments of Decide.
@@ -25,14 +25,14 @@ type DecideArgs struct {
 	Number   string // of the question, or '' for the one that the user sees. A turn's fence and a blank before it mean that turn only
 	Decision string // 'allow', 'always' or 'deny'
 	Name     string // of this call, to recognize its repetition
-	User     string // who decides, or '': unknown
+	By       string // who decides, or '': unknown
 	Only     string // an unnumbered decision is about this question or none; '': about any
 	Settle   int64  // for how long a user may still see the question before it, ms
 }
 
 // Words are the arguments as ARGV has them.
 func (a DecideArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Name, a.User, a.Only, a.Settle}
+	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Name, a.By, a.Only, a.Settle}
 }
 
 // DecideResult is the result of Decide.

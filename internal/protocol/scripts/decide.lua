@@ -3,7 +3,7 @@
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
 -- or with its next renewal.
 --
--- KEYS sentinel run outbox deliveries
+-- KEYS sentinel run outbox deliveries audit
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
@@ -11,7 +11,7 @@
 --     before it mean that turn only
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
---   user             who decides, or '': unknown
+--   s.by             who decides, or '': unknown
 --   only             an unnumbered decision is about this question or none; '': about any
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
@@ -23,7 +23,22 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_outbox, s_deliveries, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
+local s_sentinel, s_run, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[6]
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
+end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
 local function count_for(s_deliveries, to, n)
@@ -34,12 +49,6 @@ end
 local function own_id(s_prefix, id)
   if string.sub(id, 1, #s_prefix) == s_prefix then return string.sub(id, #s_prefix + 1) end
   return id
-end
-
--- quote(text) returns a JSON string.
-local function quote(text)
-  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
-  return cjson.encode(text)
 end
 
 -- list_of(s, ids) returns the messages' own ids as JSON.
@@ -145,7 +154,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local number, decision, name, user, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local number, decision, name, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[7], tonumber(ARGV[8])
 
 local v = call('HMGET', s_run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
 local run_token, run_worker, run_fence, run_question, run_answered, run_questions = v[1], v[2], v[3], v[4], v[5], v[6]
@@ -169,9 +178,10 @@ call('HDEL', s_run, '')
 if decided then
   if by ~= name then return {'answered'} end
 else
-  call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (user ~= '' and ' ' .. user or ''))
-  close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (user ~= '' and ',"by":' .. quote(user) or ''))
+  call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s_by ~= '' and ' ' .. s_by or ''))
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s_by ~= '' and ',"by":' .. quote(s_by) or ''))
+  audit(s_audit, s_by, decision, s_prefix .. fence .. '.' .. n, now_ms())
 end
 call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"answer","token":"' .. run_token .. '","fence":' .. fence ..
-  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(user) .. '}')
+  ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(s_by) .. '}')
 return {'ok', tonumber(n), question, fence}

@@ -16,12 +16,13 @@ var Rerun = newMove[RerunArgs]("rerun", rerunLua, readRerun)
 
 // RerunKeys are the KEYS of Rerun.
 func RerunKeys(k Keys, call string) []string {
-	return []string{k.Pending(), k.Archived(), k.Owed(), k.Outbox(), k.Deliveries(), call}
+	return []string{k.Pending(), k.Archived(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // RerunArgs are the arguments of Rerun.
 type RerunArgs struct {
 	Prefixes
+	By       string   // who does it, '' if unknown: see audit
 	Statuses string   // the outcomes that are meant, separated by blanks
 	LineCap  int64    // how many messages may wait: those without room stay dead letters
 	IDs      []string // of the tasks
@@ -30,7 +31,7 @@ type RerunArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a RerunArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Statuses, a.LineCap}, a.IDs, a.Arrived)
+	return words([]any{a.Task, a.Prefix, a.By, a.Statuses, a.LineCap}, a.IDs, a.Arrived)
 }
 
 // RerunResult is the result of Rerun.

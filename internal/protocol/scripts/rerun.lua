@@ -3,10 +3,11 @@
 -- rerun: puts the given dead letters back at the end of the queue, in the given order, if they have
 -- not changed since the caller read them.
 --
--- KEYS pending archived owed outbox deliveries call
+-- KEYS pending archived owed outbox deliveries audit call
 -- ARGS
 --   s.task              prefix of the session's task hashes
 --   s.prefix            of task ids
+--   s.by                who does it, '' if unknown: see audit
 --   statuses            the outcomes that are meant, separated by blanks
 --   line_cap number     how many messages may wait: those without room stay dead letters
 --   ids list            of the tasks
@@ -17,15 +18,30 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_pending, s_archived, s_owed, s_outbox, s_deliveries, s_call, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2]
+local s_pending, s_archived, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'result', 'arrived')
   return {msg = v[1], result = v[2], arrived = v[3]}
 end
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- A whole number as text. Lua would write large ones as 1.7e+12.
 local function int(number)
   return string.format('%d', number)
+end
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
 end
 
 -- keep_result(s, ...) stores words under s.call for five minutes, for a repetition of the call.
@@ -116,8 +132,8 @@ local function without(msg, numbers)
   return table.concat(kept) .. string.sub(msg, from)
 end
 
-local statuses, line_cap = ARGV[3], tonumber(ARGV[4])
-local at = 5
+local statuses, line_cap = ARGV[4], tonumber(ARGV[5])
+local at = 6
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -157,5 +173,8 @@ for _, f in ipairs(found) do
     promise(s_deliveries, s_owed, s_prefix, id, route)
   end
 end
-if #found > 0 then keep_result(s_call, #found, int(now)) end
+if #found > 0 then
+  keep_result(s_call, #found, int(now))
+  audit(s_audit, s_by, 'rerun', int(#found), now)
+end
 return {#found, now}

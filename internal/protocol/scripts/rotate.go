@@ -16,11 +16,12 @@ var Rotate = newMove[RotateArgs]("rotate", rotateLua, readRotate)
 
 // RotateKeys are the KEYS of Rotate.
 func RotateKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Partial()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Resume(), k.Partial(), k.Audit()}
 }
 
 // RotateArgs are the arguments of Rotate.
 type RotateArgs struct {
+	By       string // who does it, '' if unknown: see audit
 	FreshSID string // the new transcript id
 	SID      string // the transcript id that it replaces, or '' for any
 	Deadline int64  // do nothing after this ms: the sender has given up
@@ -29,7 +30,7 @@ type RotateArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a RotateArgs) Words() []any {
-	return []any{a.FreshSID, a.SID, a.Deadline, a.Agent}
+	return []any{a.By, a.FreshSID, a.SID, a.Deadline, a.Agent}
 }
 
 // RotateResult is the result of Rotate.

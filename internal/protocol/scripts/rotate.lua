@@ -4,8 +4,9 @@
 -- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
--- KEYS sentinel run record resume partial
+-- KEYS sentinel run record resume partial audit
 -- ARGS
+--   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
 --   sid                 the transcript id that it replaces, or '' for any
 --   deadline number     do nothing after this ms: the sender has given up
@@ -17,7 +18,22 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_resume, s_partial = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local s_sentinel, s_run, s_record, s_resume, s_partial, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1]
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
+
+-- quote(text) returns a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
+end
 
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
@@ -42,7 +58,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local fresh_sid, sid, deadline, agent = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local fresh_sid, sid, deadline, agent = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local v = call('HMGET', s_record, 'session_id', 'created_at', 'agent')
 local record_session_id, record_created_at, record_agent = v[1], v[2], v[3]
@@ -65,4 +81,5 @@ if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   call('DEL', s_partial)
 end
+audit(s_audit, s_by, 'new', agent, now)
 return {fresh_sid, 1}

@@ -16,13 +16,14 @@ var Stop = newMove[StopArgs]("stop", stopLua, readStop)
 
 // StopKeys are the KEYS of Stop.
 func StopKeys(k Keys, call string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Events(), k.Pending(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), call}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Events(), k.Pending(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // StopArgs are the arguments of Stop.
 type StopArgs struct {
 	Prefixes
 	Stream
+	By          string // who does it, '' if unknown: see audit
 	Longest     int64  // how many bytes a task's msg may have
 	BatchLimits string // "messages bytes" that a call archives
 	Number      int64  // this call's: 1, 2 ...
@@ -31,7 +32,7 @@ type StopArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a StopArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.BatchLimits, a.Number, a.Deadline}
+	return []any{a.Task, a.By, a.Prefix, a.EventsCap, a.Short, a.LargeBytes, a.Longest, a.BatchLimits, a.Number, a.Deadline}
 }
 
 // StopResult is the result of Stop.

@@ -4,9 +4,10 @@
 -- Each call archives a batch of that list. The request applies to the turn that it found.
 --
 -- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped
--- KEYS owed outbox deliveries call
+-- KEYS owed outbox deliveries audit call
 -- ARGS
 --   s.task               prefix of the session's task hashes
+--   s.by                 who does it, '' if unknown: see audit
 --   s.prefix             of task ids
 --   s.events_cap int     see append_event
 --   s.short number       bytes
@@ -26,7 +27,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_events, s_pending, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_call, s_task, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local s_sentinel, s_run, s_record, s_followups, s_events, s_pending, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_by, s_prefix, s_events_cap, s_short, s_large_bytes, s_longest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local WHY_STOPPED = 'stopped by user'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
@@ -322,6 +323,15 @@ local function archive_stopped(s_archived, s_deliveries, s_events, s_events_cap,
   end
   return n
 end
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
+end
 
 -- noted_ids(dropped) returns the ids of the record's dropped as an array. If it cannot be read, the
 -- array is empty.
@@ -429,7 +439,7 @@ local function stopped_batch(s_deliveries, s_longest, s_outbox, s_owed, s_task, 
   return batch, call('LLEN', list) > #batch
 end
 
-local batch_limits, number, deadline = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local batch_limits, number, deadline = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local now = now_ms()
 
@@ -469,5 +479,8 @@ if requests and phase ~= 'idle' and run_stop ~= fence then
 end
 n = math.max(tonumber(meant) - #batch + n, 0)
 rest = more and 1 or 0
-if n > 0 or rest > 0 or phase ~= 'idle' then keep_result(s_call, number, phase, fence, n, rest) end
+if n > 0 or rest > 0 or phase ~= 'idle' then
+  keep_result(s_call, number, phase, fence, n, rest)
+  if requests then audit(s_audit, s_by, 'stop', phase ~= 'idle' and s_prefix .. fence or '', now) end
+end
 return {phase, tonumber(fence), n, rest}

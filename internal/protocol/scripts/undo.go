@@ -16,12 +16,13 @@ var Undo = newMove[UndoArgs]("undo", undoLua, readUndo)
 
 // UndoKeys are the KEYS of Undo.
 func UndoKeys(k Keys, call string) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Transcript(), k.Pending(), k.Owed(), k.Outbox(), k.Deliveries(), call}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Transcript(), k.Pending(), k.Owed(), k.Outbox(), k.Deliveries(), k.Audit(), call}
 }
 
 // UndoArgs are the arguments of Undo.
 type UndoArgs struct {
 	Prefixes
+	By       string   // who does it, '' if unknown: see audit
 	Turn     string   // to undo; the key call is named after it
 	ID       string   // of the task to enqueue, or ''
 	Msg      string   // of the task
@@ -34,7 +35,7 @@ type UndoArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a UndoArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Turn, a.ID, a.Msg, a.SID, a.Entries, a.Length, a.Written}, a.Messages)
+	return words([]any{a.Task, a.Prefix, a.By, a.Turn, a.ID, a.Msg, a.SID, a.Entries, a.Length, a.Written}, a.Messages)
 }
 
 // UndoResult is the result of Undo.

@@ -4,10 +4,11 @@
 -- message at the head of the queue. It is refused while the session has an owner, or if the
 -- transcript was changed since the caller read its end.
 --
--- KEYS sentinel run record transcript pending owed outbox deliveries call
+-- KEYS sentinel run record transcript pending owed outbox deliveries audit call
 -- ARGS
 --   s.task             prefix of the session's task hashes
 --   s.prefix           of task ids
+--   s.by               who does it, '' if unknown: see audit
 --   turn               to undo; the key call is named after it
 --   id                 of the task to enqueue, or ''
 --   msg                of the task
@@ -24,7 +25,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_call, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[1], ARGV[2]
+local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
   local v = call('HMGET', key, 'sid', 'entries')
   return {sid = v[1], entries = v[2]}
@@ -96,6 +97,15 @@ local function add_record(s_deliveries, s_outbox, s_prefix, s_task, route, kind,
   call('PUBLISH', 'turnstile:signal:outbox', string.match(s_task, '{session:(.*)}'))
   return to .. ' ' .. sequence
 end
+local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
+
+-- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
+-- no move: a key of a wrong type is left alone.
+local function audit(s_audit, s_by, did, what, now)
+  pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
+  pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
+  pcall('EXPIRE', s_audit, AUDIT_TTL)
+end
 
 -- by_route(tasks) returns the routes of these tasks, in the order of their first messages, and
 -- the ids of each.
@@ -165,8 +175,8 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   return route
 end
 
-local turn, id, msg, sid, entries, length, written = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local at = 10
+local turn, id, msg, sid, entries, length, written = ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local at = 11
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -208,6 +218,7 @@ if not out then
 end
 call('HSET', s_record, 'updated_at', string.format('%d', now), 'undone', n .. ' ' .. turn .. ' ' .. id)
 keep_result(s_call, n, id)
+audit(s_audit, s_by, again and 'retry' or 'undo', turn, now)
 if again then
   call('HSET', s_task .. id, 'msg', msg, 'state', 'pending', 'pending_since', string.format('%d', now) .. '000000', 'seen', string.format('%d', now))
   call('RPUSH', s_pending, id)

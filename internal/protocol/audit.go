@@ -1,0 +1,43 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// mostBy bounds a name in an audit, in bytes: so a thousand lines have about 256 KiB.
+const mostBy = 150
+
+func cutBy(name string) string { return CutText(name, mostBy) }
+
+// AuditLine is a line of a session's audit, as lua/lib/audit.lua writes it.
+type AuditLine struct {
+	At   time.Time // by Redis' clock
+	By   string
+	Did  string
+	What string
+}
+
+// Audit reads a session's audit, the oldest line first. A line that cannot be read is left out.
+func Audit(ctx context.Context, rdb redis.UniversalClient, sessionKey string) ([]AuditLine, error) {
+	lines, err := rdb.LRange(ctx, rediskey.For(sessionKey).Audit(), 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]AuditLine, 0, len(lines))
+	for _, line := range lines {
+		var l struct {
+			At            int64
+			By, Did, What string
+		}
+		if json.Unmarshal([]byte(line), &l) == nil {
+			all = append(all, AuditLine{time.UnixMilli(l.At), l.By, l.Did, l.What})
+		}
+	}
+	return all, nil
+}
