@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestApprovers(t *testing.T) {
 	for _, body := range []object{{}, {"as": "alice"}} {
 		for _, text := range []string{"/approve", "/approve 1", "/deny always"} {
 			body["text"], body["commands"] = text, true
-			if got := r.call("POST", at+"messages", body); got.StatusCode != 403 && !strings.Contains(got.text, `"invalid":true`) {
+			if got := r.call("POST", at+"messages", body); got.StatusCode != http.StatusForbidden && !strings.Contains(got.text, `"invalid":true`) {
 				t.Errorf("%v: %s %s", body, got.Status, got.text)
 			}
 		}

@@ -164,9 +164,9 @@ func (v *value) canonical() *form {
 	return v.form
 }
 
-// uncounted reports whether only the existence of a value counts.
+// uncounted reports whether only the existence of a value counts. No move reads the audit.
 func uncounted(v *value) bool {
-	return v.kind == "stream" || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
+	return v.kind == "stream" || strings.HasSuffix(v.key, "}:audit") || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
 }
 
 // endless reports whether a value expires later than any search looks, as a message's ID does after

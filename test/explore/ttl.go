@@ -19,6 +19,7 @@ var lives = []struct {
 	{"}:sentinel", 15 * time.Second},
 	{"}:partial", 30 * 24 * time.Hour},
 	{"}:state", 30 * 24 * time.Hour},
+	{"}:audit", 30 * 24 * time.Hour},
 	{transcript, 30 * 24 * time.Hour},
 	{"}:call:", 5 * time.Minute},
 	{"}:idem:", 24 * time.Hour},
