@@ -173,6 +173,8 @@ func refusal(r receipt.Receipt) string {
 		return "refused: too many outcomes of session " + r.Session + ", or for its destination, are not delivered yet (TURNSTILE_OUTBOX_CAP, TURNSTILE_DESTINATION_CAP); nothing was stored"
 	case errors.Is(err, session.ErrConflict):
 		return "the id " + r.ID + " belongs to another message of session " + r.Session + "; use another id, nothing was stored"
+	case errors.Is(err, session.ErrOtherAgent):
+		return "refused: session " + r.Session + " has another agent; leave --agent out, or begin a new conversation with /agent NAME; nothing was stored"
 	case errors.Is(err, session.ErrExpired):
 		return "refused: message " + r.ID + " was accepted before, and its result is no longer kept (TURNSTILE_RETENTION); it is not carried out again"
 	case errors.Is(err, session.ErrAllQueuesFull):

@@ -55,7 +55,7 @@ func checkApprovers(where string, approvers, known []string) error {
 		}) {
 			continue
 		}
-		return fmt.Errorf("%w %s: nobody is the approver %s: TURNSTILE_GATEWAY_TOKENS_FILE has no token %s", config.ErrInvalid, where, a, name)
+		return fmt.Errorf("%w %s: nobody is the approver %s: TURNSTILE_GATEWAY_TOKENS_FILE has no token %s: add it there, or name another approver", config.ErrInvalid, where, a, name)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ const indent = 12
 func (s shown) print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", indent, name, printable.Line(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, "%-*s%s\n", indent, name+" ", printable.Line(fmt.Sprintf(format, args...)))
 	}
 	row("session", "%s", s.Session)
 	row("transcript id", "%s", orDash(s.SessionID))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"turnstile/internal/agents"
+	"turnstile/internal/strictjson"
 )
 
 // NamedAgent is an agent of TURNSTILE_AGENTS_FILE.
@@ -65,11 +67,18 @@ func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
 	if err != nil {
 		return nil, err
 	}
-	var entries map[string]map[string]json.RawMessage
-	switch {
-	case len(data) > maxAgentsFile:
+	if len(data) > maxAgentsFile {
 		return nil, fmt.Errorf("%s has more than %d bytes: is it the right file?", path, maxAgentsFile)
-	case json.Unmarshal(data, &entries) != nil || len(entries) == 0:
+	}
+	var entries map[string]map[string]json.RawMessage
+	var syntax *json.SyntaxError
+	var wrong *json.UnmarshalTypeError
+	switch err := strictjson.DecodeNamed(data, &entries); {
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("%s: line %d: %w", path, 1+bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n")), err)
+	case err != nil && !errors.As(err, &wrong):
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case err != nil || len(entries) == 0:
 		return nil, fmt.Errorf(`%s is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`, path)
 	}
 	var list []NamedAgent
@@ -77,7 +86,10 @@ func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
 	sessions := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		a, err := readAgent(name, entries[name], environ)
-		list, problems, sessions[name] = append(list, a), append(problems, err), a.Sessions
+		list, problems = append(list, a), append(problems, err)
+		if err == nil || len(a.Sessions) > 0 { // else a mistake may be why they are missing
+			sessions[name] = a.Sessions
+		}
 	}
 	_, err = agents.New(sessions)
 	return list, errors.Join(append(problems, err)...)
@@ -92,7 +104,7 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 	unread := map[string]bool{}
 	var problems []error
 	wrong := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("agent %q: %s", name, fmt.Sprintf(format, args...)))
+		problems = append(problems, fmt.Errorf("agent %q: "+format, append([]any{name}, args...)...))
 	}
 	known := entryKeys()
 	for _, key := range slices.Sorted(maps.Keys(entry)) {
@@ -108,13 +120,14 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 			hint := "leave it out"
 			if near := nearest(key, slices.Sorted(maps.Keys(known))); near != "" {
 				hint = "did you mean " + near + "?"
+				unread[known[near].setting] = true
 			}
 			wrong("%.100q is unknown: %s", key, hint)
 			continue
 		}
-		text, err := textOf(value)
+		text, err := textOf(value, known[key].between)
 		if err != nil {
-			wrong("%s is neither a text nor a number nor true or false", key)
+			wrong("%s: %w", key, err)
 			unread[setting] = true
 			continue
 		}
@@ -130,7 +143,7 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 	}
 	_, p := parse(&a.AgentSettings, vars, Options{})
 	maps.Copy(p.failed, unread)
-	p.judgeAgent(a.AgentSettings)
+	p.judgeAgent(a.AgentSettings, "")
 	for _, err := range p.list {
 		wrong("%s", inFile(err.Error()))
 	}
@@ -141,24 +154,39 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 type entryKey struct {
 	setting string
 	form    string // "": its value; "_FILE": the file with the value; "env": the variable with the value
+	between string // what separates the items of a list in the variable. "": it is no list
 }
+
+// listUnits are the units of lists, with what separates their items in a variable.
+var listUnits = map[string]string{"names": ",", "senders": ",", "ports": ",", "paths": ":"}
 
 // entryKeys returns the keys of an entry.
 func entryKeys() map[string]entryKey {
 	keys := map[string]entryKey{"sessions": {}}
 	for _, s := range settingsOf(reflect.TypeFor[AgentSettings]()) {
 		key := strings.ToLower(strings.TrimPrefix(s.Name, prefix))
-		keys[key] = entryKey{s.Name, ""}
+		keys[key] = entryKey{setting: s.Name, between: listUnits[s.Unit]}
 		if s.File {
-			keys[key+"_file"] = entryKey{s.Name, "_FILE"}
-			keys[key+"_env"] = entryKey{s.Name, "env"}
+			keys[key+"_file"] = entryKey{setting: s.Name, form: "_FILE"}
+			keys[key+"_env"] = entryKey{setting: s.Name, form: "env"}
 		}
 	}
 	return keys
 }
 
 // textOf returns a value as a variable of the environment has it.
-func textOf(value json.RawMessage) (string, error) {
+func textOf(value json.RawMessage, between string) (string, error) {
+	var items []json.RawMessage
+	if between != "" && json.Unmarshal(value, &items) == nil {
+		texts := make([]string, len(items))
+		for i, item := range items {
+			var err error
+			if texts[i], err = textOf(item, ""); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(texts, between), nil
+	}
 	var text string
 	var number json.Number
 	var flag bool
@@ -170,7 +198,7 @@ func textOf(value json.RawMessage) (string, error) {
 	case json.Unmarshal(value, &number) == nil:
 		return number.String(), nil
 	}
-	return "", errors.New("it is a list or an object")
+	return "", errors.New("write it as one text, number, true or false")
 }
 
 // settingName is a setting in the text of a problem.
@@ -179,7 +207,11 @@ var settingName = regexp.MustCompile(prefix + `[A-Z_]+`)
 // inFile rewrites a problem with settings for the file, which has their names in lower case.
 func inFile(problem string) string {
 	problem = strings.TrimPrefix(problem, ErrInvalid.Error()+" ")
+	known := entryKeys()
 	return settingName.ReplaceAllStringFunc(problem, func(name string) string {
-		return strings.ToLower(strings.TrimPrefix(name, prefix))
+		if key := strings.ToLower(strings.TrimPrefix(name, prefix)); known[key].setting != "" {
+			return key
+		}
+		return name
 	})
 }

@@ -25,7 +25,7 @@ func TestAgentsFile(t *testing.T) {
 	secret := write(t, "from a file\n")
 	path := write(t, `{
 		"support": {"sessions": ["acme:*"], "agent": "openai", "model": "m", "openai_base_url": "http://x/v1", "openai_api_key_env": "ACME", "ask_timeout": 0},
-		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000, "isolation": "confined", "confined_ports": 8443, "confined_read": "/opt/node"},
+		"coder": {"sessions": ["acme:dev:*", "ops:1"], "agent": "acp", "agent_command": "opencode acp", "workspace_dir": "/w", "acp_files": true, "workspace_group": 2000, "isolation": "confined", "confined_ports": [8443, "4096/listen"], "confined_read": ["/opt/node", "/srv"], "approvers": ["sender", "ops/*"]},
 		"other": {"sessions": ["*"], "agent": "openai", "model": "n", "openai_api_key_file": "`+secret+`"}}`)
 	w, err := LoadWorker(with(map[string]string{
 		"TURNSTILE_AGENTS_FILE": path, "TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "of the environment",
@@ -39,7 +39,8 @@ func TestAgentsFile(t *testing.T) {
 	}
 	coder, other, support := defaults, defaults, defaults
 	coder.Agent, coder.Command, coder.WorkspaceDir, coder.ACPFiles, coder.WorkspaceGroup = AgentACP, Command{"opencode", "acp"}, "/w", true, Group{new(2000)}
-	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{Connect: []int{8443}}, Paths{"/opt/node"}
+	coder.Isolation, coder.ConfinedPorts, coder.ConfinedRead = "confined", Ports{[]int{8443, 4096}, []int{4096}}, Paths{"/opt/node", "/srv"}
+	coder.Approvers = Approvers{"sender", "ops/*"}
 	other.Agent, other.Model, other.OpenAIKey = AgentOpenAI, "n", "from a file"
 	support.Agent, support.Model, support.OpenAIBaseURL, support.OpenAIKey, support.AskTimeout = AgentOpenAI, "m", "http://x/v1", "acme's", 0
 	want := []NamedAgent{
@@ -67,13 +68,20 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{}`: {`PATH is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "modl": "m"}}`: {
 			`agent "a": "modl" is unknown: did you mean model?`,
-			`agent "a": model="" is not set: agent=openai needs the model's name`,
 		},
-		`{"a": {"sessions": ["x:*"], "agent": "exec"}}`:  {`agent "a": agent_command is not set: agent=exec needs the command to run`},
-		`{"a": {"sessions": ["x:*"], "agent": "clade"}}`: {`agent "a": agent="clade" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
+		"{\n  \"a\": {\"sessions\": [\"x:*\"], \"agent\": \"echo\",}\n}": {
+			`PATH: line 2: invalid JSON: invalid character '}' looking for beginning of object key string`,
+		},
+		`{"a": {"sessions": ["x:*"], "agent": "echo"}, "a": {"sessions": ["y:*"], "agent": "echo"}}`: {`PATH: invalid JSON: "a" occurs twice`},
+		`{"a": {"sessions": ["x:*"], "agent": "echo", "agent": "claude"}}`:                           {`PATH: invalid JSON: "a.agent" occurs twice`},
+		`{"a": {"sesions": ["x:*"], "agent": "echo"}}`:                                               {`agent "a": "sesions" is unknown: did you mean sessions?`},
+		`{"a": {"agent": "echo"}}`:     {`agent "a": sessions is missing: list patterns such as "acme:*"`},
+		`{"a": {"sessions": ["x:*"]}}`: {`agent "a": agent="" is not set: use one of echo, exec, acp, openai, claude, codex and gemini`},
+		`{"a": {"sessions": ["x:*"], "agent": "echo", "approvers": ["a/b", ["c"]]}}`: {`agent "a": approvers: write it as one text, number, true or false`},
+		`{"a": {"sessions": ["x:*"], "agent": "exec"}}`:                              {`agent "a": agent_command is not set: agent=exec needs the command to run`},
+		`{"a": {"sessions": ["x:*"], "agent": "clade"}}`:                             {`agent "a": agent="clade" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
 		`{"a": {"sessions": "x:*", "agent": "echo"}}`: {
 			`agent "a": sessions is no list of patterns: write it as ["acme:*"]`,
-			`agent "a": sessions is missing: list patterns such as "acme:*"`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "echo"}, "b": {"sessions": ["x:*"], "agent": "echo"}}`: {
 			`agent "b": sessions: "x:*" belongs to agent "a": give it to one of them`,
@@ -82,7 +90,7 @@ func TestAgentsFileMistakes(t *testing.T) {
 			`agent "a": openai_api_key_env names the variable "GONE", which is not set`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": ["m"]}}`: {
-			`agent "a": model is neither a text nor a number nor true or false`,
+			`agent "a": model: write it as one text, number, true or false`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`: {
 			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory`,

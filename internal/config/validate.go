@@ -138,14 +138,15 @@ func (p *problems) judgeAgents(w Worker, o Options) {
 	if o.NoAgent || w.Agent == "" && w.AgentsFile != "" {
 		p.failed["TURNSTILE_AGENT"] = true
 	}
-	p.judgeAgent(w.AgentSettings)
+	p.judgeAgent(w.AgentSettings, ", or start with --dev to try things out")
 }
 
-func (p *problems) judgeAgent(a AgentSettings) {
+// judgeAgent checks the settings of one agent. hint ends the error of a missing one.
+func (p *problems) judgeAgent(a AgentSettings, hint string) {
 	if p.ok("TURNSTILE_AGENT") {
 		switch {
 		case a.Agent == "":
-			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out")
+			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, openai, claude, codex and gemini%s", hint)
 		case (a.Agent == AgentExec || a.Agent == AgentACP) && len(a.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
 			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=%s needs the command to run", a.Agent)
 		case a.Agent == AgentOpenAI && a.Model == "":

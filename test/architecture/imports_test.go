@@ -63,7 +63,7 @@ var rooms = []room{
 	{"pkg/worker", "internal/agents internal/backoff internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/deliveries internal/index internal/maintenance internal/protocol internal/record internal/rediskey internal/script internal/stream internal/wire pkg/session"},
 	// The parts around a worker.
-	{"internal/config", "internal/agents internal/printable internal/process/command internal/redisconn internal/wire pkg/agent pkg/agent/... pkg/session"},
+	{"internal/config", "internal/agents internal/printable internal/process/command internal/redisconn internal/strictjson internal/wire pkg/agent pkg/agent/... pkg/session"},
 	{"internal/devredis", ""},
 	{"internal/httpd", "internal/config internal/printable internal/redisconn"},
 	{"internal/metrics", "internal/outbox internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
