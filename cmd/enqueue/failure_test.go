@@ -22,6 +22,7 @@ func TestRefusedMessagesExitWith3(t *testing.T) {
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "first").want(t, exitOK)
 	occupy(t, url, "a", protocol.Config{Line: session.QueueSettings{Cap: 1}})
 	enqueue(t, ctx, url, "", "-s", "a", "--mode", "reject", "no").want(t, exitRefused).oneLine(t, "refused", "running a turn")
+	enqueue(t, ctx, url, "", "-s", "a", "--agent", "other", "no").want(t, exitRefused).oneLine(t, "refused", "another agent", "/agent NAME")
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "fits").want(t, exitOK)
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--wait", "--json", "no").want(t, exitRefused)
 	r.oneLine(t, "refused", "full")

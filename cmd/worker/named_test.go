@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"turnstile/internal/config"
+	"turnstile/test/expect"
 )
 
 // checkNamed checks the settings that the agent needs.
@@ -89,5 +90,44 @@ func TestNamedAndOthersAtOnce(t *testing.T) {
 		"worker: %[1]v TURNSTILE_WORKSPACE_DIR=%[2]q cannot be used: %[2]s is no directory: name a directory in which the worker may make others\n", config.ErrInvalid, file)
 	if r.err != want || r.out != "" {
 		t.Errorf("stdout %q\nstderr %q\nwant   %q", r.out, r.err, want)
+	}
+}
+
+// A worker that knows the gateways' tokens refuses approvers whom nobody can be, in one line each.
+func TestApproversNeedTokens(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	tokens := write("tokens.json", `[{"name": "acme-desk", "sha256": "`+strings.Repeat("0a", 32)+`", "sessions": ["*"], "may": ["read"]}]`)
+	write("tools.json", `[{"name": "refund", "description": "d", "argv": ["true"], "approvers": ["acme-dsk/*"]}]`)
+	const entry = "worker: setting TURNSTILE_AGENTS_FILE: agent \"acme\": "
+	const gone = "nobody is the approver acme-dsk/*: TURNSTILE_GATEWAY_TOKENS_FILE has no token acme-dsk: add it there, or name another approver\n"
+	for settings, want := range map[string]string{
+		`"agent": "echo", "approvers": ["sender", "anyone", "acme-desk/*", "acme-desk", "acme-*/eve"]`: "",
+		`"agent": "echo", "approvers": ["acme-desk/*", "acme-dsk/*"]`:                                  entry + "approvers: " + gone,
+		`"agent": "openai", "model": "m", "tools_file": "` + dir + `/tools.json"`:                      entry + "tools_file: tool refund: " + gone,
+		`"agent": "echo", "approvers": "acme desk"`:                                                    entry + "approvers=\"acme desk\" is no list of approvers: write sender, anyone, or senders such as web/alice,ops/*\n",
+	} {
+		agents := write("agents.json", `{"acme": {"sessions": ["acme:*"], `+settings+`}}`)
+		environ := []string{"TURNSTILE_AGENTS_FILE=" + agents, "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens}
+		code := exitUsage
+		if want == "" {
+			code = exitOK
+		}
+		expect.Equal(t, settings, call(t, environ, "agents", "check").want(t, code).err, want)
+		if want != "" {
+			expect.Equal(t, "a start with "+settings, call(t, environ).want(t, exitUsage).err, want)
+		}
+	}
+	write("tokens.json", `[{"name": "acme-desk"}]`)
+	write("agents.json", `{"acme": {"sessions": ["acme:*"], "agent": "echo"}}`)
+	r := call(t, []string{"TURNSTILE_AGENTS_FILE=" + dir + "/agents.json", "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens}).want(t, exitUsage)
+	if !strings.HasPrefix(r.err, "worker: setting TURNSTILE_GATEWAY_TOKENS_FILE: ") || strings.Count(r.err, "\n") != 1 {
+		t.Errorf("a wrong file of tokens: %q", r.err)
 	}
 }
