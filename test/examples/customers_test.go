@@ -65,7 +65,7 @@ func TestCustomers(t *testing.T) {
 	server := redistest.StartServer(t)
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	for from, to := range map[string]string{
-		"make build\n": "", "redis-server --port 6390 --save '' >redis.log &\n": "",
+		"make build\n": "", "redis-server --port 6390 --save '' >redis.log &\n": "", "redis-cli -p 6390 shutdown nosave\n": "",
 		"http://127.0.0.1:8081": `http://$(sed -n 's/.*"serving HTTP" addr=//p' gateway.log)`,
 	} {
 		expect.Equal(t, "how often the page has "+from, strings.Count(commands, from), 1)
