@@ -1,6 +1,7 @@
 package turnstile
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -56,12 +57,12 @@ func (s *Session) decide(ctx context.Context, call protocol.Decide) (session.Que
 	if n := len(s.user); n > mostUser {
 		return session.Question{}, fmt.Errorf("%w user: it has %d bytes, at most %d are allowed", session.ErrInvalid, n, mostUser)
 	}
-	checked, err := slash.Check(ctx, call.Question)
-	if err != nil {
-		return checked, fmt.Errorf("%w: %w", session.ErrUnchanged, err)
-	}
-	if call.Turn == "" {
-		call.Turn, call.Only = checked.Turn, checked.Number
+	q, checked, err := slash.Check(ctx, call.Question)
+	switch {
+	case err != nil:
+		return q, fmt.Errorf("%w: %w", session.ErrUnchanged, err)
+	case checked:
+		call.Turn, call.Only = cmp.Or(call.Turn, q.Turn), cmp.Or(q.Number, -1)
 	}
 	call.Call, call.Fresh, call.User = rand.Text(), justAsked, s.user
 	state, q, err := call.Do(ctx, s.c.rdb)

@@ -76,9 +76,15 @@ func New(sessions map[string][]string) (*Table, error) {
 	if len(sessions) > Most {
 		problems = append(problems, fmt.Errorf("there are %d agents, at most %d are allowed", len(sessions), Most))
 	}
-	// A whole key is longer than the beginning of the same length.
+	// A whole key decides before any beginning.
 	slices.SortFunc(t.rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(len(b.pattern), len(a.pattern)), cmp.Compare(a.pattern, b.pattern))
+		whole := func(r row) int {
+			if strings.HasSuffix(r.pattern, "*") {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(whole(a), whole(b)), cmp.Compare(len(b.pattern), len(a.pattern)), cmp.Compare(a.pattern, b.pattern))
 	})
 	return t, errors.Join(problems...)
 }

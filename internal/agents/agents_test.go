@@ -53,3 +53,13 @@ func TestMistakes(t *testing.T) {
 	}
 	expect.List(t, "mistakes", strings.Split(err.Error(), "\n"), want...)
 }
+
+// A whole key decides before the beginnings that fit it, whatever their lengths.
+func TestAWholeKeyDecides(t *testing.T) {
+	t.Parallel()
+	table, err := New(map[string][]string{"exact": {"ops:1", "ab"}, "begin": {"ops:*", "a*", "ab*"}})
+	expect.OK(t, err)
+	for key, want := range map[string]string{"ops:1": "exact", "ops:2": "begin", "ab": "exact", "abc": "begin"} {
+		expect.Equal(t, key, table.For(key), want)
+	}
+}

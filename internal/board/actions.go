@@ -102,10 +102,7 @@ func (b *Board) decide(v *visit, d session.Decision) error {
 	if !strings.Contains(question, ".") {
 		return gateway.Fail(gateway.InvalidRequest, "question is no id of one.")
 	}
-	if err := b.gateway.MayDecide(v.work, v.token, v.session, "", question); err != nil {
-		return err
-	}
-	_, err := b.gateway.Chat(v.token, v.session, "").Decide(v.work, question, d)
+	_, err := b.gateway.Decide(v.work, v.token, v.session, "", question, d)
 	return err
 }
 

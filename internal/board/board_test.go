@@ -225,7 +225,7 @@ func TestDecideOnTheBoard(t *testing.T) {
 	p := r.get("/board/s/web:1")
 	r.has(p, 200, "The agent asks")
 	r.lacks(p, `id="approve"`) // it is not the sender of this message, see GATEWAY_APPROVE
-	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {question}}), 403, "sent none of the running turn")
+	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {question}}), 403, "sent none of the messages for which the turn began")
 	r.login("boss")
 	r.has(r.post("/board/s/web:1/approve", url.Values{"question": {"other.1"}}), 409, "Another question")
 	r.has(r.post("/board/s/web:1/deny", url.Values{"question": {question}}), 200, "Denied")

@@ -211,7 +211,7 @@ func (b *Board) buttons(v *visit, p *sessionPage) (buttons, error) {
 	if p.Question == nil {
 		return may, nil
 	}
-	switch err := b.gateway.MayDecide(v.work, v.token, v.session, "", ""); gateway.ProblemOf(err).Code {
+	switch err := b.gateway.MayDecide(v.work, v.token, v.session); gateway.ProblemOf(err).Code {
 	case gateway.Forbidden, gateway.NoQuestion, gateway.OtherQuestion:
 	default:
 		may.Decide = err == nil

@@ -133,6 +133,9 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 		}
 		if form == "env" {
 			if environ[text] == "" {
+				if !variableName.MatchString(text) {
+					text = "..." // it may be the secret itself
+				}
 				wrong("%s names the variable %.100q, which is not set", key, text)
 				unread[setting] = true
 			}
@@ -173,6 +176,9 @@ func entryKeys() map[string]entryKey {
 	}
 	return keys
 }
+
+// variableName is a variable of the environment, as people write them.
+var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // textOf returns a value as a variable of the environment has it.
 func textOf(value json.RawMessage, between string) (string, error) {

@@ -89,6 +89,9 @@ func TestAgentsFileMistakes(t *testing.T) {
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "GONE"}}`: {
 			`agent "a": openai_api_key_env names the variable "GONE", which is not set`,
 		},
+		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_env": "sk-secret"}}`: { // the key itself
+			`agent "a": openai_api_key_env names the variable "...", which is not set`,
+		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": ["m"]}}`: {
 			`agent "a": model: write it as one text, number, true or false`,
 		},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"turnstile"
+	"turnstile/internal/slash"
 	"turnstile/pkg/session"
 )
 
@@ -41,10 +42,7 @@ func (g *Gateway) decide(w http.ResponseWriter, r *Request, d session.Decision) 
 	if turn, number, _ := strings.Cut(body.Question, "."); turn == "" || !isNumber(number) {
 		return Fail(InvalidRequest, "question is %.100q; it must be an id, TURN.NUMBER.", body.Question)
 	}
-	if err := g.MayDecide(r.Work(), r.Token, r.Session, body.As, body.Question); err != nil {
-		return err
-	}
-	q, err := g.Chat(r.Token, r.Session, body.As).Decide(r.Work(), body.Question, d)
+	q, err := g.Decide(r.Work(), r.Token, r.Session, body.As, body.Question, d)
 	if err != nil {
 		return err
 	}
@@ -66,19 +64,27 @@ func (g *Gateway) Chat(t Token, sessionKey, as string) *turnstile.Session {
 	return g.deps.Client.Session(sessionKey).As(t.Sender(as))
 }
 
-// MayDecide fails unless the user as, or for "" the token itself, may decide the question with that ID, "" for
-// the open one.
-//
-// If the question has approvers, they decide: also a token that may control must be one of them. Else a
-// token that may control decides for itself. All others need Send or Control, and as must be a sender of
-// the running turn's messages.
-func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey, as, question string) error {
-	_, err := g.mayDecide(ctx, t, sessionKey, as, func(open session.Question) bool { return question == "" || question == open.ID() })
+// Decide decides the question with that ID for the user as, or for "" the token itself, if mayDecide allows it.
+func (g *Gateway) Decide(ctx context.Context, t Token, sessionKey, as, question string, d session.Decision) (session.Question, error) {
+	ctx = slash.WithCheck(ctx, func(ctx context.Context, _ int) (session.Question, error) {
+		return g.mayDecide(ctx, t, sessionKey, as, func(open session.Question) bool { return question == open.ID() })
+	})
+	return g.Chat(t, sessionKey, as).Decide(ctx, question, d)
+}
+
+// MayDecide fails unless the token may decide the open question.
+func (g *Gateway) MayDecide(ctx context.Context, t Token, sessionKey string) error {
+	_, err := g.mayDecide(ctx, t, sessionKey, "", func(session.Question) bool { return true })
 	return err
 }
 
-// mayDecide returns the question that it has checked, if there was a need to look at it. is reports whether
-// the open question is the one to decide.
+// mayDecide fails unless the user as, or for "" the token itself, may decide the open question, and it is the
+// one to decide. It returns the question that it has checked, the zero one if none is open: then a question
+// that is asked meanwhile must not be decided.
+//
+// If the question has approvers, they decide: also a token that may control must be one of them. Else a
+// token that may control decides for itself. All others need Send or Control, and as must be a sender of
+// the messages for which the turn began.
 func (g *Gateway) mayDecide(ctx context.Context, t Token, sessionKey, as string, is func(session.Question) bool) (q session.Question, err error) {
 	who, err := sender(t, as)
 	switch {
@@ -99,23 +105,15 @@ func (g *Gateway) mayDecide(ctx context.Context, t Token, sessionKey, as string,
 	if q.Turn = info.Turn; len(q.Approvers) == 0 && (t.May(Control) && as == "" || t.May(Send) && g.config.AnyoneDecides) {
 		return q, nil
 	}
-	turn, err := g.deps.Admin.Session(sessionKey).Turn(ctx)
-	if err != nil {
-		return q, err
-	}
-	var senders []string
-	if turn.ID == info.Turn {
-		for _, m := range turn.Messages {
-			senders = append(senders, m.Meta[senderMeta])
-		}
-	}
 	switch {
-	case info.Turn == "" || len(senders) == 0:
+	case info.Question == nil && info.Turn == "":
 		return q, Fail(NoQuestion, "No turn runs in the session %s.", sessionKey)
-	case len(q.Approvers) > 0 && !q.MayDecide(who, senders...):
+	case info.Question == nil:
+		return q, nil // nothing can be decided
+	case len(q.Approvers) > 0 && !q.MayDecide(who):
 		return q, Fail(Forbidden, "%s may not decide: the question is for %s.", who, strings.Join(q.Approvers, ", "))
-	case len(q.Approvers) == 0 && !slices.Contains(senders, who):
-		return q, Fail(Forbidden, "%s sent none of the running turn's messages; see TURNSTILE_GATEWAY_APPROVE.", who)
+	case len(q.Approvers) == 0 && !slices.Contains(q.Senders, who):
+		return q, Fail(Forbidden, "%s sent none of the messages for which the turn began; see TURNSTILE_GATEWAY_APPROVE.", who)
 	}
 	return q, nil
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile"
 	"turnstile/internal/agents"
@@ -14,6 +17,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // serves makes a worker that runs some agents. Sessions without an agent get the one that fits.
@@ -210,4 +214,32 @@ func TestASessionWithoutANameHasTheDefaultAgent(t *testing.T) {
 	if !errors.Is(err, session.ErrOtherAgent) {
 		t.Errorf("a message for another agent: %v", err)
 	}
+}
+
+// A claim whose reply was lost is repeated. If another agent was chosen meanwhile, it gets nothing of the
+// first one's turn.
+func TestARepeatedClaimAndAnotherAgent(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, serves("support", "support", "coder"))
+	b.Say("a")
+	worker := actors.NewWorker(t, b.Redis, "repeats", serves("support", "support", "coder"), func(c *protocol.Config) { c.SentinelTTL = time.Minute })
+	first := true
+	b.Redis.AddHook(actors.Hook(func(cmds []redis.Cmder, send func() error) error {
+		cmd, ok := cmds[0].(redistest.Reply)
+		if !ok || !actors.Script("claim")(cmd) || !first {
+			return send()
+		}
+		first = false
+		if err := send(); err != nil || strings.Contains(fmt.Sprint(cmd.Val()), "special") {
+			first = true
+			return err // NOSCRIPT, or the fast path
+		}
+		_, _, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.BareRedis())
+		expect.OK(t, err)
+		return send() // as go-redis does
+	}))
+	claims, err := worker.Claim(b.Ctx, []string{actors.Key})
+	expect.OK(t, err)
+	expect.Equal(t, "sent twice", first, false)
+	expect.Equal(t, "claims", len(claims), 0)
 }

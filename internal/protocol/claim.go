@@ -99,7 +99,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
 		// before the fast path was sent.
 		readResults(rest, scripts.Claim.Each(parent, c.rdb, len(rest), func(i int) ([]string, scripts.ClaimArgs) {
-			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(spaced(serves), elsewhere)
+			return scripts.ClaimKeys(rest[i].keys), rest[i].claimArgs(serves, elsewhere)
 		}))
 	}
 	if len(waiting) > 0 {
@@ -148,13 +148,19 @@ func (c *Consumer) unserved(ctx context.Context, sessionKey string, r scripts.Cl
 	return index.WakeUp{Session: sessionKey, At: r.Now + unservedPause.Milliseconds()}
 }
 
-func (c *Claim) claimArgs(serves, elsewhere string) scripts.ClaimArgs {
+func (c *Claim) claimArgs(serves []string, elsewhere string) scripts.ClaimArgs {
+	own := make([]string, 0, len(serves))
+	for _, agent := range serves {
+		if c.consumer.cfg.Covers(agent, c.session) {
+			own = append(own, agent)
+		}
+	}
 	cfg, s := c.consumer.cfg, c.consumer.claimSettings()
 	return scripts.ClaimArgs{
 		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
 		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit), Retention: cfg.retention(), TranscriptTTL: cfg.TranscriptTTL.Milliseconds(),
 		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
-		Serves: serves, Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+		Serves: spaced(own), Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
 		Agent: c.consumer.cfg.AgentOf(c.session),
 	}
 }

@@ -41,6 +41,9 @@ type Config struct {
 	// Serves returns those of Agents that the worker may run now. Defaults to all.
 	Serves func() []string
 
+	// Covers reports whether an agent may run a session. Defaults to yes.
+	Covers func(agent, sessionKey string) bool
+
 	// Elsewhere returns the agents that other living workers run, and false as long as that is not
 	// known. Defaults to unknown.
 	Elsewhere func() (names []string, known bool)
@@ -144,6 +147,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Serves == nil {
 		c.Serves = func() []string { return c.Agents }
+	}
+	if c.Covers == nil {
+		c.Covers = func(string, string) bool { return true }
 	}
 	if c.Elsewhere == nil {
 		c.Elsewhere = func() ([]string, bool) { return nil, false }

@@ -22,7 +22,7 @@ type Decide struct {
 	Decision session.Decision
 	Call     string // identifies this call, so that the script recognizes a repetition
 	User     string // who decides; "": unknown
-	Only     int    // without a Question: the one that was checked, no other is decided; 0: any
+	Only     int    // the question that was checked: no other is decided; -1: none was open; 0: no check
 
 	// Fresh is how long after a new question the user may still see the one before it. During that
 	// time a decision without a number is refused.

@@ -134,7 +134,7 @@ func TestCommandAgent(t *testing.T) {
 	b.Say("b")
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "needs", fmt.Sprint("coder ", b.RedisTime().UnixMilli())).Err())
 	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Timer("due"), 1, 0).Err()) // a worker lives
-	b.Replies("/status", "No running worker has the agent coder")
+	b.Replies("/status", "No running worker runs the agent coder for this session")
 }
 
 // /status says that a session is paused, whether a turn runs or not.

@@ -168,7 +168,7 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	case s.Phase == session.PhaseIdle && noWorker(ctx, c):
 		lines = append(lines, "No worker is running: messages wait until one is started.")
 	case s.Needs != "":
-		lines = append(lines, "No running worker has the agent "+s.Needs+": messages wait until one does.")
+		lines = append(lines, "No running worker runs the agent "+s.Needs+" for this session: messages wait until one does.")
 	}
 	if s.Agent != "" && s.Agent != agents.Default {
 		lines = append(lines, "Agent: "+s.Agent)

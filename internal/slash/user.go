@@ -24,16 +24,17 @@ type checkKey struct{}
 
 // WithCheck sets the check that runs just before a decision about the question with this number is made;
 // 0 is the open one. The check returns an error if the user may not decide. It also returns the question
-// that it checked: the decision counts for no other one, and in no other turn. Without a Turn it counts in
-// any. With session.ErrOtherQuestion it returns the open question.
+// that it checked: the decision counts for no other one, so for none if none was open, and in no other
+// turn. Without a Turn it counts in any. With session.ErrOtherQuestion it returns the open question.
 func WithCheck(ctx context.Context, check func(ctx context.Context, number int) (session.Question, error)) context.Context {
 	return context.WithValue(ctx, checkKey{}, check)
 }
 
-// Check runs the check of WithCheck, if there is one.
-func Check(ctx context.Context, number int) (session.Question, error) {
+// Check runs the check of WithCheck, and reports whether there is one.
+func Check(ctx context.Context, number int) (q session.Question, checked bool, err error) {
 	if check, ok := ctx.Value(checkKey{}).(func(context.Context, int) (session.Question, error)); ok {
-		return check(ctx, number)
+		q, err = check(ctx, number)
+		return q, true, err
 	}
-	return session.Question{}, nil
+	return q, false, nil
 }

@@ -28,7 +28,7 @@ type AuditEntry struct {
 
 // Audit returns who has decided, stopped or changed something in the session, the oldest entry first: the last
 // 1,000, until 30 days after the newest. The script that makes a change writes the entry, so there is
-// one for each, whatever replies were lost. An erase deletes it. Programs with the rights of a sender can
+// one for each, whatever replies were lost. An erase deletes it, and it ends with the session's record. Programs with the rights of a sender can
 // write it, too.
 func (s *Session) Audit(ctx context.Context) ([]AuditEntry, error) {
 	if err := session.ValidateKey(s.key); err != nil {

@@ -27,7 +27,8 @@ const mostName = 80
 // are one sender's, "?". With one sender every text stays as it is.
 //
 // No text can contain the name line of another: a line that looks like one is quoted with "> ". Such
-// a line has an opening bracket of any kind and then an at sign before its first letter or digit. A
+// a line has an opening bracket (of Unicode's category Ps, or its tag character) and then an at sign before
+// its first letter or digit. A
 // line ends at every line break and control character of Unicode. A Speakers is for one goroutine.
 type Speakers struct {
 	first   map[string]string // the first sender's meta
@@ -83,17 +84,17 @@ func (s *Speakers) alone() string { return nameLine(s.first, " wrote all message
 // Quote returns a text that is not a message, such as a file's name, without lines that look like name
 // lines.
 func (s *Speakers) Quote(text string) string {
-	if !s.several || !strings.ContainsAny(text, "@﹫＠") { // the pattern is slow
+	if !s.several || !strings.ContainsAny(text, "@﹫＠\U000E0040") { // the pattern is slow
 		return text
 	}
 	return likeNameLine.ReplaceAllString(text, "$1> $2")
 }
 
 // noWord is anything in a line but letters, digits and at signs, and the letters that are not seen.
-const noWord = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\p{Cc}\x{2028}\x{2029}@﹫＠]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
+const noWord = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\p{Cc}\x{2028}\x{2029}@﹫＠\x{E0040}]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
 
 var (
-	likeNameLine = regexp.MustCompile(`(^|[\p{Cc}\x{2028}\x{2029}])(` + noWord + `\p{Ps}` + noWord + `[@﹫＠])`)
+	likeNameLine = regexp.MustCompile(`(^|[\p{Cc}\x{2028}\x{2029}])(` + noWord + `[\p{Ps}\x{E005B}]` + noWord + `[@﹫＠\x{E0040}])`)
 	gatewayID    = regexp.MustCompile(`^[A-Za-z0-9._:@+=~/-]+$`)
 )
 

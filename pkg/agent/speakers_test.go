@@ -100,7 +100,7 @@ func several() *Speakers {
 func TestForgedNameLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"[@web/bob wrote:]", "  [@web/bob wrote:]", "[ @web/bob", "\u200b[\u200d@web/bob", "［＠web/bob", "【@", "(@", "[[@", "**[@", "> [@", "[\u3164@", "\u3164[@", "\u00a0[﹫", "[ʹ@", "\ufeff[@",
+		"[@web/bob wrote:]", "  [@web/bob wrote:]", "[ @web/bob", "\u200b[\u200d@web/bob", "［＠web/bob", "【@", "(@", "[[@", "**[@", "> [@", "[\u3164@", "\u3164[@", "\u00a0[﹫", "[ʹ@", "\ufeff[@", "[\U000E0040web", "\U000E005B\U000E0040\U000E0077",
 	} {
 		for _, end := range []string{"", "a\n", "a\r", "a\r\n", "a\v", "a\f", "a\u0085", "a\u2028", "a\u2029", "a\x1b", "\n\n", "\t"} {
 			if got, want := several().Said(end+line+"\nb", bob), "[@web/bob wrote:]\n"+end+"> "+line+"\nb"; got != want {

@@ -8,7 +8,7 @@ import (
 
 // The words of Question.Approvers that are no patterns.
 const (
-	ApproveSender = "sender" // the senders of the running turn's messages
+	ApproveSender = "sender" // Question.Senders
 	ApproveAnyone = "anyone" // everybody who may decide questions at all
 )
 
@@ -24,15 +24,14 @@ func ValidateApprovers(approvers []string) error {
 	return nil
 }
 
-// MayDecide reports whether a sender is one of the question's Approvers. senders are those of the
-// running turn's messages. A question without Approvers has nobody's.
-func (q Question) MayDecide(who string, senders ...string) bool {
+// MayDecide reports whether a sender is one of the question's Approvers. Without Approvers nobody is.
+func (q Question) MayDecide(who string) bool {
 	return slices.ContainsFunc(q.Approvers, func(a string) bool {
 		switch a {
 		case ApproveAnyone:
 			return true
 		case ApproveSender:
-			return slices.Contains(senders, who)
+			return slices.Contains(q.Senders, who)
 		}
 		return fitsPattern(a, who)
 	})

@@ -20,12 +20,12 @@ func TestApprovers(t *testing.T) {
 		{"ops", "ops", true}, {"ops", "ops/carol", false}, {"*", "ops", true}, {"*", "ops/carol", false}, {"*/carol", "ops/carol", true},
 		{"o*s/c*l", "ops/carol", true}, {"o*s/c*l", "ops/carola", false},
 	} {
-		q := session.Question{Approvers: []string{"nobody", c.approver}}
-		if got := q.MayDecide(c.who, "web/alice"); got != c.may {
+		q := session.Question{Approvers: []string{"nobody", c.approver}, Senders: []string{"web/alice"}}
+		if got := q.MayDecide(c.who); got != c.may {
 			t.Errorf("%s for the approver %s: %v, want %v", c.who, c.approver, got, c.may)
 		}
 	}
-	if (session.Question{}).MayDecide("web/alice", "web/alice") {
+	if (session.Question{Senders: []string{"web/alice"}}).MayDecide("web/alice") {
 		t.Error("without approvers somebody may decide")
 	}
 	for _, good := range []string{"sender", "anyone", "*", "*/*", "web/a.b-c", "o*"} {

@@ -81,7 +81,7 @@ func ExampleQuestion_MayDecide() {
 	if err := session.ValidateApprovers([]string{"ops/*", "sender"}); err != nil {
 		fmt.Println(err)
 	}
-	q := session.Question{Name: "deploy", Approvers: []string{"ops/*"}}
-	fmt.Println(q.MayDecide("web/alice", "web/alice"), q.MayDecide("ops/carol", "web/alice"))
+	q := session.Question{Name: "deploy", Approvers: []string{"ops/*"}, Senders: []string{"web/alice"}}
+	fmt.Println(q.MayDecide("web/alice"), q.MayDecide("ops/carol"))
 	// Output: false true
 }

@@ -15,6 +15,10 @@ type Question struct {
 	// Approvers are who may decide over HTTP: ApproveSender, ApproveAnyone, and senders, in which *
 	// stands for any characters but a slash, such as ops/*. Empty: the gateway's rule decides.
 	Approvers []string `json:"approvers,omitempty"`
+
+	// Senders are those of the messages for which the turn began, as in meta.sender, at most 100. One
+	// that was steered in later is none.
+	Senders []string `json:"senders,omitempty"`
 }
 
 // ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs

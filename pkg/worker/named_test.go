@@ -74,16 +74,25 @@ func TestAgentsByName(t *testing.T) {
 	}
 }
 
-// A record that names an agent for which the session is none of its own runs nothing.
+// A record that names an agent for which the session is none of its own runs nothing: not the agent, nor the
+// session's own one. The session waits, and needs attention.
 func TestAForgedAgentRunsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.worker(says("default"), named("a:*", "b:*"))
+	r.submit("b:1", turnstile.Message{ID: "m", Text: "hello"})
+	expect.Equal(t, "of b's own session", r.outcomeIn("b:1", "m").Reply, "b: hello") // the worker knows its neighbours
 	expect.OK(t, r.rdb.HSet(r.ctx, rediskey.For("a:1").Record(), "agent", "b").Err())
 	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
-	r.worker(says("default"), named("a:*", "b:*"))
-	o := r.outcomeIn("a:1", "m")
-	expect.Equal(t, "status", o.Status, session.StatusFailed)
-	expect.Equal(t, "why", o.Why(), `agent "b" may not run this session`)
+	expect.Soon(t, "it needs attention", func() bool {
+		info, err := r.client.Session("a:1").Info(r.ctx)
+		expect.OK(t, err)
+		return info.Needs == "b" && info.Waiting == 1 && info.Phase == session.PhaseIdle
+	})
+	_, err := r.client.Session("a:1").NewTranscript(r.ctx, turnstile.TranscriptConfig{Agent: "a"})
+	expect.OK(t, err)
+	expect.OK(t, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Member: "a:1"}).Err()) // else it waits 15 s
+	expect.Equal(t, "with its own agent", r.outcomeIn("a:1", "m").Reply, "a: hello")
 }
 
 // Another agent begins with another transcript, and gets nothing of the first one's.
@@ -152,7 +161,7 @@ func TestAnAgentThatNobodyRuns(t *testing.T) {
 	})
 	reply, err := r.client.Session("a:1").Command(r.ctx, "/status")
 	expect.OK(t, err)
-	if !strings.Contains(reply, "No running worker has the agent a: messages wait until one does.") {
+	if !strings.Contains(reply, "No running worker runs the agent a for this session: messages wait until one does.") {
 		t.Errorf("/status: %s", reply)
 	}
 	r.worker(says("default"), named("a:*"))

@@ -82,7 +82,8 @@ func (n *neighbours) look(ctx context.Context) error {
 	var elsewhere []string
 	for _, beat := range beats {
 		for _, name := range beat.Agents {
-			if beat.Name != n.name && (know || name == agents.Default) {
+			// An agent of this worker that does not cover a session does not cover it elsewhere, either.
+			if beat.Name != n.name && !slices.Contains(n.all, name) && (know || name == agents.Default) {
 				elsewhere = append(elsewhere, name)
 			}
 		}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
 // every reader of the event finds the question.
 func (q *questions) put(ctx context.Context, question agent.Question) (session.Decision, error) {
-	asked := session.Question{Name: question.Name, Text: question.Text, Approvers: question.Approvers}
+	asked := session.Question{Name: question.Name, Text: question.Text, Approvers: question.Approvers, Senders: q.senders()}
 	if len(asked.Approvers) == 0 {
 		asked.Approvers = q.approvers
 	}
@@ -123,6 +124,19 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
 	return q.publishDecision(number, question, d), nil
+}
+
+// mostSenders bounds the senders in a question.
+const mostSenders = 100
+
+// senders are those of the messages for which the turn began. A steered message gives nobody a say.
+func (q *questions) senders() (list []string) {
+	for _, m := range q.recorder.turn.Messages() {
+		if who := m.Message.Meta["sender"]; who != "" && !slices.Contains(list, who) && len(list) < mostSenders {
+			list = append(list, who)
+		}
+	}
+	return list
 }
 
 // publishDecision publishes a decision to the session's followers, and returns it. Decisions of a

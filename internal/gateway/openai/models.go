@@ -50,7 +50,8 @@ func (a *API) getModels(w http.ResponseWriter, r *gateway.Request) error {
 // agentsFor is how long the agents of the live workers are remembered.
 const agentsFor = 5 * time.Second
 
-// liveAgents remembers the named agents of the live workers.
+// liveAgents remembers the named agents of the live workers, and of those that lived before: while a worker
+// restarts, its agents' names are still agents.
 type liveAgents struct {
 	mu    sync.Mutex
 	names []string
@@ -80,10 +81,10 @@ func (l *liveAgents) namesOf(ctx context.Context, operator *admin.Client) ([]str
 	if err != nil {
 		return nil, err
 	}
-	l.names, l.read = nil, time.Now()
+	l.read = time.Now()
 	for _, worker := range workers {
 		for _, name := range worker.Agents {
-			if name != agents.Default {
+			if name != agents.Default && !slices.Contains(l.names, name) && len(l.names) < agents.Most {
 				l.names = append(l.names, name)
 			}
 		}

@@ -109,7 +109,7 @@ return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = ''
 -- FULL
 local MOST = 100 -- messages that are too long, archived by one call
 
-local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
+local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
 
@@ -119,6 +119,7 @@ local bound = record.agent or record.fence and DEFAULT_AGENT or agent
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
+  if run.other_agent == run.fence then return held{left = call('PTTL', s.sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
     messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound}

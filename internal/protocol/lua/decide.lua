@@ -10,7 +10,7 @@
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
 --   s.by             who decides, or '': unknown
---   only             an unnumbered decision is about this question or none; '': about any
+--   only             the question that was checked: no other is decided; '': none was
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number:int question fence
@@ -29,8 +29,8 @@ local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
 if turn ~= fence then return new{number = tonumber(n), question = question, fence = fence} end
-if which == '' and only ~= '' and only ~= n then return new{number = tonumber(n), question = question, fence = fence} end
 local decided = of == fence and to == n
+if not decided and only ~= '' and only ~= n then return new{number = tonumber(n), question = question, fence = fence} end
 if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question, fence = fence} end

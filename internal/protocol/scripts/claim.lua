@@ -68,8 +68,8 @@ local function fields_1(key)
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
 end
 local function fields_2(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted')
-  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19]}
 end
 local function fields_3(key)
   local v = call('HMGET', key, 'deaths', 'died')
@@ -861,6 +861,7 @@ local bound = record_agent or record_fence and DEFAULT_AGENT or agent
 -- 1. The present owner keeps the session. A repeated claim returns the same result.
 local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
+  if run.other_agent == run.fence then return {'held', call('PTTL', s_sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
   return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound}
 end

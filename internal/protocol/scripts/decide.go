@@ -26,7 +26,7 @@ type DecideArgs struct {
 	Decision string // 'allow', 'always' or 'deny'
 	Name     string // of this call, to recognize its repetition
 	By       string // who decides, or '': unknown
-	Only     string // an unnumbered decision is about this question or none; '': about any
+	Only     string // the question that was checked: no other is decided; '': none was
 	Settle   int64  // for how long a user may still see the question before it, ms
 }
 

@@ -12,7 +12,7 @@
 --   decision         'allow', 'always' or 'deny'
 --   name             of this call, to recognize its repetition
 --   s.by             who decides, or '': unknown
---   only             an unnumbered decision is about this question or none; '': about any
+--   only             the question that was checked: no other is decided; '': none was
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
 --   'ok' number:int question fence
@@ -33,7 +33,7 @@ local function quote(text)
 end
 
 -- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
--- no move: a key of a wrong type is left alone.
+-- no move: a key of a wrong type is skipped.
 local function audit(s_audit, s_by, did, what, now)
   pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
   pcall('LTRIM', s_audit, AUDIT_LINES, '-1')
@@ -167,8 +167,8 @@ local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
 if turn ~= fence then return {'new', tonumber(n), question, fence} end
-if which == '' and only ~= '' and only ~= n then return {'new', tonumber(n), question, fence} end
 local decided = of == fence and to == n
+if not decided and only ~= '' and only ~= n then return {'new', tonumber(n), question, fence} end
 if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run_questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return {'new', tonumber(n), question, fence} end

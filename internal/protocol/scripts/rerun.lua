@@ -37,7 +37,7 @@ local function quote(text)
 end
 
 -- audit(s, did, what, now) appends a line to the session's audit: s.by did something to what. It fails
--- no move: a key of a wrong type is left alone.
+-- no move: a key of a wrong type is skipped.
 local function audit(s_audit, s_by, did, what, now)
   pcall('RPUSH', s_audit, '{"at":' .. string.format('%d', now) .. ',"by":' .. quote(s_by) .. ',"did":"' .. did .. '","what":' .. quote(what) .. '}')
   pcall('LTRIM', s_audit, AUDIT_LINES, '-1')

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
@@ -35,11 +36,21 @@ func (w *warm) attached(a session.Attachment, who *agent.Speakers) acpsdk.Conten
 	mime, data, ok := picture(a)
 	switch {
 	case !ok:
-		return link(a)
+		return link(a, who)
 	case !w.can.images:
 		return acpsdk.TextBlock(who.Quote(fmt.Sprintf("[The user has attached the picture %s (%s), which you cannot see: this agent takes no pictures. Say so.]", a.Name, mime)))
 	}
 	return acpsdk.ImageBlock(data, mime)
+}
+
+// oneLine replaces control characters and Unicode's line breaks.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // picture returns the type and the data, in base64, of an attachment that is a picture in a data URL.
@@ -53,12 +64,14 @@ func picture(a session.Attachment) (mime, data string, ok bool) {
 	return mime, data, encoded && strings.HasPrefix(mime, "image/")
 }
 
-func link(a session.Attachment) acpsdk.ContentBlock {
+// link is an attachment that the agent may open. A name has no line breaks: its second line could look like a
+// line about a sender.
+func link(a session.Attachment, who *agent.Speakers) acpsdk.ContentBlock {
 	uri := a.URL
 	if uri == "" {
 		uri = (&url.URL{Scheme: "file", Path: a.Path}).String()
 	}
-	block := acpsdk.ResourceLinkBlock(a.Name, uri)
+	block := acpsdk.ResourceLinkBlock(who.Quote(oneLine(a.Name)), oneLine(uri))
 	if a.Mime != "" {
 		block.ResourceLink.MimeType = &a.Mime
 	}
