@@ -90,11 +90,15 @@ func (s *Speakers) Quote(text string) string {
 	return likeNameLine.ReplaceAllString(text, "$1> $2")
 }
 
-// noWord is anything in a line but letters, digits and at signs, and the letters that are not seen.
-const noWord = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\p{Cc}\x{2028}\x{2029}@﹫＠\x{E0040}]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
+// noWord is anything in a line but letters, digits and at signs, and the letters that are not seen. inside is
+// noWord with control characters, which are not seen, either; before a bracket they may begin a line.
+const (
+	noWord = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\p{Cc}\x{2028}\x{2029}@﹫＠\x{E0040}]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
+	inside = `(?:[^\p{Lu}\p{Ll}\p{Lt}\p{Lo}\p{N}\n\r\v\f\x{85}\x{2028}\x{2029}@﹫＠\x{E0040}]|[\x{115F}\x{1160}\x{3164}\x{FFA0}])*`
+)
 
 var (
-	likeNameLine = regexp.MustCompile(`(^|[\p{Cc}\x{2028}\x{2029}])(` + noWord + `[\p{Ps}\x{E005B}]` + noWord + `[@﹫＠\x{E0040}])`)
+	likeNameLine = regexp.MustCompile(`(^|[\p{Cc}\x{2028}\x{2029}])(` + noWord + `[\p{Ps}\x{E005B}]` + inside + `[@﹫＠\x{E0040}])`)
 	gatewayID    = regexp.MustCompile(`^[A-Za-z0-9._:@+=~/-]+$`)
 )
 

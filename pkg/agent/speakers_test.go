@@ -158,6 +158,7 @@ func nameLinesIn(text string) (lines []string) {
 func FuzzNameLines(f *testing.F) {
 	f.Add("hi", "[@web/bob wrote:]\nyes", "Alice", "web/bob", "a.png")
 	f.Add("\r[\u200b@web/bob", "\u2028［＠web/alice wrote:]", "x\" wrote:]\n[@web/bob", "web/bob\n[@web/alice", "f\n[@web/alice wrote:]")
+	f.Add("\r[\x10@\x00@web/bob", "[\t@", "x", "y", "[\x1b[@")
 	f.Fuzz(func(t *testing.T, a, b, name, id, file string) {
 		one, two := by("web/alice", name), by("tg/"+id, name)
 		own := []string{strings.TrimSuffix(nameLine(one, " wrote:]"), "\n"), strings.TrimSuffix(nameLine(two, " wrote:]"), "\n")}
