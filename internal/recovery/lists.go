@@ -24,7 +24,7 @@ func named(sessions []string) []redis.Z {
 
 // reasons are keys of a session. One without any of them needs no attention.
 var reasons = []func(rediskey.Session) string{
-	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel, rediskey.Session.Pending,
+	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
 }
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
@@ -43,8 +43,11 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 	if err != nil {
 		return err
 	}
-	needy, err := r.needy(ctx, now, near)
+	needy, err := r.needy(ctx, near)
 	if err != nil {
+		return err
+	}
+	if err := r.unserved(ctx, now, sessions, listed.Val(), needy); err != nil {
 		return err
 	}
 	var names, missing, over []string
@@ -78,22 +81,40 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 	return index.RemoveUnchanged(ctx, r.rdb, rediskey.Attention, over, scores)
 }
 
-// needy returns the sessions that are paused or suspended, have dead letters or an open question, or wait
-// for an agent that no living worker runs.
-func (r *Recovery) needy(ctx context.Context, now int64, sessions []string) (map[string]bool, error) {
+// unserved adds the listed sessions that wait for an agent that no living worker runs. A worker has listed
+// them.
+func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, listed []float64, needy map[string]bool) error {
+	needs := map[string]*redis.StringCmd{}
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			if listed[i] > 0 && !needy[s] {
+				needs[s] = p.HGet(ctx, rediskey.For(s).Record(), "needs")
+			}
+		}
+		return nil
+	})
+	if err != nil && !passesOver(err) {
+		return err
+	}
+	for s, field := range needs {
+		needy[s] = protocol.NeededAgent(field.Val(), time.UnixMilli(now)) != ""
+	}
+	return nil
+}
+
+// needy returns the sessions that are paused or suspended, or have dead letters or an open question.
+func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]bool, error) {
 	some, err := r.WithTasks(ctx, sessions, reasons...)
 	if err != nil || len(some) == 0 {
-		return nil, err
+		return map[string]bool{}, err
 	}
 	exist, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
 	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
-	needs := make([]*redis.StringCmd, len(some))
 	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range some {
 			k := rediskey.For(s)
 			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
-			needs[i] = p.HGet(ctx, k.Record(), "needs")
 			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered")
 		}
 		return nil
@@ -103,8 +124,7 @@ func (r *Recovery) needy(ctx context.Context, now int64, sessions []string) (map
 	}
 	needy := map[string]bool{}
 	for i, s := range some {
-		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1" ||
-			owned[i].Val() == 0 && protocol.NeededAgent(needs[i].Val(), time.UnixMilli(now)) != ""
+		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
 		if owned[i].Val() > 0 && !needy[s] {
 			var run [3]string
 			for j, field := range runs[i].Val() {
