@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -162,4 +164,21 @@ func TestASteerIsNoApproval(t *testing.T) {
 		s.until(session.EventTurnEnded)
 		expect.OK(t, w.Stop(t.Context()))
 	}
+}
+
+// A question of a worker of the version before has no senders: those of the running turn's messages decide,
+// as they did then.
+func TestAQuestionOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withTokens(t, `[{"name": "bot", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read"]}]`)).as("bot")
+	const at = "/v1/sessions/s/"
+	r.call("POST", at+"messages", object{"text": "hello", "as": "alice"}).want(202)
+	claims, err := actors.NewWorker(t, r.redis, "before").Claim(t.Context(), []string{"s"})
+	expect.OK(t, err)
+	expect.OK(t, claims[0].Promote(t.Context()))
+	number, err := claims[0].Ask(t.Context(), session.Question{Name: "rm"})
+	expect.OK(t, err)
+	question := fmt.Sprint(claims[0].Turn().ID, ".", number)
+	r.call("POST", at+"approve", object{"question": question, "as": "bob"}).problem(403, gateway.Forbidden)
+	r.call("POST", at+"approve", object{"question": question, "as": "alice"}).want(200)
 }

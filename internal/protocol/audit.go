@@ -10,7 +10,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// mostBy bounds a name in an audit, in bytes: so a thousand lines have about 256 KiB.
+// mostBy bounds a name in an audit, in bytes: so a thousand lines have about 256 KiB. A decision's has up to
+// 512 bytes, as in its event.
 const mostBy = 150
 
 func cutBy(name string) string { return CutText(name, mostBy) }

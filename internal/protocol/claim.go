@@ -141,7 +141,7 @@ const unservedPause = 15 * time.Second
 // unserved reports a session whose agent this worker does not run, and returns when to look again.
 func (c *Consumer) unserved(ctx context.Context, sessionKey string, r scripts.ClaimResult) index.WakeUp {
 	missing := r.Missing == 1
-	if missing { // a failed call does no harm: the sweep adds the session
+	if missing { // a failed call does no harm: the next look, after the pause, lists it again
 		_ = index.NeedAttention(ctx, c.rdb, r.Now, sessionKey)
 	}
 	c.cfg.Unserved(sessionKey, r.Agent, missing)

@@ -17,15 +17,16 @@ type Question struct {
 	Approvers []string `json:"approvers,omitempty"`
 
 	// Senders are those of the messages for which the turn began, as in meta.sender, at most 100. One
-	// that was steered in later is none.
-	Senders []string `json:"senders,omitempty"`
+	// that was steered in later is none. nil: unknown, from a worker of the version before.
+	Senders []string `json:"senders,omitzero"`
 }
 
 // ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs
 // of turns do not. In an EventQuestionAsked it is the event's turn and call ID.
 func (q Question) ID() string { return q.Turn + "." + strconv.Itoa(q.Number) }
 
-// Question returns the question of an EventQuestionAsked; ok is false for another event.
+// Question returns the question of an EventQuestionAsked, without its Senders, which only the stored one has
+// (Info.Question); ok is false for another event.
 func (e Event) Question() (q Question, ok bool) {
 	number, err := strconv.Atoi(e.CallID)
 	if e.Type != EventQuestionAsked || err != nil {

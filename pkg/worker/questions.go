@@ -130,7 +130,8 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 const mostSenders = 100
 
 // senders are those of the messages for which the turn began. A steered message gives nobody a say.
-func (q *questions) senders() (list []string) {
+func (q *questions) senders() []string {
+	list := []string{} // not nil, which means unknown
 	for _, m := range q.recorder.turn.Messages() {
 		if who := m.Message.Meta["sender"]; who != "" && !slices.Contains(list, who) && len(list) < mostSenders {
 			list = append(list, who)
