@@ -131,13 +131,13 @@ func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
 	var problems []error
 	if path := s.OpenAIFile; path != "" {
 		if err := readOpenAI(path, &c); err != nil {
-			problems = append(problems, fmt.Errorf("%w TURNSTILE_OPENAI_FILE: %w", config.ErrInvalid, err))
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_OPENAI_FILE: %w", config.ErrInvalid, config.FileProblem(err)))
 		}
 	}
 	if path := s.ToolsFile; path != "" {
 		var err error
 		if c.Tools, err = openai.LoadTools(path); err != nil {
-			problems = append(problems, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, err))
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, config.FileProblem(err)))
 		}
 	}
 	return c, errors.Join(problems...)

@@ -37,7 +37,7 @@ func TestAgentsCheck(t *testing.T) {
 		expect.Equal(t, "lines", len(lines), 2)
 		for i, want := range []string{
 			`worker: setting TURNSTILE_AGENTS_FILE: agent "a": agent_command: `,
-			`worker: setting TURNSTILE_AGENTS_FILE: agent "b": openai_file: open /gone: no such file`,
+			`worker: setting TURNSTILE_AGENTS_FILE: agent "b": openai_file: open /gone: no such file or directory: correct the path, or let the program read it`,
 		} {
 			if !strings.HasPrefix(lines[i], want) {
 				t.Errorf("line %q, want %s", lines[i], want)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"turnstile/internal/agents"
+	"turnstile/internal/printable"
 	"turnstile/internal/strictjson"
 )
 
@@ -58,28 +59,29 @@ const maxAgentsFile = 4 << 20
 // agent's command must not run for another. A secret is in the file that NAME_file names, or in the
 // variable of environ that NAME_env names. The error joins all problems, each one line.
 func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
+	shown := printable.Line(path)
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, FileProblem(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxAgentsFile+1))
 	if err != nil {
-		return nil, err
+		return nil, FileProblem(err)
 	}
 	if len(data) > maxAgentsFile {
-		return nil, fmt.Errorf("%s has more than %d bytes: is it the right file?", path, maxAgentsFile)
+		return nil, fmt.Errorf("%s has more than %d bytes: is it the right file?", shown, maxAgentsFile)
 	}
 	var entries map[string]map[string]json.RawMessage
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
 	switch err := strictjson.DecodeNamed(data, &entries); {
 	case errors.As(err, &syntax):
-		return nil, fmt.Errorf("%s: line %d: %w", path, 1+bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n")), err)
+		return nil, fmt.Errorf("%s: line %d: %w", shown, 1+bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n")), err)
 	case err != nil && !errors.As(err, &wrong):
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", shown, err)
 	case err != nil || len(entries) == 0:
-		return nil, fmt.Errorf(`%s is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`, path)
+		return nil, fmt.Errorf(`%s is no JSON object with agents by name, such as {"support": {"sessions": ["acme:*"], "agent": "claude"}}`, shown)
 	}
 	var list []NamedAgent
 	var problems []error

@@ -96,7 +96,7 @@ func TestAgentsFileMistakes(t *testing.T) {
 			`agent "a": model: write it as one text, number, true or false`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`: {
-			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory`,
+			`agent "a": openai_api_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it`,
 		},
 		`{"a": {"sessions": ["x:*"], "agent": "exec", "agent_command": "x", "workspace_dir": "/w", "isolation": "wrapper"}}`: {
 			`agent "a": wrapper is not set: isolation=wrapper needs the command that starts the agent's programs`,
@@ -119,5 +119,5 @@ func TestAgentsFileMistakes(t *testing.T) {
 		expect.List(t, text, got, want...)
 	}
 	_, err := LoadWorker(with(map[string]string{"TURNSTILE_AGENTS_FILE": "/gone"}), Options{})
-	expect.Equal(t, "error", err.Error(), "setting TURNSTILE_AGENTS_FILE: open /gone: no such file or directory")
+	expect.Equal(t, "error", err.Error(), "setting TURNSTILE_AGENTS_FILE: open /gone: no such file or directory: correct the path, or let the program read it")
 }

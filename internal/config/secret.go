@@ -48,12 +48,12 @@ func (p *problems) readFiles(vars, flags map[string]string) {
 func readSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("cannot be used: %w", err)
+		return "", fmt.Errorf("cannot be used: %w", FileProblem(err))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSecretLen+1))
 	if err != nil {
-		return "", fmt.Errorf("cannot be used: %w", err)
+		return "", fmt.Errorf("cannot be used: %w", FileProblem(err))
 	}
 	value := strings.TrimRight(string(data), "\r\n")
 	switch {

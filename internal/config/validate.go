@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"turnstile/internal/printable"
 	"turnstile/internal/process/command"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/wire"
@@ -52,6 +54,15 @@ func (p *problems) addAll(name string, err error) {
 	for line := range strings.Lines(err.Error()) {
 		p.list = append(p.list, fmt.Errorf("%w %s: %s", ErrInvalid, name, strings.TrimSpace(line)))
 	}
+}
+
+// FileProblem returns an error about a setting's file on one line. If the file could not be read, it says what to do.
+func FileProblem(err error) error {
+	var unread *fs.PathError
+	if !errors.As(err, &unread) {
+		return err
+	}
+	return errors.New(printable.Line(err.Error()) + ": correct the path, or let the program read it")
 }
 
 // ok reports whether none of the names has a problem so far. Only then can a relation between them
