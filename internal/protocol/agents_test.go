@@ -149,8 +149,12 @@ func TestNobodyRunsTheAgent(t *testing.T) {
 	expect.Equal(t, "to look at", b.IsIn(rediskey.Attention, actors.Key), true)
 
 	b.Worker = actors.NewWorker(t, b.Redis, "named", serves("support", "support"))
-	h := b.Start()
+	b.Start()
 	expect.Equal(t, "needs in its turn", b.Info().Needs, "")
+	b.Die() // its message is neither waiting nor delayed
+	look()
+	expect.Equal(t, "needs after a death", b.Info().Needs, "support")
+	h := b.Start()
 	b.Finish(h)
 	expect.Equal(t, "needs after it", b.Info().Needs, "")
 	b.Say("b")
@@ -242,4 +246,19 @@ func TestARepeatedClaimAndAnotherAgent(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "sent twice", first, false)
 	expect.Equal(t, "claims", len(claims), 0)
+}
+
+// Without a message no agent would run, so a session is nobody's: a worker without its agent finds it empty, and
+// does not look again.
+func TestNothingIsUnserved(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, serves("support", "support"))
+	b.Say("a")
+	b.Drain()
+	other := actors.NewWorker(t, b.Redis, "other", serves("support", agents.Default), nobodyElse)
+	claims, err := other.Claim(b.Ctx, []string{actors.Key})
+	expect.OK(t, err)
+	expect.Equal(t, "claims", len(claims), 0)
+	expect.Equal(t, "needs", b.Info().Needs, "")
+	expect.Equal(t, "due", b.IsIn(rediskey.Due, actors.Key), false)
 }

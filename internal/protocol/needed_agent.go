@@ -11,10 +11,11 @@ import (
 const neededFor = 4 * unservedPause
 
 // NeededAgent returns the agent that no living worker ran when one looked last, from a record's field
-// needs. "": there is none, or that was too long ago.
-func NeededAgent(needs string, now time.Time) string {
+// needs. "": there is none, that was too long ago, or a turn was claimed or has ended since.
+func NeededAgent(needs string, turn, now time.Time) string {
 	agent, at, _ := strings.Cut(needs, " ")
-	if ms, err := strconv.ParseInt(at, 10, 64); err != nil || now.Sub(time.UnixMilli(ms)) > neededFor {
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if looked := time.UnixMilli(ms); err != nil || now.Sub(looked) > neededFor || !looked.After(turn) {
 		return ""
 	}
 	return agent

@@ -25,7 +25,7 @@ type reads struct {
 
 func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
 	return reads{
-		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
+		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered", "ended_at"),
 		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told", "agent", "fence", "needs"),
 		resume:   p.HMGet(ctx, k.Resume(), "pending", "reason", "marked_at", "interruptions", "suspended"),
 		sentinel: p.Get(ctx, k.Sentinel()),
@@ -79,9 +79,8 @@ func (r reads) info(key string, now time.Time) session.Info {
 		s.Entries = run.Int("entries")
 	}
 	if token := r.sentinel.Val(); token == "" || token != run.Text("token") {
-		if s.Waiting+s.Delayed > 0 {
-			s.Needs = protocol.NeededAgent(record.Text("needs"), now)
-		}
+		// A dead worker's message counts as neither waiting nor delayed, and may need the agent, too.
+		s.Needs = protocol.NeededAgent(record.Text("needs"), time.UnixMilli(max(run.Int("started_at"), run.Int("ended_at"))), now)
 		return s
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)

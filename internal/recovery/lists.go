@@ -97,7 +97,7 @@ func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, l
 		return err
 	}
 	for s, field := range needs {
-		needy[s] = protocol.NeededAgent(field.Val(), time.UnixMilli(now)) != ""
+		needy[s] = protocol.NeededAgent(field.Val(), time.Time{}, time.UnixMilli(now)) != ""
 	}
 	return nil
 }

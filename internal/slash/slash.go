@@ -210,7 +210,7 @@ func statusLine(s session.Info, paused bool) string {
 	waiting := fmt.Sprintf("%d waiting", s.Waiting)
 	switch s.Phase {
 	case session.PhaseIdle:
-		if s.Waiting == 0 {
+		if s.Waiting == 0 && s.Needs == "" {
 			return "Idle: nothing runs, nothing waits."
 		}
 		if paused {

@@ -46,7 +46,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 		return nil, 0
 	}
 	agent := cmp.Or(s.Agent, s.Config.Agent)
-	if !slices.Contains(serves, agent) {
+	if !slices.Contains(serves, agent) && s.hasMessages() {
 		s.Index.later(s.Now + unservedPause)
 		return nil, 0
 	}
@@ -88,6 +88,16 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 		h.Turn.Resume = s.Resume.Reason
 	}
 	return h, 0
+}
+
+// hasMessages reports whether a message has not ended.
+func (s *Session) hasMessages() bool {
+	for _, m := range s.Messages {
+		if m.State == Pending || m.State == Active || m.State == Scheduled {
+			return true
+		}
+	}
+	return false
 }
 
 // Again wakes a session that must be claimed again.

@@ -125,8 +125,9 @@ if owner == s.token and run.token == s.token then
     messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
+-- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
 local name = ' ' .. bound .. ' '
-if not string.find(serves, name, 1, true) then
+if not string.find(serves, name, 1, true) and call('EXISTS', s.pending, s.active, s.scheduled, s.retry) > 0 then
   local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
   if missing then call('HSET', s.record, 'needs', bound .. ' ' .. int(now)) end
   return other{now = now, agent = bound, missing = missing and 1 or 0}

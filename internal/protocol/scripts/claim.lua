@@ -866,8 +866,9 @@ if owner == s_token and run.token == s_token then
   return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
+-- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
 local name = ' ' .. bound .. ' '
-if not string.find(serves, name, 1, true) then
+if not string.find(serves, name, 1, true) and call('EXISTS', s_pending, s_active, s_scheduled, s_retry) > 0 then
   local missing = elsewhere ~= '' and not string.find(elsewhere, name, 1, true)
   if missing then call('HSET', s_record, 'needs', bound .. ' ' .. string.format('%d', now)) end
   return {'other', now, bound, missing and 1 or 0}
