@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/gateway"
-	"turnstile/internal/workspace"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -29,12 +28,13 @@ outcomes are undelivered, unless --undelivered is given.
 
 It reads every key of the database, to find earlier transcripts.
 
-If TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
-machine is deleted, too. Those on other machines are not.
+The session's directories on this machine are deleted, too, if TURNSTILE_WORKSPACE_DIR and
+TURNSTILE_AGENTS_FILE are set as for the worker: one beneath each workspace_dir where an
+agent of the session has worked. Those on other machines are not.
 
 With --json it prints one object, with the number of deleted things, and the directory;
-errors are plain text on stderr:
-  {"session","entries","pending","scheduled","archived","workspace"?}`
+workspaces has all of them if there are several. Errors are plain text on stderr:
+  {"session","entries","pending","scheduled","archived","workspace"?,"workspaces"?}`
 
 func (p *program) forgetCommand() *cobra.Command {
 	var asJSON, undelivered bool
@@ -60,7 +60,7 @@ func (p *program) forgetCommand() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().StringVar(&sender, "sender", "", "delete the sessions of this sender: TOKEN or TOKEN/USER")
 	c.Flags().BoolVar(&undelivered, "undelivered", false, "delete outcomes that are not delivered, too")
-	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR")
+	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR", "TURNSTILE_AGENTS_FILE")
 	return c
 }
 
@@ -72,7 +72,7 @@ type forgotten struct {
 	Pending   int    `json:"pending"`
 	Scheduled int    `json:"scheduled"`
 	Archived  int    `json:"archived"`
-	Workspace string `json:"workspace,omitempty"` // its directory on this machine
+	directories
 }
 
 // forget deletes a session.
@@ -80,19 +80,21 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}
+	roots, err := p.workspaces(flags) // a mistake deletes nothing
+	if err != nil {
+		return err
+	}
 	var f forgotten
-	err := p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
+	err = p.withRedis(ctx, flags, func(rdb redis.UniversalClient) (err error) {
 		f, err = erase(ctx, rdb, key, undelivered)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if root := p.given(flags, "TURNSTILE_WORKSPACE_DIR"); root != "" {
-		// Only now, since a busy session is refused and needs the directory.
-		if f.Workspace, err = workspace.Remove(root, key); err != nil {
-			return fmt.Errorf("session %s is deleted in Redis, but its directory is not: %w", key, err)
-		}
+	// Only now, since a busy session is refused and needs the directory.
+	if f.directories, err = removeDirectories(roots, key); err != nil {
+		return err
 	}
 	if !f.known && f.Workspace == "" {
 		return fmt.Errorf("session %s is unknown; any remaining data was deleted", key)
@@ -104,7 +106,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		count(f.Entries, "transcript entry", "transcript entries"), count(f.Pending, "waiting message", "waiting messages"),
 		f.Scheduled, count(f.Archived, "dead letter", "dead letters"))
 	if f.Workspace != "" {
-		text += ", and " + f.Workspace
+		text += ", and " + f.directories.String()
 	}
 	return p.say("%s.", text)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/workspace"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -22,16 +21,17 @@ TOKEN/USER for messages over HTTP. TOKEN alone means its messages without "as".
 
 For each session with messages of the sender it prints one line, then a line for each entry
 of its transcripts and each message that waits, runs or has ended, as JSON:
-  {"session","shared","workspace"?,"agent_state"?}
+  {"session","shared","workspace"?,"workspaces"?,"agent_state"?}
   {"session","transcript","entry":{as in show}}
   {"session","state","message":{"id","text","meta","attachments"},"outcome"?}
 A session is shared if others have written in it, too. Of such a session only the sender's
 own texts are printed. Of all others everything is: replies, tools and outcomes as well.
 
-workspace is the session's directory on this machine, if TURNSTILE_WORKSPACE_DIR is set as
-for the worker. agent_state is what the agent keeps: usually the ID of its own session, with
-files in the worker's HOME. They are not printed, nor are events and deliveries, which
-repeat the texts.
+workspace is the session's directory on this machine, if TURNSTILE_WORKSPACE_DIR and
+TURNSTILE_AGENTS_FILE are set as for the worker; workspaces has all of them if there are
+several, as after /agent. agent_state is what the agent keeps: usually the ID of its own
+session, with files in the worker's HOME. They are not printed, nor are events and
+deliveries, which repeat the texts.
 
 It reads every message and transcript in Redis. If nothing of the sender is found, that is
 an error with exit code 1.`
@@ -45,7 +45,8 @@ that is running or gets a message meanwhile, and none with undelivered outcomes 
 --undelivered: it lists them, and ends with exit code 3. Run it again for the rest, also
 after Ctrl-C (exit code 130). Each line has a session and its status: erased, shared, running
 (also: used meanwhile) or undelivered. With --json it is an object:
-  {"session","shared","status":"erased|shared|running|undelivered","workspace"?,"agent_state"?}`
+  {"session","shared","status":"erased|shared|running|undelivered","workspace"?,"workspaces"?,
+   "agent_state"?}`
 
 func (p *program) exportCommand() *cobra.Command {
 	var sender string
@@ -60,31 +61,31 @@ func (p *program) exportCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return p.export(c.Context(), flagged(c), sender) },
 	}
 	c.Flags().StringVar(&sender, "sender", "", "whose messages: TOKEN or TOKEN/USER")
-	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR")
+	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR", "TURNSTILE_AGENTS_FILE")
 	return c
 }
 
 // senderLine is a session of a sender.
 type senderLine struct {
-	Session    string          `json:"session"`
-	Shared     bool            `json:"shared"`
-	Status     string          `json:"status,omitempty"` // of forget
-	Workspace  string          `json:"workspace,omitempty"`
+	Session string `json:"session"`
+	Shared  bool   `json:"shared"`
+	Status  string `json:"status,omitempty"` // of forget
+	directories
 	AgentState json.RawMessage `json:"agent_state,omitempty"`
 }
 
-// eachOf visits the sessions of a sender. An unknown sender is an error.
-func (p *program) eachOf(ctx context.Context, flags map[string]string, sender string, visit func(*admin.SenderSession, senderLine) error) error {
-	root, found := p.given(flags, "TURNSTILE_WORKSPACE_DIR"), false
-	err := p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
+// eachOf visits the sessions of a sender, with the roots of the sessions' directories. An unknown sender is an error.
+func (p *program) eachOf(ctx context.Context, flags map[string]string, sender string, visit func(s *admin.SenderSession, line senderLine, roots []string) error) error {
+	roots, err := p.workspaces(flags)
+	if err != nil {
+		return err
+	}
+	found := false
+	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {
 		for s, err := range client.SessionsOf(ctx, sender) {
 			if err == nil {
 				found = true
-				line := senderLine{Session: s.Session, Shared: s.Shared, AgentState: s.AgentState}
-				if root != "" {
-					line.Workspace = workspace.Find(root, s.Session)
-				}
-				err = visit(s, line)
+				err = visit(s, senderLine{Session: s.Session, Shared: s.Shared, directories: findDirectories(roots, s.Session), AgentState: s.AgentState}, roots)
 			}
 			if err != nil {
 				return err
@@ -99,7 +100,7 @@ func (p *program) eachOf(ctx context.Context, flags map[string]string, sender st
 }
 
 func (p *program) export(ctx context.Context, flags map[string]string, sender string) error {
-	return p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine) error {
+	return p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, _ []string) error {
 		err := p.printJSON(line)
 		for d, failed := range s.Data(ctx) {
 			if err = errors.Join(err, failed); err != nil {
@@ -128,7 +129,7 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		options = append(options, admin.EraseUndelivered())
 	}
 	number := map[string]int{} // by status
-	err := p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine) error {
+	err := p.eachOf(ctx, flags, sender, func(s *admin.SenderSession, line senderLine, roots []string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -142,10 +143,9 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		case err != nil:
 			return err
 		default:
-			if line.Status = "erased"; line.Workspace != "" {
-				if _, err := workspace.Remove(p.given(flags, "TURNSTILE_WORKSPACE_DIR"), s.Session); err != nil {
-					return fmt.Errorf("session %s is deleted in Redis, but its directory is not: %w", s.Session, err)
-				}
+			line.Status = "erased"
+			if line.directories, err = removeDirectories(roots, s.Session); err != nil {
+				return err
 			}
 		}
 		number[line.Status]++
@@ -154,7 +154,7 @@ func (p *program) forgetSender(ctx context.Context, flags map[string]string, sen
 		}
 		text := s.Session + ": " + line.Status
 		if line.Workspace != "" {
-			text += ", directory " + line.Workspace
+			text += ", directory " + line.directories.String()
 		}
 		if len(line.AgentState) > 0 {
 			text += ", agent state " + string(line.AgentState)

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/workspace"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -88,6 +89,55 @@ func TestSender(t *testing.T) {
 			t.Errorf("%q", r.err)
 		}
 	}
+}
+
+// A session has a directory beneath each agent's workspace_dir where it has worked.
+func TestDirectoriesOfNamedAgents(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	top := t.TempDir()
+	file := agentsFile(t, fmt.Sprintf(`{
+		"a": {"sessions": ["x:*"], "agent": "echo", "workspace_dir": "%[1]s/a/"}, "b": {"sessions": ["y:*"], "agent": "echo", "workspace_dir": "%[1]s/b"},
+		"c": {"sessions": ["z:*"], "agent": "echo", "workspace_dir": "%[1]s/env"}, "d": {"sessions": ["d:*"], "agent": "echo"}}`, top))
+	environ := []string{"REDIS_URL=" + url, "TURNSTILE_WORKSPACE_DIR=" + top + "/env", "TURNSTILE_AGENTS_FILE=" + file}
+	dirs := func(key string, roots ...string) (list []string) {
+		t.Helper()
+		for _, root := range roots {
+			dir, err := workspace.Root{Path: filepath.Join(top, root)}.Directory(key)
+			expect.OK(t, err)
+			list = append(list, filepath.Join(top, root, filepath.Base(dir)))
+		}
+		return list
+	}
+	wrote(t, c, "x:1", "web/alice", "hello", "")
+	wrote(t, c, "x:2", "web/alice", "hello", "")
+	several, one := dirs("x:1", "a", "b", "env"), dirs("x:2", "b")
+	other := dirs("x:3", "a")[0]
+
+	list := objects(t, call(t, environ, "export", "--sender", "web/alice").want(t, exitOK).out)
+	expect.Equal(t, "workspaces", fmt.Sprint(list[0]["workspaces"]), fmt.Sprint(several))
+	expect.Equal(t, "the first of them", fmt.Sprint(list[0]["workspace"]), several[0])
+	expect.Equal(t, "one alone", fmt.Sprintf("%v%v", list[2]["workspace"], list[2]["workspaces"]), one[0]+"<nil>")
+	r := call(t, environ, "forget", "--sender", "web/alice").want(t, exitOK)
+	if want := "x:1: erased, directory " + strings.Join(several, " and ") + "\nx:2: erased, directory " + one[0] + "\n"; !strings.HasPrefix(r.out, want) {
+		t.Errorf("%q, want %q", r.out, want)
+	}
+
+	several = dirs("x:1", "a", "b") // again, of a session that Redis no longer knows
+	list = objects(t, call(t, environ, "forget", "x:1", "--json").want(t, exitOK).out)
+	expect.Equal(t, "workspaces", fmt.Sprint(list[0]["workspaces"]), fmt.Sprint(several))
+	left, err := filepath.Glob(top + "/*/*")
+	expect.OK(t, err)
+	expect.List(t, "left", left, other)
+
+	wrote(t, c, "x:1", "web/alice", "hello", "")
+	for _, args := range [][]string{{"forget", "x:1"}, {"forget", "--sender", "web/alice"}, {"export", "--sender", "web/alice"}} {
+		r := call(t, environ[:2], append(args, "--agents-file", "/gone")...).want(t, exitUsage)
+		expect.Equal(t, args[0], r.err, "worker: setting TURNSTILE_AGENTS_FILE: open /gone: no such file or directory: correct the path, or let the program read it\n")
+	}
+	info, err := c.Session("x:1").Info(limited(t))
+	expect.OK(t, err)
+	expect.Equal(t, "waiting, after wrong settings", info.Waiting, 1)
 }
 
 func TestSenderUsage(t *testing.T) {

@@ -25,6 +25,15 @@ func (p *program) served(flags map[string]string, defaults map[string]string) (c
 	return config.LoadWorker(p.environ, config.Options{Overrides: flags, Defaults: defaults, NoAgent: true})
 }
 
+// agentsInFile reads TURNSTILE_AGENTS_FILE for a command that runs no agent. Without the file there are none.
+func (p *program) agentsInFile(flags map[string]string) ([]config.NamedAgent, error) {
+	path := p.given(flags, "TURNSTILE_AGENTS_FILE")
+	if path == "" {
+		return nil, nil
+	}
+	return config.LoadAgents(path)
+}
+
 // given is the value that the user set for a variable.
 func (p *program) given(flags map[string]string, name string) string {
 	vars := map[string]string{}

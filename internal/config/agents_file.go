@@ -50,6 +50,18 @@ func (n NamedAgent) Problem(err error) error {
 	return errors.Join(problems...)
 }
 
+// LoadAgents reads TURNSTILE_AGENTS_FILE for a command that runs no agent. The agents have no secrets, which need
+// not be there.
+func LoadAgents(path string) ([]NamedAgent, error) {
+	list, err := readAgents(path, nil)
+	if err == nil {
+		return list, nil
+	}
+	p := problems{}
+	p.addAll("TURNSTILE_AGENTS_FILE", err)
+	return nil, p.err()
+}
+
 // maxAgentsFile bounds the reading of a wrong file.
 const maxAgentsFile = 4 << 20
 
@@ -57,7 +69,8 @@ const maxAgentsFile = 4 << 20
 // in lower case, without the prefix: {"support": {"sessions": ["acme:*"], "agent": "openai",
 // "model": "..."}}. What it leaves out has the setting's default, not the environment's value: one
 // agent's command must not run for another. A secret is in the file that NAME_file names, or in the
-// variable of environ that NAME_env names. The error joins all problems, each one line.
+// variable of environ that NAME_env names. Without environ none is read. The error joins all problems, each
+// one line.
 func readAgents(path string, environ map[string]string) ([]NamedAgent, error) {
 	shown := printable.Line(path)
 	f, err := os.Open(path)
@@ -126,6 +139,9 @@ func readAgent(name string, entry map[string]json.RawMessage, environ map[string
 			}
 			wrong("%.100q is unknown: %s", key, hint)
 			continue
+		}
+		if form != "" && environ == nil {
+			continue // a secret
 		}
 		text, err := textOf(value, known[key].between)
 		if err != nil {
