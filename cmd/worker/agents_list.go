@@ -72,12 +72,12 @@ type agentRow struct {
 }
 
 func (p *program) agents(ctx context.Context, flags map[string]string, asJSON bool) error {
-	s, err := p.served(flags, nil)
+	named, err := p.agentsInFile(flags)
 	if err != nil {
 		return err
 	}
 	rows := map[string]agentRow{}
-	for _, n := range s.Agents {
+	for _, n := range named {
 		rows[n.Name] = agentRow{Kind: string(n.Agent), Sessions: n.Sessions}
 	}
 	err = p.withAdmin(ctx, flags, func(client *admin.Client, _ redis.UniversalClient) error {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"turnstile"
-
+	"turnstile/internal/workspace"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
@@ -46,6 +46,34 @@ func TestAgentsCheck(t *testing.T) {
 	}
 	r = call(t, nil, "agents", "check").want(t, exitUsage)
 	expect.Equal(t, "without a file", r.err, "worker: setting TURNSTILE_AGENTS_FILE is not set: name the file to check\n")
+}
+
+// An operator's shell need not have the agents' keys, but a worker's must.
+func TestOperatorsWithoutKeys(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	root := t.TempDir()
+	dir, err := workspace.Root{Path: root}.Directory("a:1")
+	expect.OK(t, err)
+	file := agentsFile(t, fmt.Sprintf(`{
+		"a": {"sessions": ["a:*"], "agent": "openai", "model": "m", "openai_api_key_env": "GONE", "workspace_dir": %q},
+		"b": {"sessions": ["b:*"], "agent": "openai", "model": "m", "openai_api_key_file": "/gone"}}`, root))
+	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENTS_FILE=" + file, "TURNSTILE_OPENAI_API_KEY_FILE=/gone"}
+	wrote(t, c, "a:1", "web/alice", "hello", "")
+	list := call(t, environ, "agents").want(t, exitOK).out
+	expect.Equal(t, "the list", list, "AGENT  KIND    SESSIONS  WORKERS\na      openai  a:*       0\nb      openai  b:*       0\n")
+	for _, args := range [][]string{{"export", "--sender", "web/alice"}, {"forget", "--sender", "web/alice"}} {
+		if r := call(t, environ, args...).want(t, exitOK); !strings.Contains(r.out, filepath.Base(dir)) {
+			t.Errorf("%s: %s", args, r.out)
+		}
+	}
+	for _, args := range [][]string{{}, {"agents", "check"}} {
+		r := call(t, environ[:2], args...).want(t, exitUsage)
+		const entry = "worker: setting TURNSTILE_AGENTS_FILE: agent "
+		want := entry + `"a": openai_api_key_env names the variable "GONE", which is not set` + "\n" +
+			entry + `"b": openai_api_key_file cannot be used: open /gone: no such file or directory: correct the path, or let the program read it` + "\n"
+		expect.Equal(t, fmt.Sprint(args), r.err, want)
+	}
 }
 
 // Five bots with five prompts and models are one worker. A SIGHUP with a mistake in the file is
