@@ -40,7 +40,7 @@ type turnRun struct {
 	recorder  *recorder
 	questions *questions
 	steering  *steering // nil: the agent takes no steers
-	warm      *warmTurn // nil: agents are not kept warm
+	warm      *warmTurn // nil: no agent is kept warm
 
 	noted int  // how many dropped messages the agent's note mentions
 	ran   bool // the agent was started
@@ -63,7 +63,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 			return refused
 		})
 	}
-	if t.warmer != nil {
+	if d.pool != nil {
 		t.warm = &warmTurn{served: t.served, pool: d.pool, turn: &t.ClaimedTurn, lease: claim.Lease().Context(), log: t.log}
 	}
 	return t

@@ -65,14 +65,14 @@ func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	}()
 	run := t.agent.Run
 	if t.warm != nil {
-		warm, err := t.warm.get(t.ctx, in)
+		chosen, err := t.warm.get(t.ctx, in)
 		if err == nil {
 			err = t.mayStart()
 		}
 		if err != nil {
 			return result, err
 		}
-		run = warm.Run
+		run = chosen.Run
 	}
 	return run(t.ctx, in)
 }

@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// warmTurn is one turn's use of a warm agent. It is nil if agents are not kept warm.
+// warmTurn is one turn's use of a warm agent. It is nil if no agent of the worker is kept warm.
 type warmTurn struct {
 	*served
 	pool  *warmPool
@@ -21,9 +21,13 @@ type warmTurn struct {
 	pooled bool       // it was put back into the pool, and another turn may have taken it
 }
 
-// get takes the session's warm agent, or builds one.
-func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Warm, error) {
-	now, signature := seen{t.turn.SessionID, t.turn.Entries}, t.warmer.Signature()
+// get takes the session's warm agent, or builds one. An agent that is not kept warm runs the turn itself, once the
+// warm agent that the session had before is closed.
+func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Agent, error) {
+	now, signature := seen{t.turn.SessionID, t.turn.Entries}, ""
+	if t.warmer != nil {
+		signature = t.warmer.Signature()
+	}
 	had := t.pool.take(t.turn.Session)
 	v := judge(had, signature, now)
 	if had != nil && had.name != t.name { // agents of all names are in one pool
@@ -42,6 +46,9 @@ func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Warm, error) 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+	if t.warmer == nil {
+		return t.served.agent, nil
 	}
 	t.log.Debug("a warm agent is built", "why", v)
 	if t.Stateless {

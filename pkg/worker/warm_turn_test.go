@@ -384,3 +384,36 @@ func TestAnAgentThatEndedBetweenTurns(t *testing.T) {
 	r.turn(s, "m3", 2)
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2", "run 2")
 }
+
+// The warm agent of a session ends before another agent of the session runs, whether that is kept warm or not.
+func TestAnotherAgentClosesTheWarmOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, cold, other := newWarmStage(), newStage(), newWarmStage()
+	w := r.worker(s, with(func(c *worker.Config) {
+		c.Agents = []worker.NamedAgent{{Name: "cold", Sessions: []string{"*"}, Agent: cold}, {Name: "warm", Sessions: []string{r.key}, Agent: other}}
+	}))
+	change := func(name string) {
+		t.Helper()
+		_, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Agent: name})
+		expect.OK(t, err)
+	}
+	change("warm")
+	r.turn(other, "m1", 1)
+	gate := other.gate(other.closing, 1)
+	change("cold")
+	r.say("m2", "hello")
+	other.happened(t, "close 1")
+	cold.empty(t)
+	close(gate)
+	cold.next(t, "m2").reply("ok")
+	r.ends("m2", session.StatusDone)
+	if _, kept := w.WarmAgent(r.key); kept {
+		t.Error("an agent is kept")
+	}
+	change("default")
+	r.turn(s, "m3", 1)
+	change("warm")
+	r.turn(other, "m4", 2)
+	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1")
+}
