@@ -370,17 +370,17 @@ func closeIf(f *os.File, err error) {
 }
 
 // roles are the programs of the agents and their children.
-var roles = map[string]func(){
+var roles = map[string]func(args []string){
 	// either becomes the attacker or the other agent, as the message says.
-	"either": func() {
+	"either": func([]string) {
 		text, err := io.ReadAll(os.Stdin)
 		must(err)
 		role, input, _ := strings.Cut(string(text), " ")
 		must(syscall.Exec(os.Args[0], []string{os.Args[0], "role=" + role, input}, os.Environ()))
 	},
 	// other is the agent that is attacked. It runs until the test ends.
-	"other": func() {
-		if dir := os.Args[2]; dir != "" {
+	"other": func(args []string) {
+		if dir := args[0]; dir != "" {
 			must(os.Chdir(dir))
 		}
 		here, err := os.Getwd()
@@ -403,9 +403,9 @@ var roles = map[string]func(){
 		select {}
 	},
 	// attack tries all attacks, and replies with what stopped each.
-	"attack": func() {
+	"attack": func(args []string) {
 		var t targets
-		must(json.Unmarshal([]byte(os.Args[2]), &t))
+		must(json.Unmarshal([]byte(args[0]), &t))
 		results := map[string]string{}
 		for _, r := range table {
 			if err := attacks[r.id](t); err != nil {
@@ -415,14 +415,14 @@ var roles = map[string]func(){
 		must(json.NewEncoder(os.Stdout).Encode(results))
 	},
 	// fork starts a process in another session, and exits.
-	"fork": func() {
-		child := exec.Command(os.Args[0], "role=stay", os.Args[2])
+	"fork": func(args []string) {
+		child := exec.Command(os.Args[0], "role=stay", args[0])
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		must(child.Start())
 	},
 	// stay holds a lock as long as it lives.
-	"stay": func() {
-		f, err := os.OpenFile(os.Args[2], os.O_CREATE|os.O_RDWR, 0o600)
+	"stay": func(args []string) {
+		f, err := os.OpenFile(args[0], os.O_CREATE|os.O_RDWR, 0o600)
 		must(err)
 		must(unix.Flock(int(f.Fd()), unix.LOCK_EX))
 		select {}

@@ -23,7 +23,6 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
-	"turnstile/test/program"
 	"turnstile/test/redistest"
 	"turnstile/test/unprivileged"
 )
@@ -33,47 +32,7 @@ const secret = "sesame"
 
 var workerPath, agentPath string
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		if name, ok := strings.CutPrefix(os.Args[1], "role="); ok {
-			roles[name]()
-			return
-		}
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "isolation-")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		err = install(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
-
-// install puts the programs where every user may run them.
-func install(dir string) error {
-	workerPath, agentPath = filepath.Join(dir, "worker"), filepath.Join(dir, "agent")
-	built, err := program.Path("turnstile/cmd/worker")
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	for path, from := range map[string]string{workerPath: built, agentPath: self} {
-		if err := unprivileged.Install(path, from, 0o755); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(dir, 0o755) //nolint:gosec // an unprivileged user runs them
-}
+func TestMain(m *testing.M) { unprivileged.Main(m, roles, &workerPath, &agentPath) }
 
 // The levels' settings.
 var levels = map[string]func(t *testing.T) []string{

@@ -23,47 +23,9 @@ import (
 	"turnstile/test/unprivileged"
 )
 
-// Both programs are owned by the user that runs the tests, and all may read them.
 var workerPath, agentPath string
 
-func TestMain(m *testing.M) {
-	if playsRole(os.Args) {
-		return
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sameuser-")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		err = install(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
-
-func install(dir string) error {
-	workerPath, agentPath = filepath.Join(dir, "worker"), filepath.Join(dir, "agent")
-	built, err := program.Path("turnstile/cmd/worker")
-	if err != nil {
-		return err
-	}
-	if err := unprivileged.Install(workerPath, built, 0o755); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := unprivileged.Install(agentPath, self, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(dir, 0o755) //nolint:gosec // an unprivileged user runs them
-}
+func TestMain(m *testing.M) { unprivileged.Main(m, roles, &workerPath, &agentPath) }
 
 type user struct{ unprivileged.User }
 

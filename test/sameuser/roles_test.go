@@ -149,17 +149,6 @@ var roles = map[string]func(args []string){
 	},
 }
 
-func playsRole(args []string) bool {
-	if len(args) < 2 {
-		return false
-	}
-	name, ok := strings.CutPrefix(args[1], "role=")
-	if ok {
-		roles[name](args[2:])
-	}
-	return ok
-}
-
 // goodOrBad ends the agent at once if the message is "good".
 func goodOrBad() {
 	if prompt, _ := io.ReadAll(os.Stdin); string(prompt) == "good" {
