@@ -32,7 +32,7 @@ func TestCustomers(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	if err := confine.Check(); err != nil {
-		lacks(t, err.Error())
+		expect.Lacks(t, err.Error())
 	}
 	text, err := os.ReadFile("../../docs/customers.md")
 	expect.OK(t, err)

@@ -21,7 +21,7 @@ func TestWireExample(t *testing.T) {
 	if osexec.Command(python, "-c", "import redis").Run() != nil {
 		python = "/usr/bin/python3" // Debian's, for which python3-redis is
 		if osexec.Command(python, "-c", "import redis").Run() != nil {
-			lacks(t, "redis-py (python3-redis)")
+			expect.Lacks(t, "redis-py (python3-redis)")
 		}
 	}
 	text, err := os.ReadFile("../../docs/wire.md")

@@ -2,6 +2,7 @@ package expect
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -65,4 +66,14 @@ func AtOnce(n int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
 		panic(err)
 	}
+}
+
+// Lacks skips a test for something that this machine lacks. In CI it fails the test.
+func Lacks(t testing.TB, what string) {
+	t.Helper()
+	if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
+		t.Fatal("NOT TESTED: CI LACKS ", what)
+	}
+	fmt.Fprintf(os.Stderr, "NOT TESTED, FOR THIS MACHINE LACKS %s: SKIPPED %s\n", what, t.Name())
+	t.Skip("this machine lacks ", what)
 }
