@@ -152,6 +152,7 @@ func TestNobodyRunsTheAgent(t *testing.T) {
 	b.Start()
 	expect.Equal(t, "needs in its turn", b.Info().Needs, "")
 	b.Die() // its message is neither waiting nor delayed
+	tick(b)
 	look()
 	expect.Equal(t, "needs after a death", b.Info().Needs, "support")
 	h := b.Start()
