@@ -39,6 +39,10 @@ type Traits struct {
 	// Steerable: messages may join its running turns, see Turn.Steers.
 	Steerable bool
 
+	// Continues: a turn that was interrupted goes on where its last step ended, see Turn.Kept. Other
+	// agents begin the turn again, and its steps have their results.
+	Continues bool
+
 	// Stateless: its warm agents remember nothing of the session. They stay in use when another
 	// worker has run a turn of the session. Only for a Warmer.
 	Stateless bool
@@ -56,6 +60,13 @@ type Turn struct {
 
 	// History is the transcript before this turn, oldest first.
 	History []session.Entry `json:"history"`
+
+	// Kept is what earlier, interrupted runs of this turn have done, up to their last step, for an agent that
+	// Continues. It is part of the turn's transcript, and was shown to the user.
+	Kept []session.Entry `json:"kept,omitempty"`
+
+	// Steps are the steps that earlier runs of this turn have ended.
+	Steps []StepRecord `json:"steps,omitempty"`
 
 	// Note is a system note for the agent, before the text. It is mostly empty.
 	Note string `json:"note,omitempty"`

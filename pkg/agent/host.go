@@ -20,6 +20,10 @@ type Host struct {
 	// session's queue.
 	Steers <-chan Steer
 
+	// StartStep and EndStep keep the turn's journal: see the methods of Turn. Any goroutine may call them.
+	StartStep func(ctx context.Context, s StepSpec) (StepRecord, error)
+	EndStep   func(ctx context.Context, s StepSpec, e StepEnd) error
+
 	// LeaseEnd moves forward with each renewal. It may be called at any time.
 	LeaseEnd func() time.Time
 }
