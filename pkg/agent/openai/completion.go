@@ -59,7 +59,7 @@ func (r *run) stream(ctx context.Context) (*completion, error) {
 		}
 	}
 	if a.usage != nil {
-		r.emit(agent.Event{Type: session.EventUsage, Usage: a.usage})
+		r.turn.Emit(agent.Event{Type: session.EventUsage, Usage: a.usage})
 	}
 	switch {
 	case a.finish != "": // the reply is complete, a later error changes nothing
@@ -88,14 +88,15 @@ func (r *run) chunk(a *completion, c chunk) error {
 		for _, text := range []words{d.Content, d.Refusal} {
 			if text != "" {
 				a.text.WriteString(string(text))
-				r.emit(agent.Event{Type: session.EventText, Text: string(text)})
+				r.output = true
+				r.turn.Emit(agent.Event{Type: session.EventText, Text: string(text)})
 			}
 		}
 		// Some servers send both, with the same text.
 		a.reasoning.WriteString(string(d.Thoughts))
 		if text := cmp.Or(d.Thoughts, d.Reasoning); text != "" {
 			a.size += len(text)
-			r.emit(agent.Event{Type: session.EventThought, Text: string(text)})
+			r.turn.Emit(agent.Event{Type: session.EventThought, Text: string(text)})
 		}
 		for _, fragment := range d.ToolCalls {
 			a.fragment(fragment)

@@ -12,7 +12,7 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := Config{BaseURL: "http://127.0.0.1/v1", Model: "m"}
-	if a, err := New(good); err != nil || a.config.ContextTokens != 32_000 || a.config.Grace != 5*time.Second || a.Traits() != (agent.Traits{Steerable: true}) {
+	if a, err := New(good); err != nil || a.config.ContextTokens != 32_000 || a.config.Grace != 5*time.Second || a.Traits() != (agent.Traits{Steerable: true, Continues: true}) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for _, c := range []struct {

@@ -9,13 +9,18 @@
 // turn then continues. They are not taken between the tools of one round, because the protocol
 // wants the results to follow the calls.
 //
+// With agent.Host's StartStep each reply and each call is a step: "response:1" has the calls "call:1.1",
+// "call:1.2". A turn that was interrupted then goes on where its last step ended: no reply is paid for twice,
+// no tool runs twice, and the next request is the same, byte for byte. A tool that was interrupted itself
+// runs again by its settings only, see Tool.Unknown.
+//
 // How the turn ends:
 //
 //   - the model's reply has no tool call: done;
 //   - the server is busy (429), fails (5xx) or cannot be reached: the request is retried within the
-//     turn, see Config.MaxRetries. If it still fails, the error is marked agent.Retryable if the
-//     turn has neither emitted text nor used a tool;
-//   - the connection breaks in the middle of a text: a final error;
+//     turn, see Config.MaxRetries. If it still fails, or the connection breaks in the middle of a text,
+//     the error is marked agent.Retryable if there are steps to go on from, or if the turn has neither
+//     emitted text nor used a tool. Otherwise it is final;
 //   - the server refuses the request, the key or the model, the history is too long for the model,
 //     the content filter stops the reply, or there are too many rounds: a final error.
 //

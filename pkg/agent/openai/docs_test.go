@@ -27,7 +27,7 @@ func TestExampleTools(t *testing.T) {
 		}
 		t.Skip("NOT TESTED: THE TOOL days-between, FOR THERE IS NO python3 ON PATH")
 	}
-	if e := use(t, Config{}, tools[1], `{"from":"2026-11-21","to":"2026-12-24"}`); string(e.Output) != `{"days": 33}` {
+	if e := use(t, Config{}, tools[1], `{"from":"2026-11-21","to":"2026-12-24"}`); string(e.Output) != `{"days":33}` {
 		t.Errorf("%s %s", e.Output, e.Error)
 	}
 	if e := use(t, Config{}, tools[1], `{"from":"tomorrow"}`); !strings.HasPrefix(e.Error, "exit status 1: give two dates") {

@@ -57,7 +57,7 @@ func ExampleTool() {
 	fmt.Println(err)
 	// Output:
 	// tool_start shout
-	// tool_end {"WORD": "HELLO"}
+	// tool_end {"WORD":"HELLO"}
 	// text Done.
 	// <nil>
 }

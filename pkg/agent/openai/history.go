@@ -10,8 +10,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// cutOff is the result of a tool that had not finished.
-const cutOff = "[The tool was interrupted: it has no result, and may have had effects.]"
+// cutOff is the error of a tool of which only the start is known.
+const cutOff = "the tool was started and then interrupted: it may have had its effects, so check that before you use it again"
 
 // block is messages that are sent together or not at all: a tool call never goes without its
 // result.
@@ -63,7 +63,7 @@ func blocks(history []session.Entry, who *agent.Speakers, ids *callIDs) (all []b
 // everything in it is made to fit.
 func repeated(use session.ToolUse, ids *callIDs) (toolCall, message) {
 	c := toolCall{id: ids.unique(use.CallID), name: fittingName(use.Name), args: fittingArgs(use.Input)}
-	result := message{role: roleTool, callID: c.id, text: cutOff}
+	result := message{role: roleTool, callID: c.id, text: failedTool(cutOff)}
 	switch {
 	case use.Error != "":
 		result.text = failedTool(use.Error)

@@ -42,7 +42,7 @@ assistant: found
 user: second
 assistant:  call00002=tool({}) call00003=make({})
 tool: Error: exit status 1 =call00002
-tool: `+cutOff+` =call00003
+tool: Error: `+cutOff+` =call00003
 user: third
 
 [Attachment: f: /f]

@@ -157,5 +157,5 @@ func byDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Traits says that running turns take further messages.
-func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: true} }
+// Traits says that running turns take further messages, and go on after an interruption.
+func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: true, Continues: true} }

@@ -39,7 +39,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 		case !f.passing:
 			return nil, f.why
 		case a.text.Len() > 0:
-			return nil, fmt.Errorf("the model's server broke off in the middle of its reply (%w): what came before is kept", f.why)
+			return nil, r.givenUp(fmt.Errorf("the model's server broke off in the middle of its reply (%w)", f.why))
 		case tries > r.config.MaxRetries:
 			return nil, r.givenUp(fmt.Errorf("%w after %s", f.why, times(tries)))
 		}
@@ -53,7 +53,7 @@ func (r *run) complete(ctx context.Context) (*completion, error) {
 		r.waited += wait
 		r.log.Debug("the request to the model's server is retried", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
 		if wait > noticeable {
-			r.emit(agent.Event{Type: session.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
+			r.turn.Emit(agent.Event{Type: session.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
 		}
 		if err := r.sleep(ctx, wait); err != nil {
 			return nil, err
@@ -69,16 +69,16 @@ func (r *run) judge(a *completion) error {
 		return errors.New("the content filter of the model's server stopped the reply: use other words, or start again with /new")
 	case "length":
 		if r.output { // else finish returns a clearer error
-			r.emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
+			r.turn.Emit(agent.Event{Type: session.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
 		}
 	}
 	return nil
 }
 
-// givenUp is the error of a turn after its last retry. It is retryable only if the turn has
-// produced nothing.
+// givenUp is the error of a turn after its last retry. It is retryable if the turn's next run goes on after
+// its last step, or if the turn has produced nothing.
 func (r *run) givenUp(err error) error {
-	if r.output {
+	if r.output && r.turn.Host.StartStep == nil {
 		return err
 	}
 	return agent.Retryable(err)

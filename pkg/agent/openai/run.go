@@ -16,14 +16,18 @@ import (
 type run struct {
 	*Agent
 	turn *agent.Turn
-	emit func(agent.Event)
 	log  *slog.Logger
 
 	who     *agent.Speakers
 	history []block
+	blinded bool      // the history's images are only named
 	present []message // the turn itself, so far
 	ids     *callIDs
 	dropped int // blocks of history, left out of the last request
+
+	kept    []session.Entry // steers that earlier runs have accepted, and this one has not come to
+	arrived *agent.Steer    // a steer that is not accepted yet
+	taken   int             // steers, in all runs
 
 	output bool          // the turn has emitted text or used a tool
 	waited time.Duration // between retries, in all
@@ -35,15 +39,8 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		return agent.Result{}, command.Interrupted(ctx)
 	}
 	r := &run{
-		Agent: a, turn: turn, who: turn.Speakers(), ids: newCallIDs(),
+		Agent: a, turn: turn, who: turn.Speakers(), ids: newCallIDs(), kept: steers(turn.Kept),
 		log: a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence),
-	}
-	r.emit = func(e agent.Event) {
-		switch e.Type {
-		case session.EventText, session.EventToolStart:
-			r.output = true
-		}
-		turn.Emit(e)
 	}
 	r.history = blocks(turn.History, r.who, r.ids)
 	r.present = present(turn, r.who)
@@ -56,27 +53,29 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 
 // converse asks the model until it has finished and no steer is left.
 func (r *run) converse(ctx context.Context) error {
-	for rounds := 0; ; {
-		reply, err := r.complete(ctx)
+	rounds := 0
+	for n := 1; ; n++ {
+		reply, last, err := r.respond(ctx, n)
 		if err != nil {
 			return err
 		}
 		if reply.text.Len() > 0 || len(reply.calls) > 0 {
+			r.output = true
 			r.present = append(r.present, reply.message())
+		}
+		if last {
+			return r.finish(reply)
 		}
 		if len(reply.calls) > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
 				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
 					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
-			for _, c := range reply.calls {
-				if err := r.use(ctx, c); err != nil {
-					return err
-				}
-			}
 		}
-		if !r.steer() && len(reply.calls) == 0 {
-			return r.finish(reply)
+		for i, c := range reply.calls {
+			if err := r.use(ctx, fmt.Sprintf("call:%d.%d", n, i+1), c); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -90,23 +89,6 @@ func (r *run) finish(last *completion) error {
 		return errors.New("the model reached the limit of its reply before it wrote any text: raise max_tokens of TURNSTILE_OPENAI_FILE")
 	}
 	return errors.New("the model ended without a reply")
-}
-
-// steer takes the steers that have arrived, and reports whether there were any.
-func (r *run) steer() (taken bool) {
-	for {
-		select {
-		case s, ok := <-r.turn.Steers():
-			if !ok {
-				return taken
-			}
-			r.present = append(r.present, userMessage(r.who, s.Message.Text, s.Message.Meta, s.Message.Attachments))
-			s.Accept()
-			taken = true
-		default:
-			return taken
-		}
-	}
 }
 
 // next returns the next request.
@@ -137,6 +119,7 @@ func (r *run) next() request {
 
 // blind replaces the history's images by their names, and reports whether there were any.
 func (r *run) blind() (changed bool) {
+	r.blinded = true
 	for i, b := range r.history {
 		for k, m := range b.messages {
 			if len(m.images) > 0 {

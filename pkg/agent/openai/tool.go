@@ -45,7 +45,24 @@ type Tool struct {
 	// session.Question; with any the tool asks, too.
 	Ask       bool     `json:"ask"`
 	Approvers []string `json:"approvers"`
+
+	// Safe: the tool has no effects. A use that a dead worker interrupted runs again.
+	Safe bool `json:"safe"`
+
+	// Unknown is what happens to such a use of a tool that may have had effects. "retry" runs it again with
+	// the same TURNSTILE_STEP_KEY, for a tool whose receiver knows that. "skip" tells the model to check. It
+	// defaults to "skip", and to "retry" of a Safe tool.
+	Unknown string `json:"unknown"`
 }
+
+// The values of Tool.Unknown.
+const (
+	unknownRetry = "retry"
+	unknownSkip  = "skip"
+)
+
+// runsAgain reports whether a use whose end is unknown runs again.
+func (t Tool) runsAgain() bool { return t.Safe || t.Unknown == unknownRetry }
 
 type tool struct {
 	Tool
@@ -87,6 +104,12 @@ func (t Tool) check() (problems []error) {
 	}
 	if err := session.ValidateApprovers(t.Approvers); err != nil {
 		problems = append(problems, err)
+	}
+	switch {
+	case t.Unknown != "" && t.Unknown != unknownRetry && t.Unknown != unknownSkip:
+		add("its unknown is %q: write retry or skip", t.Unknown)
+	case t.Safe && t.Unknown == unknownSkip:
+		add("it is safe, so it runs again, but its unknown is skip: leave out one of the two")
 	}
 	if t.Timeout < 0 {
 		add("its timeout is negative")

@@ -43,7 +43,7 @@ func TestWhatToolsWrite(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
 		`cat`:                          `{"a":"$(touch /tmp/no) ü"}`,
-		`printf ' {"n": 1}\n '`:        `{"n": 1}`,
+		`printf ' {"n": 1}\n '`:        `{"n":1}`,
 		`echo 42`:                      `42`,
 		`echo null`:                    `null`,
 		`echo '{"a":1} {"b":2}'`:       `"{\"a\":1} {\"b\":2}"`,
@@ -220,12 +220,12 @@ func TestLoadTools(t *testing.T) {
 		return path
 	}
 	got, err := LoadTools(write(`[
-		{"name":"a","description":"d","parameters":{"type":"object"},"argv":["./a.sh","./x"],"timeout":"1m30s","dir":"work","env":["A","B_*"]},
-		{"name":"b","argv":["ls"],"dir":"/tmp"}, {"name":"c","argv":["/bin/ls"]}]`))
+		{"name":"a","description":"d","parameters":{"type":"object"},"argv":["./a.sh","./x"],"timeout":"1m30s","dir":"work","env":["A","B_*"],"unknown":"retry"},
+		{"name":"b","argv":["ls"],"dir":"/tmp","safe":true}, {"name":"c","argv":["/bin/ls"],"unknown":"skip"}]`))
 	want := []Tool{
 		{Name: "a", Description: "d", Parameters: []byte(`{"type":"object"}`), Argv: []string{filepath.Join(dir, "a.sh"), "./x"},
-			Timeout: 90 * time.Second, Dir: filepath.Join(dir, "work"), Env: []string{"A", "B_*"}},
-		{Name: "b", Argv: []string{"ls"}, Dir: "/tmp"}, {Name: "c", Argv: []string{"/bin/ls"}},
+			Timeout: 90 * time.Second, Dir: filepath.Join(dir, "work"), Env: []string{"A", "B_*"}, Unknown: "retry"},
+		{Name: "b", Argv: []string{"ls"}, Dir: "/tmp", Safe: true}, {Name: "c", Argv: []string{"/bin/ls"}, Unknown: "skip"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -239,7 +239,9 @@ func TestLoadTools(t *testing.T) {
 		{"name":"x","argv":["a\u0000"],"parameters":[1],"timeout":"-1s","env":["REDIS_URL"]},
 		{"name":"y","argv":["y"],"parameters":{}},
 		{"name":"z","argv":["y"],"timeout":5},
-		7]`))
+		7,
+		{"name":"p","argv":["y"],"unknown":"ask\n"},
+		{"name":"q","argv":["y"],"safe":true,"unknown":"skip"}]`))
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -247,6 +249,7 @@ func TestLoadTools(t *testing.T) {
 		`tool 1: the name "a b" is not made of`, "tool 1: its argv has no program", "tool 2: ", `"shell"`,
 		`tool 3: tool 2 has the name "x", too`, "tool 3: its argv contains a zero byte", "tool 3: its parameters are no JSON schema object",
 		"tool 3: its timeout is negative", "tool 3: environment name", `tool 4: its parameters need "type": "object"`, "tool 5: ", "tool 6: ",
+		`tool 7: its unknown is "ask\n": write retry or skip`, "tool 8: it is safe, so it runs again, but its unknown is skip: leave out one of the two",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

@@ -18,76 +18,105 @@ import (
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 // maxResult limits a tool's result, in bytes. If the model's context is small, the limit is half of
 // it.
 const maxResult = 256 << 10
 
-// use carries out one call, and adds its result to the messages. It returns only errors that end
-// the turn; the model receives all others.
-func (r *run) use(ctx context.Context, c toolCall) error {
+// use carries out one call, which is a step, and adds its result to the messages. It returns only errors
+// that end the turn; the model receives all others.
+func (r *run) use(ctx context.Context, key string, c toolCall) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	input := json.RawMessage(c.raw)
-	if !json.Valid(input) || !utf8.Valid(input) {
-		input = quoted(string(c.raw))
+	t, failed := r.find(c)
+	s := agent.StepSpec{Key: key, Name: fittingName(c.name), CallID: c.id, Input: input(c.raw), Safe: failed != nil || t.Safe, RunAgain: t.runsAgain()}
+	if failed == nil && (t.Ask || len(t.Approvers) > 0) {
+		s.Permit = func(ctx context.Context) error { return r.ask(ctx, t, c) }
 	}
-	r.emit(agent.Event{Type: session.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
-	output, failed, err := r.carryOut(ctx, c)
-	if err != nil {
-		return err // no tool_end: the tool has not finished
+	record, err := r.turn.StartStep(ctx, s)
+	end := agent.StepEnd{Output: record.Output, Error: record.Error}
+	switch {
+	case errors.Is(err, errDenied):
+		failed = errDenied
+	case err != nil:
+		return err
+	case record.State == agent.StepDone:
+		r.give(c, end)
+		return nil
+	case record.State == agent.StepUnknown && !s.RunAgain:
+		failed = errors.New(cutOff)
+	case failed == nil:
+		if end.Output, failed, err = r.start(ctx, t, c.args, record.IdempotencyKey); err != nil {
+			return err // the step stays open: the tool has not finished
+		}
 	}
-	end := agent.Event{Type: session.EventToolEnd, CallID: c.id, Output: output}
-	text := plain(output)
 	if failed != nil {
-		end.Output, end.Error = nil, failed.Error()
-		text = failedTool(end.Error)
+		end = agent.StepEnd{Error: failed.Error()}
 	}
-	r.emit(end)
-	r.present = append(r.present, message{role: roleTool, callID: c.id, text: text})
-	return nil
+	r.give(c, end)
+	return r.turn.EndStep(ctx, s, end)
 }
 
-// carryOut checks a call and runs its tool. failed is for the model; err ends the turn.
-func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage, failed, err error) {
+// give adds a call's result to the messages.
+func (r *run) give(c toolCall, end agent.StepEnd) {
+	text := plain(end.Output)
+	if end.Error != "" {
+		text = failedTool(end.Error)
+	}
+	r.present = append(r.present, message{role: roleTool, callID: c.id, text: text})
+}
+
+// find returns the tool of a call. failed is for the model.
+func (r *run) find(c toolCall) (t tool, failed error) {
 	t, ok := r.tools[c.name]
 	if !ok {
-		return nil, fmt.Errorf("there is no tool named %q", c.name), nil
+		return t, fmt.Errorf("there is no tool named %q", c.name)
 	}
 	var object map[string]json.RawMessage
 	if err := boundedjson.Unmarshal(c.raw, &object); err != nil {
-		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(string(c.raw))), nil
+		return t, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(string(c.raw)))
 	}
-	if denied, err := r.ask(ctx, t, c); denied != nil || err != nil {
-		return nil, denied, err
+	return t, nil
+}
+
+// input is a call's arguments as its step has them.
+func input(raw []byte) json.RawMessage {
+	if compact := compacted(raw); compact != nil {
+		return compact
 	}
-	return r.start(ctx, t, c.args)
+	return quoted(string(raw))
+}
+
+// compacted is JSON without white space, as the journal and the transcript keep it, or nil if it is none.
+func compacted(text []byte) json.RawMessage {
+	var b bytes.Buffer
+	if !utf8.Valid(text) || json.Compact(&b, text) != nil {
+		return nil
+	}
+	return b.Bytes()
 }
 
 // errDenied is a tool's result, for the model, if the user denied its use.
 var errDenied = errors.New("the user did not permit this use of the tool")
 
-// ask asks for the permission to use a tool, if it needs one.
-func (r *run) ask(ctx context.Context, t tool, c toolCall) (denied, err error) {
-	if !t.Ask && len(t.Approvers) == 0 {
-		return nil, nil
-	}
+// ask asks for the permission to use a tool.
+func (r *run) ask(ctx context.Context, t tool, c toolCall) error {
 	decision, err := r.turn.Ask(ctx, agent.Question{
 		CallID: c.id, Name: t.Name, Text: t.Description, Input: json.RawMessage(c.args), Approvers: t.Approvers,
 	})
 	if err != nil || decision.Allowed() {
-		return nil, err
+		return err
 	}
-	return errDenied, nil
+	return errDenied
 }
 
-// start runs a tool and waits for its end.
-func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMessage, failed, err error) {
+// start runs a tool and waits for its end. key is the step's, for the receivers of its effects.
+func (r *run) start(ctx context.Context, t tool, args, key string) (output json.RawMessage, failed, err error) {
 	spec, err := t.isolator.Apply(command.Spec{
-		Argv: t.Argv, Dir: t.Dir, Env: t.environ.ForTurn(os.Environ(), r.turn), LeaseEnd: r.turn.Host.LeaseEnd, Logger: r.log.With("tool", t.Name),
+		Argv: t.Argv, Dir: t.Dir, Env: append(t.environ.ForTurn(os.Environ(), r.turn), "TURNSTILE_STEP_KEY="+key),
+		LeaseEnd: r.turn.Host.LeaseEnd, Logger: r.log.With("tool", t.Name),
 	}, r.turn.Session)
 	if err != nil {
 		return nil, notStarted(err), nil
@@ -159,14 +188,14 @@ func (r *result) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// json is the result itself if it is JSON, else the result as a string.
+// json is the result itself, without white space, if it is JSON, else the result as a string.
 func (r *result) json() json.RawMessage {
 	if r.size > len(r.data) {
 		return quoted(fmt.Sprintf("%s\n[truncated here: the tool wrote %d bytes, these are the first %d]",
 			strings.ToValidUTF8(string(r.data), "\uFFFD"), r.size, len(r.data)))
 	}
-	if text := bytes.TrimSpace(r.data); json.Valid(text) && utf8.Valid(text) {
-		return text
+	if compact := compacted(r.data); compact != nil {
+		return compact
 	}
 	return quoted(strings.TrimRight(string(r.data), "\r\n"))
 }

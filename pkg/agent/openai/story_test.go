@@ -1,0 +1,219 @@
+package openai
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+	"turnstile/test/modelserver"
+)
+
+// A story is a turn, and the model's responses.
+type story struct {
+	turn     *agent.Turn
+	tools    func(log string) []Tool
+	response func(q modelserver.Request) int // the number of the one that a request asks for
+	steps    func(j *journal, n int) []modelserver.Step
+	skips    map[string]string // the IDs of the calls that do not run again, by their steps
+}
+
+// told is what remains of a story after its runs.
+type told struct {
+	runs       int
+	points     []string // of a run that does not die
+	bodies     []string // of the requests
+	refused    int      // requests with images
+	tools      []string // a line for each start of a tool: its name and the step's key
+	questions  int
+	usages     int
+	transcript string
+}
+
+// tell runs a story until no run dies.
+func (s story) tell(t *testing.T, die func(n int, point string) bool) (end told) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	j := newJournal(t)
+	j.die = die
+	r := newRig(t, Config{ContextTokens: 2000, ToolRounds: 2, Tools: s.tools(log)})
+	r.model.Otherwise(func(q modelserver.Request) modelserver.Response {
+		if strings.Contains(string(q.Body), "image_url") {
+			return modelserver.Error(400, "invalid_image_url", "Could not fetch the image.")
+		}
+		return modelserver.Stream(s.steps(j, s.response(q))...)
+	})
+	var err error
+	end.runs, err = j.finish(r, s.turn)
+	expect.OK(t, err)
+	for _, q := range r.model.Requests() {
+		if strings.Contains(string(q.Body), "image_url") {
+			end.refused++
+		} else {
+			end.bodies = append(end.bodies, string(q.Body))
+		}
+	}
+	if data, err := os.ReadFile(log); err == nil {
+		end.tools = strings.Split(strings.TrimSpace(string(data)), "\n")
+	}
+	end.points, end.questions, end.usages, end.transcript = j.points, len(j.questions), j.usages, j.transcript()
+	return end
+}
+
+// logged is a tool that writes its name and the step's key to a file.
+func logged(log, name, script string) Tool {
+	return Tool{Name: name, Argv: []string{"sh", "-c", `echo "$1 $TURNSTILE_STEP_KEY" >>"$0"; ` + script, log, name}}
+}
+
+// replies counts the replies that a request repeats.
+func replies(q modelserver.Request) (n int) {
+	for _, m := range q.Messages {
+		if m.Role == roleAssistant {
+			n++
+		}
+	}
+	return n
+}
+
+// errand has three responses, four calls of tools, a question and a steer, from another person than the messages.
+func errand() story {
+	s := story{turn: turn("go", "now"), skips: map[string]string{"call:1.1": "call00001", "call:2.2": "c4"}}
+	s.turn.Note = "[System note: y]"
+	s.turn.History = []session.Entry{
+		user(strings.Repeat("too long ", 880)), user("before"),
+		used(session.ToolUse{Name: "look", CallID: "c1", Output: []byte(`1`)}), assistant("so"),
+	}
+	s.tools = func(log string) []Tool {
+		charge := logged(log, "charge", `echo '{"paid":  true, "to": "<a&b>"}'`)
+		charge.Ask = true
+		note := logged(log, "note", `printf '{ "n": 2 }\n\n'`)
+		note.Unknown = "retry"
+		look := logged(log, "look", `printf 'two\nlines\n'`)
+		look.Safe = true
+		return []Tool{charge, note, look, logged(log, "mail", `echo no such address >&2; exit 3`)}
+	}
+	s.response = func(q modelserver.Request) int { return replies(q) - 1 } // without those of the history
+	s.steps = func(j *journal, n int) []modelserver.Step {
+		in := j.reach(fmt.Sprintf("in response:%d", n))
+		switch n {
+		case 1:
+			return []modelserver.Step{
+				modelserver.Thought("h", "m"), modelserver.Text("let me "), in, modelserver.Text("see"),
+				modelserver.Call("c1", "charge", `{"a": `, `"<1>"}`), modelserver.Call("c1", "note"), modelserver.Use(10, 2),
+			}
+		case 2:
+			return []modelserver.Step{
+				modelserver.Thought("more"), modelserver.Call("", "look", `{}`), j.steer(n, "s1"), in,
+				modelserver.Call("c4", "mail", `{"to":"x"}`), modelserver.Use(20, 3),
+			}
+		}
+		return []modelserver.Step{modelserver.Text("all "), in, modelserver.Text("done"), modelserver.Use(30, 4)}
+	}
+	return s
+}
+
+// mistakes has calls that run no tool, a denial, an image that the server refuses, and a reply that is too long.
+func mistakes() story {
+	s := story{turn: turn("go")}
+	s.turn.History = []session.Entry{{Role: session.RoleUser, Text: "see", Attachments: []session.Attachment{{Name: "a", Mime: "image/png", URL: "https://x.test/a"}}}}
+	s.tools = func(log string) []Tool {
+		denied := logged(log, "denied", "true")
+		denied.Ask = true
+		return []Tool{denied}
+	}
+	s.response = func(q modelserver.Request) int { return replies(q) + 1 }
+	s.steps = func(j *journal, n int) []modelserver.Step {
+		in := j.reach(fmt.Sprintf("in response:%d", n))
+		if n == 1 {
+			return []modelserver.Step{
+				modelserver.Call("c", "no such", `{}`), in, modelserver.Call("c", "denied", `{"a": 1}`), modelserver.Call("c", "denied", `{"a":`),
+				modelserver.Call("c", "denied", `[1]`), modelserver.Use(1, 1),
+			}
+		}
+		return []modelserver.Step{modelserver.Text("sor"), in, modelserver.Text("ry"), modelserver.Finish("length"), modelserver.Use(1, 1)}
+	}
+	return s
+}
+
+// silence has responses without text or calls, each of which a steer follows.
+func silence() story {
+	s := story{turn: turn("go")}
+	s.tools = func(string) []Tool { return nil }
+	s.response = func(q modelserver.Request) int { return len(q.Messages) }
+	s.steps = func(j *journal, n int) []modelserver.Step {
+		in, thought, use := j.reach(fmt.Sprintf("in response:%d", n)), modelserver.Thought("hm"), modelserver.Use(1, 1)
+		if n < 3 {
+			return []modelserver.Step{thought, j.steer(n, fmt.Sprintf("s%d", n)), in, use}
+		}
+		return []modelserver.Step{thought, in, modelserver.Text("there"), use}
+	}
+	return s
+}
+
+var stories = map[string]func() story{"errand": errand, "mistakes": mistakes, "silence": silence}
+
+// without is what a text, a request's or a transcript's, is if these calls do not run again.
+func without(text string, calls []string) string {
+	for _, id := range calls {
+		text = regexp.MustCompile(`"content":"(?:[^"\\]|\\.)*","tool_call_id":"`+id+`"`).ReplaceAllString(text, `"content":"Error: `+cutOff+`","tool_call_id":"`+id+`"`)
+		text = regexp.MustCompile(`(?m)^(tool: `+id+` \S+ \S+) .*$`).ReplaceAllString(text, "${1} "+cutOff)
+	}
+	return text
+}
+
+// went checks the end of a story with deaths at some points.
+func (s story) went(t *testing.T, whole, got told, deaths ...string) {
+	t.Helper()
+	want := whole
+	var skipped []string
+	again := 0 // requests
+	for _, point := range deaths {
+		at, step, _ := strings.Cut(point, " of ")
+		call := slices.IndexFunc(want.tools, func(line string) bool { return strings.HasSuffix(line, " "+step) })
+		id, skips := s.skips[step]
+		switch {
+		case strings.HasPrefix(step, "response:") && at == "before the end":
+			again++
+			want.usages++
+			if step == "response:1" {
+				want.refused += whole.refused
+			}
+		case strings.HasPrefix(point, "in response:"):
+			again++
+			if point == "in response:1" {
+				want.refused += whole.refused
+			}
+		case at == "after the start" && skips:
+			skipped = append(skipped, id)
+			want.tools = slices.Delete(slices.Clone(want.tools), call, call+1)
+		case at == "before the end" && skips:
+			skipped = append(skipped, id)
+		case at == "before the end" && call >= 0:
+			want.tools = slices.Insert(slices.Clone(want.tools), call, want.tools[call])
+		case at == "before the end" && step == "call:1.2": // a denial
+			want.questions++
+		case strings.HasPrefix(point, "answered") || point == "before the start of call:1.1":
+			want.questions++
+		}
+	}
+	if len(got.bodies) != len(whole.bodies)+again {
+		t.Errorf("%d requests, want %d and %d again", len(got.bodies), len(whole.bodies), again)
+	}
+	var bodies []string
+	for _, b := range whole.bodies {
+		bodies = append(bodies, without(b, skipped))
+	}
+	expect.List(t, "requests", slices.Compact(got.bodies), bodies...)
+	expect.List(t, "tools", got.tools, want.tools...)
+	expect.Equal(t, "transcript", got.transcript, without(whole.transcript, skipped))
+	expect.Equal(t, "questions", got.questions, want.questions)
+	expect.Equal(t, "usages", got.usages, want.usages)
+	expect.Equal(t, "refused requests", got.refused, want.refused)
+	expect.Equal(t, "runs", got.runs, len(deaths)+1)
+}
