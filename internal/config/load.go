@@ -182,7 +182,7 @@ var usualNames = map[string]string{
 // may run enqueue. The examples read others, in the same shell as the programs.
 var foreign = []string{
 	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
-	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_GUARDIAN",
+	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_STEP_KEY", "TURNSTILE_GUARDIAN",
 	"TURNSTILE_TOKEN", "TURNSTILE_URL", "TURNSTILE_GATEWAY_URL",
 }
 

@@ -310,7 +310,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 func TestSender(t *testing.T) {
 	t.Parallel()
 	// A sender ignores the settings of workers and agents.
-	environ := []string{"TURNSTILE_CONCURRENCY=x", "TURNSTILE_SESSION=s", "TURNSTILE_TURN_ID=t", "TURNSTILE_RETENTION=2h", "TURNSTILE_LOG_FORMAT=json"}
+	environ := []string{"TURNSTILE_CONCURRENCY=x", "TURNSTILE_SESSION=s", "TURNSTILE_TURN_ID=t", "TURNSTILE_STEP_KEY=k", "TURNSTILE_RETENTION=2h", "TURNSTILE_LOG_FORMAT=json"}
 	s, err := LoadSender(environ, Options{})
 	want := Sender{
 		RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON,

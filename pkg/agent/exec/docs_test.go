@@ -136,6 +136,42 @@ func TestDocsExampleOfAsking(t *testing.T) {
 	}
 }
 
+func TestDocsExampleOfSteps(t *testing.T) {
+	t.Parallel()
+	out, in := blocks(t, "agents/exec.md", "jsonl step"), blocks(t, "agents/exec.md", "jsonl step stdin")
+	if len(in) != 1 || len(out) != 1 {
+		t.Fatalf("%d and %d examples", len(in), len(out))
+	}
+	written := make(chan string, 4)
+	var got agent.StepEnd
+	s := &steps{ctx: t.Context(), w: lineWriter(written), begun: map[string]agent.StepSpec{}, turn: &agent.Turn{Host: agent.Host{
+		StartStep: func(_ context.Context, s agent.StepSpec) (agent.StepRecord, error) {
+			return agent.StepRecord{Key: s.Key, State: agent.StepNew, Turn: "7c4a8d09-1795227266293", IdempotencyKey: "9c0e3b5c1f0c4f6f8a3c9d5e7b1a2f40"}, nil
+		},
+		EndStep: func(_ context.Context, _ agent.StepSpec, e agent.StepEnd) error { got = e; return nil },
+	}}}
+	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), steps: s}
+	var all string
+	for l := range strings.Lines(out[0]) {
+		if err := lines.read(strings.NewReader(l)); err != nil {
+			t.Error(err)
+		}
+		all += <-written
+	}
+	s.open.Wait()
+	if string(got.Output) != `{"id":"ch_1"}` || all != in[0] {
+		t.Errorf("%+v, %q; the page has %q", got, all, in[0])
+	}
+}
+
+// lineWriter gets what is written, a line each.
+type lineWriter chan<- string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
 // readSchema decodes a file of docs/schemas.
 func readSchema(t *testing.T, name string, into any) {
 	t.Helper()
@@ -166,6 +202,7 @@ func TestDocsSchemas(t *testing.T) {
 		"turn":       {turn, agent.Turn{}},
 		"usage":      {event.Defs["usage"], session.Usage{}},
 		"steer":      {turn.Defs["steer"], steerLine{}},
+		"step":       {turn.Defs["step"], agent.StepRecord{}},
 		"message":    {turn.Defs["message"], session.Message{}},
 		"attachment": {turn.Defs["attachment"], session.Attachment{}},
 		"entry":      {turn.Defs["entry"], session.Entry{}},

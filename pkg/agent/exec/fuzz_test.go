@@ -39,10 +39,13 @@ func decodeLines(t *testing.T, r io.Reader) (d decoded) {
 			d.events = append(d.events, e)
 		},
 		logger: slog.New(slog.DiscardHandler), onEnd: func() { d.ended++ }, steers: newSteering(nil),
-		asks: &asking{turn: &agent.Turn{}, ctx: t.Context(), w: io.Discard},
+		asks:  &asking{turn: &agent.Turn{}, ctx: t.Context(), w: io.Discard},
+		steps: &steps{ctx: t.Context(), w: io.Discard, begun: map[string]agent.StepSpec{}},
 	}
+	lines.steps.turn = &agent.Turn{Host: agent.Host{Emit: func(e agent.Event) { lines.emit(e) }}}
 	err := lines.read(r)
 	lines.asks.open.Wait()
+	lines.steps.open.Wait()
 	d.result = lines.result
 	if lines.failure != nil {
 		d.failure = lines.failure.Error()
@@ -65,6 +68,8 @@ func FuzzLines(f *testing.F) {
 		`{"type":"text","text":"a"}` + "\n" + `{"type":"text","text":"b"}` + "\n" + `{"type":"tool_start","name":"ls","call_id":"1","input":{"a":1}}` + "\n" +
 			`{"type":"tool_end","call_id":"1","output":[1]}` + "\n" + `{"type":"result","text":"done"}` + "\n" + `{"type":"text","text":"late"}`,
 		`{"type":"ready","steers":true}` + "\n" + `{"type":"ask","id":"1","name":"rm"}` + "\r\n\r\n" + `{"type":"steered","id":"x"}`,
+		`{"type":"tool_start","key":"k","name":"pay","input":{"a":1},"run_again":true}` + "\n" + `{"type":"tool_start","key":"h","hidden":true}` + "\n" +
+			`{"type":"tool_end","key":"k","error":"busy","again":true}` + "\n" + `{"type":"tool_end","key":"h"}` + "\n" + `{"type":"tool_end","key":"k"}`,
 		`{"type":"usage","usage":{"cost_usd":1e308}}` + "\n" + `{"type":"state","data":null}` + "\n" + `{"type":"error","message":"no","retryable":true}`,
 		`{"type":"title","text":"\u0000\n"}` + "\n" + `{"type":"raw","name":"x","data":"\ud800"}` + "\n" + `{"type":"unheard \u202e"}`,
 		"\xff\n", `{"type":"text","text":`, `[]`, `{"type":5}`, `{"TYPE":"text","Text":"x"}`, `{"type":"tool_end","call_id":"1","output":1,"error":"x"}`,

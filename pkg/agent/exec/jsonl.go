@@ -29,6 +29,13 @@ type line struct {
 	ID        string `json:"id"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"`
+
+	// Of a tool that is a step, see agent.StepSpec and agent.StepEnd.
+	Key      string `json:"key"`
+	Safe     bool   `json:"safe"`
+	RunAgain bool   `json:"run_again"`
+	Hidden   bool   `json:"hidden"`
+	Again    bool   `json:"again"`
 }
 
 // eventLines emits a command's lines as events.
@@ -37,6 +44,7 @@ type eventLines struct {
 	logger    *slog.Logger
 	steers    *steering
 	asks      *asking
+	steps     *steps
 	onEnd     func()       // called at the first line that ends the turn
 	ended     bool         // there was such a line
 	hasOutput bool         // there was text that is not blank, or a tool, or a result
@@ -105,20 +113,24 @@ func (e *eventLines) line(data []byte) error {
 	case session.EventText, session.EventThought:
 		return e.text(l)
 	case session.EventToolStart:
+		if l.Key != "" {
+			e.hasOutput = e.hasOutput || !l.Hidden
+			return e.steps.start(l)
+		}
 		if l.Name == "" || l.CallID == "" {
 			return errors.New("a tool_start needs name and call_id")
 		}
 		e.hasOutput = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Input: l.Input})
 	case session.EventToolEnd:
-		if l.CallID == "" {
-			return errors.New("a tool_end needs the call_id of its tool_start")
-		}
-		if l.Error != "" && l.Output != nil {
-			return errors.New("a tool_end has an output or an error, not both")
+		if err := checkEnd(l); err != nil {
+			return err
 		}
 		if l.Error == "" && l.Output == nil {
 			l.Output = json.RawMessage("null") // the tool has finished without output
+		}
+		if l.Key != "" {
+			return e.steps.end(l)
 		}
 		e.hasOutput = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})

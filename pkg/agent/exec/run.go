@@ -44,7 +44,8 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
 	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin}
-	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
+	steps := &steps{turn: turn, ctx: steerCtx, w: c.Stdin, begun: map[string]agent.StepSpec{}}
+	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, steps: steps, onEnd: func() {
 		stopSteers()
 		ended <- struct{}{}
 		_ = c.Stdin.Close() // it may be waiting for this
@@ -94,6 +95,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		Closed: closed, Patience: a.patience, Pipes: &pipes,
 	})
 	asks.open.Wait()
+	steps.open.Wait()
 	return r.outcome(was)
 }
 
