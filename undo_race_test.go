@@ -104,7 +104,7 @@ func TestB76_UndoRace(t *testing.T) {
 			h := b.Claim()
 			for j := range 3 {
 				entries := []session.Entry{{Role: session.RoleAssistant, Text: fmt.Sprint(j), Turn: h.Turn().ID}}
-				if err := h.Checkpoint(b.Ctx, entries); err != nil {
+				if err := actors.Checkpoint(b.Ctx, h, entries); err != nil {
 					t.Error(err)
 				}
 			}

@@ -24,7 +24,7 @@ func TestWait(t *testing.T) {
 	b.Start()
 	b.Die()
 	h := b.Start()
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
 	h = b.Start()
 	expect.OK(t, h.Requeue(b.Ctx, "drain"))
 	h = b.Start()

@@ -234,7 +234,7 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 		turn := h.Turn()
 		switch {
 		case turn.Attempt == 1:
-			if err := h.Retry(context.Background(), context.DeadlineExceeded, 10*time.Millisecond); err != nil {
+			if err := h.Retry(context.Background(), context.DeadlineExceeded, 10*time.Millisecond, 0); err != nil {
 				t.Error(err)
 			}
 			return nil

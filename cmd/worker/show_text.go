@@ -154,6 +154,12 @@ func entryText(e session.Entry) string {
 	case e.Tool.Output != nil:
 		text += " -> " + string(e.Tool.Output)
 	}
+	if e.Tool.Took > 0 {
+		text += fmt.Sprintf(" (%v)", time.Duration(e.Tool.Took))
+	}
+	if e.Tool.Run != "" {
+		text += " [kept of the interrupted run " + e.Tool.Run + "]"
+	}
 	return text
 }
 

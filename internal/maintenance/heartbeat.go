@@ -26,11 +26,13 @@ const (
 	serverActive      = 9
 
 	// Turnstile's fields, which asynq ignores: the worker's name, the name of the program that is its
-	// default agent, whether an agent runs programs (1: yes, 2: no), and the names of all agents.
+	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, and whether it
+	// reads the journals of turns (1: yes).
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
 	serverAgents   = 1003
+	serverJournals = 1004
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -133,7 +135,7 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	if r.programs {
 		programs = 1
 	}
-	return identity, appendNumber(server, serverPrograms, programs), true
+	return identity, appendNumber(appendNumber(server, serverPrograms, programs), serverJournals, 1), true
 }
 
 // workerInfo returns a WorkerInfo for a running turn, with its queue and the task id of its first

@@ -24,6 +24,7 @@ type Heartbeat struct {
 	Agent    string    // what its default agent is: echo, claude and so on
 	Agents   []string  // the names of its agents. None: the version before, which runs its agent in any session
 	Programs bool      // an agent may run programs on its machine
+	Journals bool      // it reads the journals of turns. The version before has only partials
 }
 
 // CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
@@ -124,6 +125,8 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Agent = string(text)
 		case serverAgents:
 			w.Agents = append(w.Agents, string(text))
+		case serverJournals:
+			w.Journals = number == 1
 		case serverPrograms:
 			w.Programs = number == 1
 		}

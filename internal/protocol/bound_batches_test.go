@@ -43,34 +43,23 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 	}
 }
 
-// The checkpoint of a dead worker's turn goes into the transcript if it is no larger than a script
-// may read.
-func TestInterruptedWithALargePartial(t *testing.T) {
+// The journal of a dead worker's turn goes into the transcript, however large it is.
+func TestInterruptedWithALargeJournal(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		entries int // of 1 MiB
-		want    session.Status
-		left    int
-	}{"small enough": {3, session.StatusInterrupted, 4}, "too large": {5, session.StatusInterrupted, 0}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			b.Say("a")
-			h := b.Start()
-			entries := []session.Entry{{Role: session.RoleUser, Text: "a"}}
-			for range c.entries {
-				entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1<<20)})
-			}
-			expect.OK(t, h.Checkpoint(b.Ctx, entries))
-			b.Say("b", session.ModeInterrupt)
-			b.Die()
-			expect.List(t, "next", actors.MessageIDs(b.Claim()), "b")
-			expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID)).Val(), int64(c.left))
-			expect.Equal(t, "partial", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
-			expect.Equal(t, "its end", b.Outcome("a").Status, c.want)
-			expect.Equal(t, "is a dead letter", len(b.Dead(actors.Key)), map[bool]int{true: 1}[c.left == 0])
-		})
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	entries := []session.Entry{{Role: session.RoleUser, Text: "a"}}
+	for range 12 {
+		entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1<<20)})
 	}
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, entries))
+	b.Say("b", session.ModeInterrupt)
+	b.Die()
+	expect.List(t, "next", actors.MessageIDs(b.Claim()), "b")
+	expect.Equal(t, "entries", b.Redis.LLen(b.Ctx, b.Keys.Transcript(b.Info().TranscriptID)).Val(), 13)
+	expect.Equal(t, "journals", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), 0)
+	expect.Equal(t, "its end", b.Outcome("a").Status, session.StatusInterrupted)
 }
 
 // A lower transcript cap takes effect over several turns, on the fast path and the full path.

@@ -177,7 +177,7 @@ func wideSituations() []wide {
 			return claimMove(b)
 		})},
 		{"requeue/failed with a large partial", parts, partials(func(b *actors.Bench, h *protocol.Claim) func() error {
-			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour) }
+			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, 0) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // the most that undo reads
 		{"undo/a turn of large entries", texts, undoing("E")},

@@ -130,7 +130,7 @@ func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*acto
 		for i := range entries {
 			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1<<18)}
 		}
-		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		return then(b, h)
 	}
 }

@@ -30,7 +30,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 		_, err := receipt.Input(b.Ctx, b.Client.Session(actors.Key), turnstile.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
 		expect.OK(t, err)
 		h := b.Start()
-		expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
+		expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
 		_, err = b.Client.Session(actors.Key).Stop(b.Ctx)
 		expect.OK(t, err)
 		over := make(chan struct{})

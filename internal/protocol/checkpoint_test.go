@@ -43,7 +43,7 @@ func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
 	before := b.Redis.ZRangeWithScores(b.Ctx, rediskey.Sessions, 0, -1).Val()
 	was := updatedAt(b)
 	tick(b)
-	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	if updatedAt(b) <= was {
 		t.Error("the record was not written")
 	}
@@ -52,7 +52,7 @@ func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
 	}
 	// It does not add a session that was removed.
 	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Sessions).Err())
-	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	expect.Equal(t, "in the index", b.IsIn(rediskey.Sessions, actors.Key), false)
 }
 
@@ -74,7 +74,7 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	b.Say("b")
 	h := b.Start()
 	id := h.Turn().SessionID
-	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	expect.List(t, "transcript before the end", b.Transcript(id), "a", "re: a")
 	b.Finish(h)
 	expect.Equal(t, "in the index", b.IsIn(rediskey.Sessions, actors.Key), true)
@@ -123,7 +123,7 @@ func TestB63_CheckpointAdvancesTheTime(t *testing.T) {
 	for range 3 {
 		was := updatedAt(b)
 		tick(b)
-		expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+		expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 		if now := updatedAt(b); now <= was {
 			t.Errorf("updated_at went from %d to %d", was, now)
 		}
@@ -138,7 +138,7 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 		"another's turn, with more": func(b *actors.Bench, _ *protocol.Claim) {
 			b.Die()
 			h := b.Start()
-			expect.OK(b, h.Checkpoint(b.Ctx, did(h.Turn(), "newer")))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "newer")))
 		},
 		"another has finished":      func(b *actors.Bench, _ *protocol.Claim) { b.Die(); b.Finish(b.Start()) },
 		"another has given it back": func(b *actors.Bench, _ *protocol.Claim) { b.Die(); expect.OK(b, b.Start().Requeue(b.Ctx, "x")) },
@@ -155,14 +155,14 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 			b := actors.NewBench(t)
 			b.SayAll("a", "b")
 			h := b.Start()
-			expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "old")))
+			expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "old")))
 			lose(b, h)
 			// A checkpoint extends the sentinel to a minute again.
 			if b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val() == 1 {
 				expect.OK(t, b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 30*time.Second).Err())
 			}
 			before := b.Dump()
-			if err := h.Checkpoint(b.Ctx, did(h.Turn(), "never")); !errors.Is(err, lease.ErrLost) {
+			if err := actors.Checkpoint(b.Ctx, h, did(h.Turn(), "never")); !errors.Is(err, lease.ErrLost) {
 				t.Errorf("checkpoint: %v", err)
 			}
 			actors.Same(t, "a lost owner's checkpoint", before, b.Dump())
@@ -194,10 +194,13 @@ func TestSpoiltPartialStopsNoSession(t *testing.T) {
 					b.Say("urgent", asked)
 					runs, transcript = []string{"urgent", "b"}, []string{"urgent", "re: urgent", "b", "re: b"}
 				}
+				if asked == session.ModeInterrupt {
+					transcript = append([]string{"a"}, transcript...)
+				}
 				b.Die()
 				h = b.Claim()
 				expect.Equal(t, "message", h.Turn().Message.ID, runs[0])
-				expect.Equal(t, "a partial", historyOf(b, h).Partial == nil, true)
+				expect.Equal(t, "a partial", historyOf(b, h).Earlier == nil, true)
 				expect.OK(t, h.Promote(b.Ctx))
 				b.Finish(h)
 				expect.Equal(t, "next message", h.Turn().Message.ID, runs[1])
@@ -219,7 +222,7 @@ func TestLargePartial(t *testing.T) {
 		entries := append(did(h.Turn()), session.Entry{
 			Role: session.RoleTool, Turn: h.Turn().ID, Interrupted: true, Tool: &session.ToolUse{Name: "cat", CallID: "1", Output: output},
 		})
-		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		return entries
 	}
 	check := func(t *testing.T, e session.Entry) {
@@ -240,10 +243,10 @@ func TestLargePartial(t *testing.T) {
 				b.Die()
 			}
 			past := historyOf(b, b.Claim())
-			if past.Partial == nil || len(past.Partial.Entries) != 2 {
-				t.Fatalf("partial: %v", past.Partial == nil)
+			if past.Earlier == nil || len(past.Earlier.Entries) != 2 {
+				t.Fatalf("partial: %v", past.Earlier == nil)
 			}
-			check(t, past.Partial.Entries[1])
+			check(t, past.Earlier.Entries[1])
 		})
 	}
 	t.Run("interrupted while dead", func(t *testing.T) {

@@ -72,7 +72,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case scripts.Turn:
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
-				claim.turn.Reset = r.Reset
+				claim.turn.Reset, claim.turn.Carries = r.Reset, Carries(r.Carries)
 				if r.Resume != "" {
 					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}
@@ -158,7 +158,7 @@ func (c *Claim) claimArgs(serves []string, elsewhere string) scripts.ClaimArgs {
 	cfg, s := c.consumer.cfg, c.consumer.claimSettings()
 	return scripts.ClaimArgs{
 		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
-		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit), Retention: cfg.retention(), TranscriptTTL: cfg.TranscriptTTL.Milliseconds(),
+		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit),
 		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
 		Serves: spaced(own), Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
 		Agent: c.consumer.cfg.AgentOf(c.session),

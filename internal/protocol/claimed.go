@@ -37,6 +37,7 @@ type Claim struct {
 	startSent bool   // Emit has appended the turn's start
 	steer     bool   // a message waits to be steered in
 	seq       int
+	journaled int // calls that have written the turn's journal
 	questions int // how many the turn has asked
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
@@ -97,7 +98,7 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 
 // run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
-	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
+	c.seq, c.journaled, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, false, false, false, c.part[:0:0]
 	c.keys = c.keys.WithTranscript(t.SessionID)
 	t.Agent, t.ID = c.agent, c.prefix+strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {

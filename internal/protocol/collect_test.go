@@ -181,13 +181,13 @@ func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
 		"crash": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Checkpoint(b.Ctx, b.Done(h).Entries))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, b.Done(h).Entries))
 			b.Die()
 		},
 		"drain": func(b *actors.Bench, h *protocol.Claim) {
 			expect.OK(b, h.Requeue(b.Ctx, "drain", b.Done(h).Entries...))
 		},
-		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0)) },
+		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0, 0)) },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestCollectedTurnDies(t *testing.T) {
 					expect.Equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
 					past, err := h.History(b.Ctx)
 					expect.OK(t, err)
-					expect.Equal(t, id+" has the partial", past.Partial != nil, name != "retry" && id == "b")
+					expect.Equal(t, id+" has the partial", past.Earlier != nil, name != "retry" && id == "b")
 					b.Finish(h)
 				}
 				expect.List(t, "transcript", b.Transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
@@ -238,7 +238,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				b.Drain()
 				b.SayAll("a", "behind")
 				h := b.Start()
-				expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{
+				expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{
 					{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: "half", Turn: h.Turn().ID, Interrupted: true},
 				}))
 				expect.Equal(t, "position", b.Say("now", mode).Position, 2)
@@ -254,7 +254,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				expect.Equal(t, "its state", b.State("a"), c.state)
 				past, err := h.History(b.Ctx)
 				expect.OK(t, err)
-				expect.Equal(t, "a partial is left", past.Partial != nil, false)
+				expect.Equal(t, "a partial is left", past.Earlier != nil, false)
 				expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), c.kept...)
 				b.Finish(h)
 				expect.List(t, "runs", b.Drain()) // finish took "behind"

@@ -69,7 +69,7 @@ func TestContract_StatesReadBack(t *testing.T) {
 
 	for n := 1; n <= 2; n++ {
 		expect.OK(t, h.Promote(b.Ctx))
-		expect.OK(t, h.Retry(b.Ctx, fmt.Errorf("flaky %d", n), 0))
+		expect.OK(t, h.Retry(b.Ctx, fmt.Errorf("flaky %d", n), 0, 0))
 		info = inspect(b, "retried")
 		expect.Equal(t, "state", info.State, asynq.TaskStatePending)
 		expect.Equal(t, "retried", info.Retried, n)
@@ -140,7 +140,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
 			b.Say("a")
-			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(text), 0))
+			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(text), 0, 0))
 			if _, err := b.Inspector().ListPendingTasks(actors.Queue); err != nil {
 				t.Errorf("pending tasks: %v", err)
 			}
@@ -223,7 +223,7 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				case "running":
 					h = b.Start()
 				case "retry":
-					expect.OK(t, b.Start().Retry(b.Ctx, errors.New("x"), 0))
+					expect.OK(t, b.Start().Retry(b.Ctx, errors.New("x"), 0, 0))
 				case "requeued":
 					expect.OK(t, b.Start().Requeue(b.Ctx, "x"))
 				case "dead":

@@ -19,20 +19,20 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 	b.SayAll("a", "b")
 	h := b.Start()
 	first := h.Turn()
-	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
 	b.Die()
 	h = b.Start()
 	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
-	if past.Partial == nil || len(past.Partial.Entries) != 1 || past.Partial.Entries[0].Text != "half" || past.Partial.Fence != first.Fence {
-		t.Errorf("partial: %+v", past.Partial)
+	if past.Earlier == nil || len(past.Earlier.Entries) != 1 || past.Earlier.Entries[0].Text != "half" || past.Earlier.Fence != first.Fence {
+		t.Errorf("partial: %+v", past.Earlier)
 	}
 	expect.Equal(t, "entries of the transcript", len(past.Entries), 0)
 	b.Finish(h)
 	past, err = h.History(b.Ctx)
 	expect.OK(t, err)
-	if past.Partial != nil {
-		t.Errorf("the next message has a partial: %+v", past.Partial)
+	if past.Earlier != nil {
+		t.Errorf("the next message has a partial: %+v", past.Earlier)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestClaimBehindARunRecordWithAHole(t *testing.T) {
 				t.Parallel()
 				b := actors.NewBench(t)
 				b.Say("a")
-				expect.OK(t, b.Start().Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+				expect.OK(t, actors.Checkpoint(b.Ctx, b.Start(), []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 				b.Say("b", mode)
 				expect.OK(t, b.Redis.HDel(b.Ctx, b.Keys.Run(), field).Err())
 				b.Die()

@@ -126,7 +126,7 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 			b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = retention })
 			b.SayAll("a", "b")
 			h := b.Start()
-			expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			b.Say("urgent", session.ModeInterrupt)
 			b.Die()
 			wait := make(chan session.Outcome, 1)
@@ -155,7 +155,8 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 		b.Die()
 		expect.List(t, "runs", b.Drain(), "urgent")
 		expect.Equal(t, "status", b.Outcome("a").Status, session.StatusInterrupted)
-		expect.Equal(t, "it can be seen", b.State("a"), "archived")
+		expect.Equal(t, "it can be seen", b.State("a"), "completed")
+		expect.Equal(t, "the transcript begins with", b.Transcript(b.Outcome("a").TranscriptID)[0], "a")
 	})
 }
 
@@ -223,7 +224,7 @@ func TestTranscriptOfADeadTurnExpires(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()
-	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Message: "a", Text: "a"}}))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Message: "a", Text: "a"}}))
 	b.Say("b", session.ModeInterrupt)
 	b.Die()
 	expect.Equal(t, "the next message", b.Claim().Turn().Message.ID, "b")

@@ -200,7 +200,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			_ = b.Inspector().PauseQueue(rediskey.Queue(actors.Key)) // it may be paused already
 		case n == 12:
 			did = "checkpoint"
-			expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
+			expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
 		case n == 13 && r.IntN(2) == 0:
 			did = "the head's task is lost"
 			b.Redis.Del(b.Ctx, b.Keys.Task(b.Redis.LIndex(b.Ctx, b.Keys.Pending(), -1).Val()))
@@ -231,7 +231,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			expect.OK(t, err)
 		case n == 15:
 			did = "retry"
-			if h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {
+			if h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2)), 0) == nil {
 				h = nil
 			}
 		case n == 16 && r.IntN(2) == 0:

@@ -30,7 +30,9 @@ func TestLostOwnersWriteNothing(t *testing.T) {
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "late"})
 			return err
 		},
-		"retry":   func(b *actors.Bench, h *protocol.Claim) error { return h.Retry(b.Ctx, errors.New("late"), time.Second) },
+		"retry": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Retry(b.Ctx, errors.New("late"), time.Second, 0)
+		},
 		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "late") },
 		"renew": func(b *actors.Bench, h *protocol.Claim) error {
 			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
@@ -103,7 +105,7 @@ func TestFenceRises(t *testing.T) {
 	b.Die()
 	h = b.Claim()
 	rises("claim after a crash", h)
-	expect.OK(t, h.Retry(b.Ctx, errors.New("x"), 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("x"), 0, 0))
 
 	ahead := time.Now().Add(time.Hour).UnixMilli()
 	b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead)

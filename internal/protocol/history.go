@@ -34,9 +34,8 @@ type History struct {
 	Entries []session.Entry
 	Older   int
 
-	// Partial has the entries of an earlier, interrupted run of the same message; nil if there was
-	// none.
-	Partial *Partial
+	// Earlier is what earlier, interrupted runs of the same message have done; nil if there were none.
+	Earlier *Journal
 
 	// State is the agent state, see StoreState. It is nil if there is none, or if it no longer fits
 	// the transcript.
@@ -49,7 +48,7 @@ type History struct {
 }
 
 // History reads the turn's history. It takes one round trip, one more for every further 2 MiB of
-// transcript, and one for dropped messages. It repeats a read while the error may pass and the
+// transcript, one for dropped messages, and some for a journal. It repeats a read while the error may pass and the
 // lease lasts.
 func (c *Claim) History(ctx context.Context) (History, error) {
 	turn, size := c.Turn(), c.consumer.historyPage()
@@ -79,8 +78,13 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 	history := History{Omitted: turn.Omitted}
 	history.Entries, history.Older = t.cut()
 	history.State = stateFor(p.state, turn.SessionID, turn.Entries, history.Entries)
-	if partial, ok := DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
-		history.Partial = &partial
+	if turn.Carries != "" {
+		if history.Earlier, err = c.readJournal(ctx, turn); err != nil {
+			return History{}, fmt.Errorf("read the journal of turn %s: %w", turn.ID, err)
+		}
+	}
+	if partial, ok := DecodePartial(p.partial); ok && history.Earlier == nil && partial.Messages[0] == turn.Message.ID {
+		history.Earlier = &Journal{Fence: partial.Fence, Messages: partial.Messages, Entries: partial.Entries}
 	}
 	if err := c.readDropped(ctx, &history, turn.Dropped, p.sizes); err != nil {
 		return History{}, fmt.Errorf("read the dropped messages of turn %s: %w", turn.ID, err)

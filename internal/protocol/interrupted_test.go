@@ -70,7 +70,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		b.Say("a")
 		h := b.Start()
 		old := h.Turn()
-		expect.OK(t, h.Checkpoint(b.Ctx, did(old, "half")))
+		expect.OK(t, actors.Checkpoint(b.Ctx, h, did(old, "half")))
 		b.Die()
 		b.Doubt()
 		h = b.Claim()
@@ -83,7 +83,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		}
 		past := historyOf(b, h)
 		expect.Equal(t, "entries from before", len(past.Entries), 0)
-		expect.Equal(t, "a partial from before", past.Partial == nil, true)
+		expect.Equal(t, "a partial from before", past.Earlier == nil, true)
 		// The message may still be the one that kills workers.
 		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
 		expect.OK(t, h.Promote(b.Ctx))
@@ -227,7 +227,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					expect.Equal(t, "reset", turn.Reset, "suspended")
 					expect.Equal(t, "resume", turn.Resume, "")
 					expect.Equal(t, "history", len(historyOf(b, h).Entries), 0)
-					expect.Equal(t, "a partial from before", historyOf(b, h).Partial == nil, true)
+					expect.Equal(t, "a partial from before", historyOf(b, h).Earlier == nil, true)
 					if turn.SessionID == old.SessionID {
 						t.Error("the session id is the old one")
 					}
@@ -254,11 +254,11 @@ func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 		mark(b, h, resume.ReasonShutdown) // sent again, it counts once
 		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown, entries...))
 	case "crash":
-		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		b.Die()
 	case "death in the drain":
 		mark(b, h, resume.ReasonShutdown)
-		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		expect.OK(b, actors.Checkpoint(b.Ctx, h, entries))
 		b.Die()
 	}
 }
@@ -315,10 +315,10 @@ func TestPartialOfAMessageThatIsGivenUp(t *testing.T) {
 		b.Die()
 	}
 	b.Doubt()
-	expect.Equal(t, "partials before the last claim", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 1)
+	expect.Equal(t, "journals before the last claim", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), 1)
 	expect.Equal(t, "next message", b.Claim().Turn().Message.ID, "b")
 	expect.Equal(t, "state", b.State("a"), "archived")
-	expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
+	expect.Equal(t, "journals", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), 0)
 }
 
 // Drains do not count as deaths.

@@ -21,9 +21,9 @@ import (
 func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	back := map[string]func(b *actors.Bench, h *protocol.Claim){
-		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0)) },
+		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0, 0)) },
 		"retry and wait": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 500*time.Millisecond))
+			expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 500*time.Millisecond, 0))
 			b.Redis.Del(b.Ctx, rediskey.Ready)
 			b.ClaimNothing("the head has to wait")
 			expect.Soon(b, "the wait's end", func() bool { b.Due(); return b.IsIn(rediskey.Ready, actors.Key) })

@@ -5,12 +5,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// partialVersion is the schema version of a Partial. lua/claim.lua checks
-// it, too.
+// partialVersion is the schema version of a Partial.
 const partialVersion = 1
 
-// Partial is the checkpoint of a running turn, in case it is interrupted. The turn's end deletes
-// it.
+// Partial is what a turn has done so far, as workers of the version before store and read it. It goes away
+// with the version after the next.
 type Partial struct {
 	Fence    int64           // the turn's fencing token
 	Turn     string          // the turn's ID
@@ -38,6 +37,18 @@ func (p Partial) encode() (string, error) {
 		}
 	}
 	return marshal(s)
+}
+
+// partial encodes the entries of a turn so far; "" if there are none.
+func (c *Claim) partial(entries []session.Entry) (string, error) {
+	if len(entries) == 0 {
+		return "", nil
+	}
+	entries = c.consumer.bounded(entries)
+	c.mu.Lock()
+	p := Partial{Fence: c.turn.Fence, Turn: c.turn.ID, Messages: ids(c.part), Entries: entries}
+	c.mu.Unlock()
+	return p.encode()
 }
 
 // DecodePartial reads a stored partial. ok is false if it cannot be read, has another

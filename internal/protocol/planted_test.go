@@ -106,8 +106,8 @@ func TestLeaseIsTrustedFromBeforeTheRequest(t *testing.T) {
 		"renew": func(b *actors.Bench, h *protocol.Claim) error {
 			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
 		},
-		"checkpoint": func(b *actors.Bench, h *protocol.Claim) error {
-			return h.Checkpoint(b.Ctx, []session.Entry{{Text: "x"}})
+		"journal": func(b *actors.Bench, h *protocol.Claim) error {
+			return actors.Checkpoint(b.Ctx, h, []session.Entry{{Text: "x"}})
 		},
 	} {
 		t.Run(script, func(t *testing.T) {

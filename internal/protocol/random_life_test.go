@@ -110,7 +110,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		case n < 8:
 			end(session.StatusDone, r.IntN(3) == 0)
 		case n == 8:
-			if err := h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2))); err == nil {
+			if err := h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2)), 0); err == nil {
 				h = nil
 			} else {
 				end(session.StatusInterrupted, false)

@@ -231,7 +231,7 @@ func runs(b *actors.Bench, h *protocol.Claim) {
 	b.Helper()
 	past, err := h.History(b.Ctx)
 	expect.OK(b, err)
-	expect.OK(b, h.Checkpoint(b.Ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
+	expect.OK(b, actors.Checkpoint(b.Ctx, h, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
 	expect.OK(b, h.Title(b.Ctx, "a title"))
 	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
 }

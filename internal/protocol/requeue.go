@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"turnstile/internal/protocol/scripts"
@@ -11,29 +12,33 @@ import (
 )
 
 // Retry requeues the turn after a failure, to be claimed again after wait. It stores the error's
-// text with the message. The next attempt starts where this one did: inherited are the entries of
-// an earlier, interrupted run that this attempt continued.
-func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
-	partial, err := c.partial(inherited)
+// text with the message. The first entries of the turn's journal stay, as many as left says, or with -1
+// all, and its steps. entries are those that stay, for a worker of the version before.
+func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left int, entries ...session.Entry) error {
+	partial, err := c.partial(entries)
 	if err != nil {
 		return err
 	}
-	turn, why := c.Turn(), text(cause.Error())
+	turn, why, stays := c.Turn(), text(cause.Error()), ""
+	if left >= 0 {
+		stays = strconv.Itoa(left)
+	}
 	e := session.Event{Type: session.EventTurnRetry, Error: stream.AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
-	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
+	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial, stays)
 }
 
 // Requeue requeues an interrupted turn, to be claimed again at once. It does not count as an
-// attempt. reason becomes the reason of the resume mark. entries are the turn's so far.
+// attempt. reason becomes the reason of the resume mark. Its journal stays; first write what is not in
+// it yet. entries are all of them, for a worker of the version before.
 func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
 	partial, err := c.partial(entries)
 	if err != nil {
 		return err
 	}
-	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, "", "", partial)
+	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, "", "", partial, "")
 }
 
-func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, attempts, failure, partial string) error {
+func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, attempts, failure, partial, left string) error {
 	cfg, turn := c.consumer.cfg, c.Turn()
 	parts, _ := c.split(nil)
 	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, ids(parts)
@@ -51,7 +56,7 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
 		Wait: wait.Milliseconds(), Attempts: attempts, Why: failure, Event: event, Start: start,
-		Content: partial, PartialTTL: cfg.TranscriptTTL.Milliseconds(), Reason: e.Reason, StuckLimit: int64(cfg.StuckLimit), IDs: taskIDs(parts),
+		Content: partial, PartialTTL: cfg.TranscriptTTL.Milliseconds(), Left: left, Reason: e.Reason, StuckLimit: int64(cfg.StuckLimit), IDs: taskIDs(parts),
 	})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestLongErrors(t *testing.T) {
 	long := errors.New(strings.Repeat("ä", 1<<20))
 	for range 3 {
 		h := b.Start()
-		expect.OK(t, h.Retry(b.Ctx, long, 0))
+		expect.OK(t, h.Retry(b.Ctx, long, 0, 0))
 	}
 	if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task("a")), "msg").Val(); n > 4000 {
 		t.Errorf("the task has %d bytes", n)
@@ -41,12 +41,12 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()
-	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
 	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
-	if past.Partial != nil {
-		t.Errorf("the second attempt continues from %+v", past.Partial.Entries)
+	if past.Earlier != nil {
+		t.Errorf("the second attempt continues from %+v", past.Earlier.Entries)
 	}
 }
 
@@ -58,11 +58,11 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	h := b.Start()
 	expect.OK(t, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
 	h = b.Start()
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
 	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
-	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
-		t.Errorf("inherited: %+v", past.Partial)
+	if past.Earlier == nil || past.Earlier.Entries[0].Text != "half" {
+		t.Errorf("inherited: %+v", past.Earlier)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 	fresh, long := size(), strings.Repeat("x", 1<<20)
 	for range 30 {
 		for range 3 {
-			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(long), 0))
+			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(long), 0, 0))
 		}
 		_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: long})
 		expect.OK(t, err)

@@ -39,7 +39,7 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 			expect.Equal(t, "mark of the new conversation", next.Turn().Resume, "")
 			past, err := next.History(b.Ctx)
 			expect.OK(t, err)
-			if past.Partial != nil || len(past.Entries) > 0 {
+			if past.Earlier != nil || len(past.Entries) > 0 {
 				t.Errorf("the new conversation has %+v", past)
 			}
 		})
@@ -61,7 +61,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 		},
 		"marked crash": func(b *actors.Bench, h *protocol.Claim) { mark(b, h, resume.ReasonShutdown); b.Die() },
 		"failed attempt": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, actors.ErrFlaky, 0, did(h.Turn(), "half")...))
+			expect.OK(b, h.Retry(b.Ctx, actors.ErrFlaky, 0, 0, did(h.Turn(), "half")...))
 		},
 	}
 	for name, end := range ends {
@@ -73,12 +73,12 @@ func TestRotatedInMidTurn(t *testing.T) {
 				want := resume.Record{}
 				h := b.Start()
 				if earlier == "marked before" {
-					expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "earlier")))
+					expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "earlier")))
 					b.Die()
 					h = b.Start()
 					want = resume.Record{Interruptions: 1, Fence: resumeRecord(b).Fence}
 				}
-				expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+				expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 				_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx)
 				expect.OK(t, err)
 				end(b, h)
@@ -90,7 +90,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 					t.Error("the session id is the old one")
 				}
 				expect.Equal(t, "resume", turn.Resume, "")
-				expect.Equal(t, "a partial from before", historyOf(b, h).Partial == nil, true)
+				expect.Equal(t, "a partial from before", historyOf(b, h).Earlier == nil, true)
 				expect.Equal(t, "record", resumeRecord(b), want)
 			})
 		}
@@ -108,14 +108,14 @@ func TestInterruptOfAResumedTurn(t *testing.T) {
 			b.Say("a")
 			h := b.Start()
 			sid := h.Turn().SessionID
-			expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+			expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 			b.Die()
 			h = b.Start()
 			b.Say("urgent", session.ModeInterrupt)
 			if dies {
 				b.Die()
 			} else {
-				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Entries: historyOf(b, h).Partial.Entries, Release: true})
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Entries: historyOf(b, h).Earlier.Entries, Release: true})
 				expect.OK(t, err)
 			}
 			expect.List(t, "runs", b.Drain(), "urgent")

@@ -94,8 +94,8 @@ func timeless(script string, v any) string {
 	case "claim":
 		blank(a, 1)
 		messages(6)
-		if len(a) > 10 && a[8] == "" {
-			a = without(a, 7, "", "", a[9], a[10])
+		if len(a) > 11 && a[8] == "" && a[11] == "" {
+			a = without(a, 7, "", "", a[9], a[10], "")
 		}
 		blank(a, 9)
 	case "steer":
@@ -177,7 +177,7 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	expect.Equal(t, "next message", h.Turn().Message.ID, "b")
 	expect.Equal(t, "entries before the second turn", h.Turn().Entries, 2)
 	expect.OK(t, h.Promote(b.Ctx))
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0, 0))
 	h = b.Start()
 	expect.Equal(t, "attempt", h.Turn().Attempt, 2)
 	expect.Equal(t, "redelivered", h.Turn().Redelivered, 0)

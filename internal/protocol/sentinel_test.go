@@ -69,7 +69,9 @@ func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 			return err
 		},
-		"retry":   func(b *actors.Bench, h *protocol.Claim) error { return h.Retry(b.Ctx, errors.New("boom"), time.Hour) },
+		"retry": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Retry(b.Ctx, errors.New("boom"), time.Hour, 0)
+		},
 		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "drain") },
 	}
 	for name, end := range ends {

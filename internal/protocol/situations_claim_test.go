@@ -158,7 +158,7 @@ func claimSituations() []situation {
 		{"claim", "rolled back", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
-			expect.OK(b, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
 			b.Say("next", session.ModeRollback)
 			b.Die()
 			return claimMove(b)
@@ -166,7 +166,7 @@ func claimSituations() []situation {
 		{"claim", "interrupted with a partial", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
-			expect.OK(b, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			expect.OK(b, actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
 			b.Say("next", session.ModeInterrupt)
 			b.Die()
 			return claimMove(b)

@@ -280,7 +280,7 @@ func sessionSituations() []situation {
 		}},
 		{"cancel", "what is retried", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour))
+			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
 			return cancelMove(b, "now", false)
 		}},
 		{"cancel", "what runs", func(b *actors.Bench) func() error {

@@ -88,7 +88,7 @@ func turnSituations() []situation {
 		{"requeue", "failed", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
-			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour) }
+			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour, 0) }
 		}},
 		{"requeue", "interrupted", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
@@ -107,10 +107,23 @@ func turnSituations() []situation {
 			h := b.Claim()
 			return func() error { return b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")[0].Err }
 		}},
-		{"checkpoint", "", func(b *actors.Bench) func() error {
+		{"journal", "", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
-			return func() error { return h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}) }
+			return func() error {
+				return actors.Checkpoint(b.Ctx, h, []session.Entry{{Role: session.RoleUser, Text: "now"}})
+			}
+		}},
+		{"journal", "with a step", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			return func() error {
+				_, err := h.Journal(b.Ctx, protocol.JournalWrite{
+					Entries: map[int]session.Entry{0: {Role: session.RoleUser, Text: "now"}}, Count: 1, HasSteps: true, Closed: 1, Progress: true,
+					Usage: &session.Usage{InputTokens: 1}, Messages: []string{"now"}, Steps: map[string]string{"charge": `{"state":"ended"}`},
+				})
+				return err
+			}
 		}},
 		{"store_state", "", func(b *actors.Bench) func() error {
 			b.Say("now")

@@ -74,7 +74,7 @@ func lives() map[string]func(b *actors.Bench) {
 	all := map[string]func(b *actors.Bench){
 		"stopped while it waits": func(b *actors.Bench) {
 			b.Say("a")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour))
+			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
 			stop(b)
 		},
 		"cancelled when delayed": func(b *actors.Bench) { later(b, "a"); expect.OK(b, cancelMove(b, "a", false)()) },
@@ -108,7 +108,7 @@ func lives() map[string]func(b *actors.Bench) {
 		"erased when delayed": func(b *actors.Bench) { later(b, "a"); erase(b) },
 		"erased when retried": func(b *actors.Bench) {
 			b.Say("a")
-			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour))
+			expect.OK(b, b.Start().Retry(b.Ctx, errors.New("x"), time.Hour, 0))
 			erase(b)
 		},
 		"immediate, dies": func(b *actors.Bench) {
@@ -139,13 +139,13 @@ func lives() map[string]func(b *actors.Bench) {
 			later(b, "b")
 			b.ClaimNothing("it is later")
 		},
-		"starting, failed":  func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Retry(b.Ctx, errors.New("x"), time.Hour)) },
+		"starting, failed":  func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Retry(b.Ctx, errors.New("x"), time.Hour, 0)) },
 		"starting, drained": func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Requeue(b.Ctx, "x")) },
 		"interrupted, failed": func(b *actors.Bench) {
 			b.Say("a")
 			h := b.Start()
 			mark(b, h)
-			expect.OK(b, h.Retry(b.Ctx, errors.New("x"), time.Hour))
+			expect.OK(b, h.Retry(b.Ctx, errors.New("x"), time.Hour, 0))
 		},
 		"interrupted, drained":   func(b *actors.Bench) { b.Say("a"); h := b.Start(); mark(b, h); expect.OK(b, h.Requeue(b.Ctx, "x")) },
 		"suspended by a mark":    func(b *actors.Bench) { limit(b, 1); b.Say("a"); h := b.Start(); mark(b, h); b.Finish(h) },
@@ -290,7 +290,7 @@ func lives() map[string]func(b *actors.Bench) {
 		"rolled back":       func(b *actors.Bench) { b.Say("c", session.ModeRollback) },
 	} {
 		all["steered, dead, "+name] = func(b *actors.Bench) {
-			expect.OK(b, steered(b).Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			expect.OK(b, actors.Checkpoint(b.Ctx, steered(b), []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			asked(b)
 			b.Die()
 			if name == "archived as stuck" {

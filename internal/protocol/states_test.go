@@ -223,8 +223,14 @@ func (o *observer) states() map[string]string {
 // docs/keys.md.
 func (o *observer) fields() {
 	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
-	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
+	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume(), "journal": k.Journal()} {
 		for _, field := range rdb.HKeys(ctx, key).Val() {
+			switch field[:min(2, len(field))] {
+			case "e:":
+				field = "e:N"
+			case "s:":
+				field = "s:KEY"
+			}
 			o.wrote(table, field)
 		}
 	}
@@ -271,7 +277,7 @@ func designPage(t *testing.T, name, first string) map[string][]string {
 		case !strings.HasPrefix(line, "|"):
 			within = false
 		case within:
-			for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+			for _, m := range regexp.MustCompile("`([\\w:]+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
 				names[heading] = append(names[heading], m[1])
 			}
 		}

@@ -168,7 +168,7 @@ func TestSteeredTurnDies(t *testing.T) {
 		b.Say("c", session.ModeSteer)
 		_, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
-		expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{
+		expect.OK(t, actors.Checkpoint(b.Ctx, h, []session.Entry{
 			{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleUser, Text: "c", Turn: h.Turn().ID},
 		}))
 		b.Die()

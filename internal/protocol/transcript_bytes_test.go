@@ -85,7 +85,7 @@ func TestEntryIsBounded(t *testing.T) {
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "read", Output: []byte(`"` + strings.Repeat("x", 6<<20) + `"`)}, Turn: h.Turn().ID},
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: long, CallID: long, Error: long}, Turn: h.Turn().ID},
 	}
-	expect.OK(t, h.Checkpoint(b.Ctx, entries))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, entries))
 	if n := b.Redis.StrLen(b.Ctx, b.Keys.Partial()).Val(); n > 16<<20 {
 		t.Errorf("the checkpoint has %d bytes", n)
 	}

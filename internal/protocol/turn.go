@@ -24,6 +24,7 @@ type ClaimedTurn struct {
 	Entries int64 // entries written to this transcript before, plus one for each undo, see docs/keys.md
 
 	Reset     string        // "suspended" if the transcript is new because of a suspension
+	Carries   Carries       // from earlier runs
 	Resume    string        // the reason of the resume mark that the claim found, if any
 	ResumeAge time.Duration // the age of that mark, by Redis' clock
 
@@ -38,6 +39,16 @@ type ClaimedTurn struct {
 	Started   time.Time
 	StartedAt time.Time
 }
+
+// Carries is what a turn carries on from its earlier, interrupted runs.
+type Carries string
+
+// What a turn may carry. "": nothing, or a partial of the version before.
+const (
+	CarriesEntries   Carries = "entries"   // its journal has entries alone
+	CarriesSteps     Carries = "steps"     // its journal has steps, too: the turn goes on
+	CarriesInterrupt Carries = "interrupt" // it was to be interrupted: it only ends
+)
 
 // Taken is a message that is part of a turn.
 type Taken struct {

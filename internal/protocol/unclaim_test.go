@@ -108,10 +108,10 @@ func TestCheckpointShowsItsOwner(t *testing.T) {
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
 	b.Say("a")
 	h := b.Claim()
-	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	b.Die()
 	h = b.Claim()
-	expect.Equal(t, "there is a partial", historyOf(b, h).Partial != nil, true)
+	expect.Equal(t, "there is a partial", historyOf(b, h).Earlier != nil, true)
 	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 

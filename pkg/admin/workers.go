@@ -40,7 +40,10 @@ func (a *Client) Workers(ctx context.Context) ([]Worker, error) {
 	}
 	var list []Worker
 	for _, beat := range beats {
-		list = append(list, Worker(beat))
+		list = append(list, Worker{
+			Name: beat.Name, Host: beat.Host, PID: beat.PID, Slots: beat.Slots, Turns: beat.Turns, Draining: beat.Draining, Started: beat.Started,
+			Agent: beat.Agent, Agents: beat.Agents, Programs: beat.Programs,
+		})
 	}
 	for _, job := range maintenance.EverySecond() {
 		name, err := a.rdb.Get(ctx, rediskey.Timer(job)).Result()

@@ -40,6 +40,13 @@ type ToolUse struct {
 	Output json.RawMessage `json:"output,omitempty"` // absent if the tool did not finish
 	Error  string          `json:"error,omitempty"`
 
+	// Run is the ID of the earlier run of the turn that made this use: it was kept when that run was
+	// interrupted. "": the turn itself.
+	Run string `json:"run,omitempty"`
+
+	// Took is how long a step took. 0: less than a ms, it has not ended, or it is no step.
+	Took Millis `json:"took_ms,omitempty"`
+
 	// The decision on the agent's question about this use, and who decided. "" if it asked none.
 	Decision Decision `json:"decision,omitempty"`
 	By       string   `json:"by,omitempty"`

@@ -28,18 +28,18 @@ func TestB64_SurvivesKill(t *testing.T) {
 	r.say("m0", "hi")
 	first := r.ends("m0", session.StatusDone)
 	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
-	r.awaitPartial("echo: abc")
+	r.awaitJournal("echo: abc")
 	running := r.info()
 	one.kill()
 
-	p, _ := r.partial()
-	expect.Equal(t, "turn of the partial", p.Turn, running.Turn)
-	expect.List(t, "messages of the partial", p.Messages, "m1")
+	p, _ := r.journal()
+	expect.Equal(t, "turn of the journal", p.Turn, running.Turn)
+	expect.List(t, "messages of the journal", p.Messages, "m1")
 	expect.Equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
 	expect.Equal(t, "the running turn", rediskey.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
 	expect.List(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
 	if len(p.Entries) != 3 {
-		t.Fatalf("the partial has %q", brief(p.Entries))
+		t.Fatalf("the journal has %q", brief(p.Entries))
 	}
 	half := p.Entries[2].Text
 
@@ -106,7 +106,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	ttl := expect.Lease(time.Second)
 	one := r.process("one", job{TTL: ttl, Checkpoint: 100 * time.Millisecond})
 	r.say("m1", "stream=26 tick=100ms abcdefghijklmnopqrstuvwxyz")
-	r.awaitPartial("echo: ")
+	r.awaitJournal("echo: ")
 	one.stop() // its next checkpoint is due, because its agent always writes
 	s := newStage()
 	r.worker(s, sentinelTTL(heir.TTL))
@@ -166,8 +166,8 @@ func TestCheckpointAtAToolsEnd(t *testing.T) {
 	a := s.next(t, "m1")
 	a.toolStart("1")
 	a.toolEnd("1")
-	p := r.awaitPartial("found")
-	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search (interrupted)")
+	p := r.awaitJournal("found")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search")
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
 }

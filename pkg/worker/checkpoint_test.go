@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,28 +39,60 @@ func watch(f *redistest.Faults, match redistest.Match) <-chan redis.Cmder {
 	return seen
 }
 
-// partial returns the session's stored partial.
-func (r *rig) partial() (p protocol.Partial, ok bool) {
-	r.Helper()
-	text, err := r.rdb.Get(r.ctx, r.k.Partial()).Result()
-	if errors.Is(err, redis.Nil) {
-		return p, false
-	}
-	expect.OK(r, err)
-	if p, ok = protocol.DecodePartial(text); !ok {
-		r.Fatalf("the partial cannot be read: %s", text)
-	}
-	return p, true
+// storedJournal is a session's journal.
+type storedJournal struct {
+	Fence    int64  // of the run that wrote it last
+	Turn     string // that run
+	Messages []string
+	Entries  []session.Entry
+	Closed   int
+	Steps    map[string]string
 }
 
-// awaitPartial waits until the stored partial contains a text.
-func (r *rig) awaitPartial(text string) (p protocol.Partial) {
+// journal returns the session's stored journal.
+func (r *rig) journal() (j storedJournal, ok bool) {
+	r.Helper()
+	stored := r.rdb.HGetAll(r.ctx, r.k.Journal()).Val()
+	if len(stored) == 0 {
+		return j, false
+	}
+	expect.Equal(r, "version of the journal", stored["v"], "1")
+	_, err := fmt.Sscan(stored["call"], &j.Fence)
+	expect.OK(r, err)
+	j.Turn = rediskey.IDPrefix(r.key) + fmt.Sprint(j.Fence)
+	var tasks []string
+	expect.OK(r, json.Unmarshal([]byte(stored["ids"]), &tasks))
+	for _, task := range tasks {
+		j.Messages = append(j.Messages, protocol.MessageID(rediskey.IDPrefix(r.key), task))
+	}
+	n, err := strconv.Atoi(stored["n"])
+	expect.OK(r, err)
+	for i := range n {
+		var e session.Entry
+		expect.OK(r, json.Unmarshal([]byte(stored[fmt.Sprint("e:", i)]), &e))
+		j.Entries = append(j.Entries, e)
+	}
+	j.Closed, j.Steps = len(j.Entries), map[string]string{}
+	if stored["closed"] != "" {
+		j.Closed, err = strconv.Atoi(stored["closed"])
+		expect.OK(r, err)
+	}
+	for field, value := range stored {
+		if key, ok := strings.CutPrefix(field, "s:"); ok {
+			j.Steps[key] = value
+		}
+	}
+	return j, true
+}
+
+// awaitJournal waits until the stored journal contains a text.
+func (r *rig) awaitJournal(text string) (j storedJournal) {
 	r.Helper()
 	expect.Soon(r, "a checkpoint with "+text, func() bool {
-		return strings.Contains(r.rdb.Get(r.ctx, r.k.Partial()).Val(), text)
+		return strings.Contains(strings.Join(r.rdb.HVals(r.ctx, r.k.Journal()).Val(), "\n"), text)
 	})
-	p, _ = r.partial()
-	return p
+	j, _ = r.journal()
+	return j
 }
 
 // brief formats entries as transcript does.
@@ -129,13 +162,12 @@ func TestB59_ACheckpointPerBurst(t *testing.T) {
 				for i := range 20 {
 					a.text(fmt.Sprintf("%d.%d ", burst, i))
 				}
-				p := r.awaitPartial(fmt.Sprintf("%d.19 ", burst))
+				p := r.awaitJournal(fmt.Sprintf("%d.19 ", burst))
 				expect.Equal(t, "turn", p.Turn, a.ID)
 				expect.Equal(t, "fence", p.Fence, a.Fence)
 				expect.List(t, "messages", p.Messages, "m1")
 				expect.Equal(t, "entries", len(p.Entries), 2)
 				expect.Equal(t, "the user's words", p.Entries[0].Text, "hello")
-				expect.Equal(t, "interrupted", p.Entries[1].Interrupted, true)
 			}
 			expect.List(t, "the running message", r.info().Messages, "m1")
 			expect.Equal(t, "the running turn", r.info().Turn, a.ID)
@@ -144,8 +176,8 @@ func TestB59_ACheckpointPerBurst(t *testing.T) {
 			}
 			a.reply("done")
 			r.ends("m1", session.StatusDone)
-			_, kept := r.partial()
-			expect.Equal(t, "a partial after the end", kept, false)
+			_, kept := r.journal()
+			expect.Equal(t, "a journal after the end", kept, false)
 		})
 	}
 }
@@ -163,15 +195,15 @@ func TestB60_WhatCountsAsActivity(t *testing.T) {
 	a.toolStart("1")
 	a.toolEnd("1")
 	expect.Received(t, "the checkpoint of a tool that has ended", sent)
-	p := r.awaitPartial("found")
-	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search (interrupted)")
+	p := r.awaitJournal("found")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search")
 	a.text("I found ")
 	expect.Received(t, "the checkpoint of a text", sent)
-	p = r.awaitPartial("I found ")
-	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search", "assistant I found  (interrupted)")
+	p = r.awaitJournal("I found ")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search", "assistant I found ")
 	a.text("it") // the same entry: each piece of text is an activity
 	expect.Received(t, "the checkpoint of more text", sent)
-	r.awaitPartial("I found it")
+	r.awaitJournal("I found it")
 	a.reply("I found it")
 	r.ends("m1", session.StatusDone)
 }
@@ -199,11 +231,11 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	a.toolStart("1")
 	a.Emit(agent.Event{Type: session.EventThought, Text: "hm"})
 	quietly("a tool's start and a thought")
-	_, stored := r.partial()
-	expect.Equal(t, "a partial", stored, false)
+	_, stored := r.journal()
+	expect.Equal(t, "a journal", stored, false)
 	a.toolEnd("1")
 	expect.Received(t, "the checkpoint", sent)
-	r.awaitPartial("found")
+	r.awaitJournal("found")
 	for len(renewals) > 0 {
 		<-renewals
 	}
@@ -279,8 +311,8 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	b := s.next(t, "m2")
 	expect.Equal(t, "sentinel", r.token(), token)
-	_, kept := r.partial()
-	expect.Equal(t, "a partial of the turn before", kept, false)
+	_, kept := r.journal()
+	expect.Equal(t, "a journal of the turn before", kept, false)
 	b.reply("two")
 	r.ends("m2", session.StatusDone)
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant something", "user behind", "assistant two")
@@ -335,16 +367,16 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	t.Cleanup(release)
 	r.say("m1", "hello")
 	ctx := expect.Received(t, "the turn", up)
-	_, stored := r.partial()
-	expect.Equal(t, "a partial before the drain", stored, false)
+	_, stored := r.journal()
+	expect.Equal(t, "a journal before the drain", stored, false)
 	drained := drain(w)
-	p := r.awaitPartial("half")
-	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half (interrupted)")
+	p := r.awaitJournal("half")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half")
 	<-ctx.Done()
 	release()
 	expect.Received(t, "the end of the drain", drained)
-	p, _ = r.partial()
-	expect.List(t, "after the requeue", brief(p.Entries), "user hello", "assistant half, and more (interrupted)")
+	p, _ = r.journal()
+	expect.List(t, "after the requeue", brief(p.Entries), "user hello", "assistant half, and more")
 }
 
 // Checkpoints are stored one at a time: an older one that reaches Redis late does not replace a
@@ -372,13 +404,13 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	gate.Release()
 	a.reply("")
 	expect.Received(t, "the turn's end, behind its checkpoints", end.Arrived())
-	p, _ := r.partial()
-	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant older, newer (interrupted)")
+	p, _ := r.journal()
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant older, newer")
 	end.Release()
 	expect.Received(t, "the end of the drain", drained)
 }
 
-// An activity without entries keeps the partial of an earlier run.
+// An activity without entries keeps the journal of an earlier run.
 func TestCheckpointOfNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -391,6 +423,6 @@ func TestCheckpointOfNothing(t *testing.T) {
 	s.next(t, "m1").toolEnd("of no start")
 	expect.Soon(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(session.EventToolEnd)) })
 	expect.Received(t, "the end of the drain", drain(w))
-	p, _ := r.partial()
-	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half (interrupted)")
+	p, _ := r.journal()
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half")
 }

@@ -40,6 +40,7 @@ type job struct {
 	Steps, Log        string
 	Step              int
 	Before, Immediate bool
+	Model             string // its server's URL: the openai agent instead, whose tools write into Log
 }
 
 // runChild runs a worker process, which drains on SIGTERM and ends with its parent.
@@ -74,7 +75,10 @@ func (j job) run() error {
 			return err
 		}
 		rdb.AddHook(d)
-		if a, err = newLogged(j.Log, j.Immediate); err != nil {
+		if a, err = newLogged(j.Log, j.Immediate); j.Model != "" {
+			a, err = newModelAgent(j.Model, j.Log)
+		}
+		if err != nil {
 			return err
 		}
 	case len(j.Command) > 0:
@@ -129,6 +133,9 @@ func (m mortal) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 			return agent.Result{}, err
 		}
 		select {}
+	}
+	if strings.HasPrefix(turn.Messages[0].Text, "pay ") {
+		return paying{}.Run(ctx, turn)
 	}
 	if strings.HasPrefix(turn.Messages[0].Text, "linger") && !turn.Redelivered {
 		turn.Messages[0].Text = "tool=look sleep=1h " + turn.Messages[0].Text

@@ -163,11 +163,11 @@ func (r *rig) wholeTurns() {
 	r.Helper()
 	sid := r.rdb.HGet(r.ctx, r.k.Record(), "session_id").Val()
 	var lines *redis.StringSliceCmd
-	var partial, sentinel *redis.StringCmd
+	var journal, sentinel *redis.StringCmd
 	var run *redis.SliceCmd
 	_, _ = r.rdb.TxPipelined(r.ctx, func(p redis.Pipeliner) error { // an error only means that there is no turn
 		lines = p.LRange(r.ctx, r.k.Transcript(sid), 0, -1)
-		partial, sentinel = p.Get(r.ctx, r.k.Partial()), p.Get(r.ctx, r.k.Sentinel())
+		journal, sentinel = p.HGet(r.ctx, r.k.Journal(), "fence"), p.Get(r.ctx, r.k.Sentinel())
 		run = p.HMGet(r.ctx, r.k.Run(), "fence", "phase")
 		return nil
 	})
@@ -184,8 +184,8 @@ func (r *rig) wholeTurns() {
 			return
 		}
 	}
-	if partial.Val() != "" && (sentinel.Val() == "" || !strings.Contains(partial.Val(), fmt.Sprintf(`"fence":%v,`, run.Val()[0]))) {
-		r.Errorf("a partial that is not the running turn's: %s, %v", partial.Val(), run.Val())
+	if journal.Val() != "" && (sentinel.Val() == "" || journal.Val() != run.Val()[0]) {
+		r.Errorf("a journal that is not the running turn's: %s, %v", journal.Val(), run.Val())
 	}
 }
 
@@ -197,7 +197,7 @@ func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	r.say("m0", "before")
 	r.ends("m0", session.StatusDone)
 	r.say("m1", "linger")
-	expect.Soon(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	expect.Soon(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Journal()).Val() == 1 })
 	one.kill()
 	r.command("/history", "echo: before")
 	r.process("two", heir)

@@ -169,7 +169,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			one := r.process("one", job{TTL: expect.Lease(3 * time.Second), Drain: 100 * time.Millisecond})
 			r.say("m0", "linger")
 			expect.Soon(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
-			r.awaitPartial("look")
+			r.awaitJournal("look")
 			want := []string{"m0", "m0"}
 			for i := 1; i <= 10; i++ {
 				id := fmt.Sprint("m", i)

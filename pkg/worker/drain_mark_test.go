@@ -95,7 +95,7 @@ func TestB36_SignalledProcess(t *testing.T) {
 	r := newRig(t)
 	one := r.process("one", job{TTL: time.Minute, Drain: 50 * time.Millisecond, Checkpoint: 50 * time.Millisecond})
 	r.say("m1", "stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
-	r.awaitPartial("echo: a")
+	r.awaitJournal("echo: a")
 	one.end()
 	expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonShutdown)
 	s := newStage()
@@ -127,7 +127,7 @@ func TestB39_CleanDrain(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	expect.Equal(t, "marks", len(marks), 0)
 	r.unmarked(r.key, "after the drain")
-	expect.Equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys of the mark and the checkpoint", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal(), r.k.Partial()).Val(), 0)
 }
 
 // Only turns that run at the end of the drain's timeout are marked, not all that ran at its

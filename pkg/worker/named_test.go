@@ -122,20 +122,26 @@ func TestAnotherAgentSeesNothing(t *testing.T) {
 	}
 }
 
+// oldWorker adds a worker of the version before, and returns the key of its heartbeat.
+func (r *rig) oldWorker() (heartbeat string) {
+	r.Helper()
+	old := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "old") // its host
+	started := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(time.Now().Unix()))
+	old = protowire.AppendBytes(protowire.AppendTag(old, 8, protowire.BytesType), started)
+	heartbeat = "asynq:servers:{old:1:id}"
+	expect.OK(r, r.rdb.Set(r.ctx, heartbeat, old, 0).Err())
+	expect.OK(r, r.rdb.ZAdd(r.ctx, rediskey.Servers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: heartbeat}).Err())
+	beats, err := maintenance.Heartbeats(r.ctx, r.rdb)
+	expect.OK(r, err)
+	expect.Equal(r, "workers", len(beats), 1)
+	return heartbeat
+}
+
 // Beside a worker that does not know agents by name, sessions of named agents wait; the others run.
 func TestBesideAWorkerOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	old := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "old") // its host
-	started := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(time.Now().Unix()))
-	old = protowire.AppendBytes(protowire.AppendTag(old, 8, protowire.BytesType), started)
-	const heartbeat = "asynq:servers:{old:1:id}"
-	expect.OK(t, r.rdb.Set(r.ctx, heartbeat, old, 0).Err())
-	expect.OK(t, r.rdb.ZAdd(r.ctx, rediskey.Servers, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: heartbeat}).Err())
-	beats, err := maintenance.Heartbeats(r.ctx, r.rdb)
-	expect.OK(t, err)
-	expect.Equal(t, "workers", len(beats), 1)
-
+	heartbeat := r.oldWorker()
 	r.worker(says("default"), named("a:*"))
 	r.submit("a:1", turnstile.Message{ID: "m", Text: "hello"})
 	r.submit("d:1", turnstile.Message{ID: "m", Text: "hello"})
@@ -187,4 +193,17 @@ func TestWrongAgents(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
+}
+
+// submitAs submits a message for an agent.
+func (r *rig) submitAs(id, agent string) {
+	r.Helper()
+	r.submit(r.key, turnstile.Message{ID: id, Text: "hello", Agent: agent})
+}
+
+// newTranscript begins another transcript, with another agent.
+func (r *rig) newTranscript(agent string) {
+	r.Helper()
+	_, err := r.client.Session(r.key).NewTranscript(r.ctx, turnstile.TranscriptConfig{Agent: agent})
+	expect.OK(r, err)
 }

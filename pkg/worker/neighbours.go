@@ -13,8 +13,8 @@ import (
 	"turnstile/internal/maintenance"
 )
 
-// neighboursEvery is how often a worker looks at the others' heartbeats, if it has named agents or has met
-// a session whose agent it does not run.
+// neighboursEvery is how often a worker looks at the others' heartbeats, if it has named agents, has met a
+// session whose agent it does not run, or has written a journal.
 const neighboursEvery = 5 * time.Second
 
 // neighbours says which agents this worker may run, and which the others run. A worker of the version
@@ -28,9 +28,10 @@ type neighbours struct {
 	log   *slog.Logger
 
 	mu        sync.Mutex
-	wanted    bool            // a session was not claimed because of its agent
+	wanted    bool            // what the others know matters here
 	looked    bool            // the heartbeats were read
 	know      bool            // every living worker knows agents by name
+	journals  bool            // every living worker reads journals
 	elsewhere []string        // agents of the other living workers
 	missing   map[string]bool // agents that no living worker runs: the log has them
 }
@@ -50,6 +51,14 @@ func (n *neighbours) runElsewhere() ([]string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.elsewhere, n.looked
+}
+
+// partials reports whether a worker lives that reads only partials, or may live: before the first look.
+func (n *neighbours) partials() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wanted = true
+	return !n.looked || !n.journals
 }
 
 // unserved notes that a session was not claimed because of its agent, and logs the first one of each agent
@@ -73,8 +82,9 @@ func (n *neighbours) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	know, old := true, ""
+	know, journals, old := true, true, ""
 	for _, beat := range beats {
+		journals = journals && beat.Journals
 		if len(beat.Agents) == 0 {
 			know, old = false, beat.Name
 		}
@@ -92,7 +102,7 @@ func (n *neighbours) look(ctx context.Context) error {
 
 	n.mu.Lock()
 	was := n.know || !n.looked
-	n.looked, n.know, n.elsewhere = true, know, slices.Compact(elsewhere)
+	n.looked, n.know, n.journals, n.elsewhere = true, know, journals, slices.Compact(elsewhere)
 	for _, name := range n.elsewhere {
 		delete(n.missing, name)
 	}

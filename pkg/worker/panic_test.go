@@ -99,7 +99,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 		do    func(r *rig, a *act)
 	}{
 		"its events": {"events were not sent", "emit", "", func(_ *rig, a *act) { a.Emit(agent.Event{Type: session.EventNotice, Text: "x"}) }},
-		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", "", func(_ *rig, a *act) {
+		"its checkpoint": {"the turn's checkpoint was not stored", "journal", "", func(_ *rig, a *act) {
 			a.Emit(agent.Event{Type: session.EventText, Text: "x"})
 		}},
 		"a steer": {"steering failed", "steer", "", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},

@@ -132,7 +132,7 @@ const mostSenders = 100
 // senders are those of the messages for which the turn began. A steered message gives nobody a say.
 func (q *questions) senders() []string {
 	list := []string{} // not nil, which means unknown
-	for _, m := range q.recorder.turn.Messages() {
+	for _, m := range q.recorder.entries.lead() {
 		if who := m.Message.Meta["sender"]; who != "" && !slices.Contains(list, who) && len(list) < mostSenders {
 			list = append(list, who)
 		}

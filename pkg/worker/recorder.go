@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +24,7 @@ const (
 //
 //	the session's stream       batches of events, below
 //	the transcript             recorder_entries.go; written by the turn's end
-//	the turn's checkpoints     recorder_checkpoints.go
+//	the turn's journal         recorder_journal.go; recorder_checkpoints.go says when
 //	the session's agent state  recorder_state.go
 //
 // recorder_event.go first makes an event storable.
@@ -36,6 +35,7 @@ type recorder struct {
 
 	state       agentState
 	checkpoints checkpoints
+	journal     journal
 	tokens      *usedTokens
 
 	mu      sync.Mutex
@@ -53,9 +53,10 @@ type recorder struct {
 
 // newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
 // has emitted nothing.
-func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, tokens *usedTokens, c containment) *recorder {
+func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, partial func() bool, tokens *usedTokens, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, tokens: tokens, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
 	r.entries.turn = turn
+	r.journal = journal{storing: newOneAtATime(), partial: partial, changed: map[string]string{}}
 	r.state.claim, r.state.log = claim, c.log
 	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
 	r.timer = time.AfterFunc(emitEvery, r.flush)
@@ -66,6 +67,11 @@ func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEv
 func (r *recorder) record(e agent.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.add(e)
+}
+
+// add records an event of the agent. r.mu is held.
+func (r *recorder) add(e agent.Event) {
 	if r.over {
 		return // the agent emits after its turn's end
 	}
@@ -207,11 +213,13 @@ func (r *recorder) silence() {
 }
 
 // stop ends the recording and sends the rest, except a last piece of text, which the turn's end
-// repeats anyway. It waits for a checkpoint in flight.
+// repeats anyway. It waits for writes of the journal in flight.
 func (r *recorder) stop() {
 	r.silence()
 	r.checkpoints.stop()
-	r.sending.lock() // waits for a batch in flight
+	r.journal.storing.lock()
+	r.journal.storing.unlock() // a later one is refused
+	r.sending.lock()           // waits for a batch in flight
 	defer r.sending.unlock()
 	r.mu.Lock()
 	rest, title := r.unsent, r.title
@@ -219,17 +227,6 @@ func (r *recorder) stop() {
 	r.mu.Unlock()
 	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != session.EventText {
 		r.emit(rest, title)
-	}
-}
-
-// storeCheckpoint stores the turn's entries so far as its partial.
-func (r *recorder) storeCheckpoint() {
-	entries := r.soFar()
-	if len(entries) == 0 {
-		return
-	}
-	if err := r.claim.Checkpoint(r.claim.Lease().Context(), entries); err != nil {
-		r.log.Warn("the turn's checkpoint was not stored", "error", err)
 	}
 }
 
@@ -256,29 +253,4 @@ func (r *recorder) unfinished() recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return recording{r.entries.reply(), r.entries.all("", 0, true), r.entries.usage}
-}
-
-// soFar returns the entries of a turn that will be resumed, or nil if the agent has done nothing
-// yet: then the partial of an earlier run stays stored.
-func (r *recorder) soFar() []session.Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.entries.made) == 0 {
-		return nil
-	}
-	return r.entries.all("", 0, true)
-}
-
-// inherited returns the entries of the earlier run from which the turn was resumed.
-func (r *recorder) inherited() []session.Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.entries.before)
-}
-
-// inherit takes over the entries of an earlier run of this turn.
-func (r *recorder) inherit(partial []session.Entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.entries.inherit(partial)
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +13,17 @@ import (
 
 // entries are a turn's entries so far. The recorder's lock guards them.
 type entries struct {
-	turn   *protocol.ClaimedTurn
-	before []session.Entry  // of an earlier run of the turn
-	made   []session.Entry  // of the assistant, tools and steered messages
-	open   map[string][]int // places in made of the tools that have not ended, by call ID
-	words  strings.Builder  // the end of the last entry's text, not added to it yet
-	usage  *session.Usage   // nil: the agent has not reported it
+	turn    *protocol.ClaimedTurn
+	later   int              // how many of the turn's messages were steered into earlier runs. They are the last
+	before  []session.Entry  // of an earlier run of the turn, from which this one does not go on
+	made    []session.Entry  // of the assistant, tools and steered messages
+	closed  int              // how many of them stand if the turn goes on
+	apart   bool             // text after them is another entry
+	touched map[int]bool     // places in made of what the journal does not have yet
+	shown   map[string]int   // tools in made that an earlier run has begun and not ended, by call ID
+	open    map[string][]int // places in made of the tools that have not ended, by call ID
+	words   strings.Builder  // the end of the last entry's text, not added to it yet
+	usage   *session.Usage   // nil: the agent has not reported it
 }
 
 // inherit takes over the entries of an earlier, interrupted run of the turn. They belong to this
@@ -35,6 +41,100 @@ func (s *entries) inherit(partial []session.Entry) {
 	}
 }
 
+// keep takes over the entries of earlier runs from which the turn goes on. They belong to this turn now, so
+// that /undo removes them with it. It returns what was history for those runs.
+func (s *entries) keep(j *protocol.Journal) (recap []session.Entry) {
+	messages := s.turn.Messages()
+	begun := j.Messages[:min(j.Lead, len(j.Messages))]
+	for _, m := range messages[1:] {
+		if !slices.Contains(begun, m.Message.ID) {
+			s.later++
+		}
+	}
+	entries, from := j.Entries[:j.Closed], min(j.Lead, j.Closed)
+	for i := len(entries) - 1; i >= from && recap == nil; i-- {
+		if entries[i].Interrupted {
+			recap = entries[:i+1]
+			s.inherit(recap[from:])
+			from = i + 1
+		}
+	}
+	for _, e := range entries[from:] {
+		if e.Role == session.RoleUser && !slices.ContainsFunc(messages, func(m protocol.Taken) bool { return m.Message.ID == e.Message }) {
+			continue // it is a separate turn, or was cancelled
+		}
+		if e.Turn != s.turn.ID && e.Tool != nil && e.Tool.Run == "" {
+			use := *e.Tool
+			use.Run, e.Tool = e.Turn, &use
+		}
+		e.Turn = s.turn.ID
+		i := len(s.made)
+		s.made = append(s.made, e)
+		s.touch(i)
+		if t := e.Tool; t != nil && t.Output == nil && t.Error == "" {
+			s.opens(t.CallID, i)
+			if s.shown == nil {
+				s.shown = map[string]int{}
+			}
+			s.shown[t.CallID]++
+		}
+	}
+	s.closed = len(s.made)
+	return recap
+}
+
+// opens notes that a tool has not ended. Its entry has this place in made.
+func (s *entries) opens(callID string, place int) {
+	if s.open == nil {
+		s.open = map[string][]int{}
+	}
+	s.open[callID] = append(s.open[callID], place)
+}
+
+// was notes which run has done a step, the last use of a tool with this call ID, and how long it took.
+func (s *entries) was(callID string, step stepRecord) {
+	for i := len(s.made) - 1; i >= 0; i-- {
+		if t := s.made[i].Tool; t != nil && t.CallID == callID {
+			use := *t
+			use.Run, use.Took = step.Turn, session.Millis(time.Duration(step.Took)*time.Millisecond)
+			if use.Run == s.turn.ID {
+				use.Run = ""
+			}
+			s.made[i].Tool = &use
+			s.touch(i)
+			return
+		}
+	}
+}
+
+// touch notes that the journal does not have an entry of made yet.
+func (s *entries) touch(place int) {
+	if s.touched == nil {
+		s.touched = map[int]bool{}
+	}
+	s.touched[place] = true
+}
+
+// lead are the messages that come first. The turn's others were steered into earlier runs.
+func (s *entries) lead() []protocol.Taken {
+	all := s.turn.Messages()
+	return all[:len(all)-s.later]
+}
+
+// messages returns the IDs of the messages whose words are in the entries, up to a place in made, the turn's
+// own first.
+func (s *entries) messages(made int) (ids []string) {
+	for _, m := range s.lead() {
+		ids = append(ids, m.Message.ID)
+	}
+	for _, e := range s.made[:made] {
+		if e.Role == session.RoleUser {
+			ids = append(ids, e.Message)
+		}
+	}
+	return ids
+}
+
 // add adds an event of the agent, and returns its importance to a checkpoint.
 func (s *entries) add(e agent.Event, at int64) activity {
 	last := len(s.made) - 1
@@ -43,9 +143,12 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		switch {
 		case e.Text == "":
 			return nothing
-		case last >= 0 && s.made[last].Role == session.RoleAssistant:
+		case last >= 0 && s.made[last].Role == session.RoleAssistant && (!s.apart || last >= s.closed):
 			s.words.WriteString(e.Text)
+			s.touch(last)
 		default:
+			s.touch(last + 1)
+			s.flushWords()
 			s.made = append(s.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: s.turn.ID, At: atMS(at)})
 		}
 		return someText
@@ -55,16 +158,15 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at),
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
 		})
-		if s.open == nil {
-			s.open = map[string][]int{}
-		}
-		s.open[e.CallID] = append(s.open[e.CallID], len(s.made)-1)
+		s.opens(e.CallID, len(s.made)-1)
+		s.touch(len(s.made) - 1)
 	case session.EventToolEnd:
 		if open := s.open[e.CallID]; len(open) > 0 {
 			i := open[len(open)-1]
 			ended := *s.made[i].Tool // a checkpoint may be reading the old value
 			ended.Output, ended.Error = e.Output, e.Error
 			s.made[i].Tool = &ended
+			s.touch(i)
 			if ended.Output != nil || ended.Error != "" {
 				s.open[e.CallID] = open[:len(open)-1]
 			}
@@ -87,6 +189,7 @@ func (s *entries) decided(callID string, d protocol.Decided) {
 		use := *s.made[i].Tool // a checkpoint may be reading the old value
 		use.Decision, use.By = d.Decision, d.By
 		s.made[i].Tool = &use
+		s.touch(i)
 	}
 }
 
@@ -94,6 +197,7 @@ func (s *entries) decided(callID string, d protocol.Decided) {
 func (s *entries) addUser(m wire.Message, at int64) {
 	s.flushWords()
 	s.made = append(s.made, s.userEntry(m, at))
+	s.touch(len(s.made) - 1)
 }
 
 // flushWords appends words to the last entry. Appending each piece of a reply to it directly
@@ -120,16 +224,24 @@ func (s *entries) reply() string {
 	return ""
 }
 
+// first is how many entries come before made.
+func (s *entries) first() int { return len(s.turn.Collected) + 1 - s.later + len(s.before) }
+
+// given are those entries: the users' messages, and what an earlier run has done.
+func (s *entries) given() []session.Entry {
+	given := make([]session.Entry, 0, s.first()+len(s.made)+1)
+	for _, m := range s.lead() {
+		given = append(given, s.userEntry(m.Message, s.turn.StartedAt.UnixMilli()))
+	}
+	return append(given, s.before...)
+}
+
 // all copies the entries: the users' messages, then the agent's. reply is the agent's final text;
 // unless empty, it replaces the text after the last tool. The last entry has the turn's usage, and
 // whether the turn was interrupted.
 func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry {
 	s.flushWords()
-	all := make([]session.Entry, 0, len(s.turn.Collected)+len(s.before)+len(s.made)+2)
-	for _, m := range s.turn.Messages() {
-		all = append(all, s.userEntry(m.Message, s.turn.StartedAt.UnixMilli()))
-	}
-	all = append(append(all, s.before...), s.made...)
+	all := append(s.given(), s.made...)
 	last := &all[len(all)-1]
 	switch {
 	case reply == "":

@@ -66,7 +66,7 @@ func (r *rig) dies(texts ...string) sq.ClaimedTurn {
 			entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
 		}
 		entries[len(entries)-1].Interrupted = true
-		expect.OK(r, holds[0].Checkpoint(r.ctx, entries))
+		expect.OK(r, actors.Checkpoint(r.ctx, holds[0], entries))
 	}
 	expect.OK(r, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
 	r.wake()
@@ -291,7 +291,7 @@ func TestB45_AFinishedTurnClearsTheMarkAndItsCounter(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.unmarked(r.key, "after the turn")
-	expect.Equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Journal(), r.k.Partial()).Val(), 0)
 	r.say("m2", "again")
 	b := s.next(t, "m2")
 	expect.Equal(t, "note", b.Note, "")

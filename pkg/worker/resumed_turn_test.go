@@ -3,6 +3,7 @@ package worker_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func TestResumeFreshness(t *testing.T) {
 	}
 }
 
-// A partial that cannot be read, and one that is larger than any message.
+// Checkpoints that cannot be read, and one that is larger than any message.
 func TestStrangePartials(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -162,21 +163,35 @@ func TestStrangePartials(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.say("m1", "hello")
-			r.dies("half")
+			r.dies()
 			expect.OK(t, r.rdb.Set(r.ctx, r.k.Partial(), text, time.Hour).Err())
-			s := newStage()
-			r.worker(s)
-			a := s.next(t, "m1")
-			for _, e := range a.History {
-				expect.Equal(t, "role of what cannot be read", e.Role, session.RoleSystem)
-			}
-			expect.Equal(t, "a note", a.Note != "", true)
-			a.reply("ok")
-			r.ends("m1", session.StatusDone)
-			lines := r.transcript(r.key)
-			expect.Equal(t, "the user's words", lines[0], "user hello")
-			expect.Equal(t, "the decision", lines[len(lines)-1], "assistant ok")
+			r.endsSomehow(newStage())
 		})
+	}
+	for name, fields := range map[string][]string{
+		"no numbers":       {"lead", "x", "n", "", "closed", "1.5"},
+		"negative numbers": {"lead", "-1", "n", "-1", "closed", "-1"},
+		"large numbers":    {"lead", "1000000000000", "n", "1000000000000", "closed", "1000000000000"},
+		"no entries":       {"n", "0"},
+		"a newer version":  {"v", "2"},
+		"garbage":          {"e:0", "{", "e:1", "7", "ids", "{", "usage", "[]", "closed", "2", "s:a", "no JSON", "s:", "[]"},
+		"of another agent": {"agent", "other", "closed", "2", "s:a", `{"state":"ended","name":"a"}`},
+		"another state":    {"closed", "1", "s:a", `{"state":"parked","name":"a"}`},
+	} {
+		for _, continues := range []bool{false, true} {
+			t.Run(fmt.Sprint("journal with ", name, " ", continues), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.say("m1", "hello")
+				r.dies("half")
+				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Journal(), fields).Err())
+				if s := newStage(); continues {
+					r.endsSomehow(s, continuing{s})
+				} else {
+					r.endsSomehow(s)
+				}
+			})
+		}
 	}
 	t.Run("large", func(t *testing.T) {
 		t.Parallel()
@@ -189,7 +204,7 @@ func TestStrangePartials(t *testing.T) {
 		a := s.next(t, "m1")
 		a.toolStart("1")
 		a.Emit(agent.Event{Type: session.EventToolEnd, CallID: "1", Output: output})
-		expect.Soon(t, "the checkpoint", func() bool { return r.rdb.StrLen(r.ctx, r.k.Partial()).Val() > 2<<20 })
+		r.awaitJournal(`"call_id":"1"`)
 		expect.Received(t, "the end of the drain", drain(w))
 		next := newStage()
 		r.worker(next)
@@ -202,6 +217,29 @@ func TestStrangePartials(t *testing.T) {
 	})
 }
 
+// endsSomehow runs m1, of which something strange is stored. a is the stage's agent, if it is not the stage.
+func (r *rig) endsSomehow(s *stage, a ...agent.Agent) {
+	r.Helper()
+	r.worker(append(a, s)[0])
+	act := s.next(r, "m1")
+	for _, e := range act.History {
+		if e.Role == session.RoleTool || e.Role == session.RoleUser && e.Text != "hello" {
+			r.Errorf("history %+v", act.History)
+		}
+	}
+	expect.Equal(r, "messages", len(act.Messages), 1)
+	record, err := act.StartStep(act.ctx, agent.StepSpec{Key: "a"})
+	expect.OK(r, err)
+	if record.State != agent.StepDone {
+		expect.OK(r, act.EndStep(act.ctx, agent.StepSpec{Key: "a"}, agent.StepEnd{Output: json.RawMessage("1")}))
+	}
+	act.reply("ok")
+	r.ends("m1", session.StatusDone)
+	lines := r.transcript(r.key)
+	expect.Equal(r, "the decision", lines[len(lines)-1], "assistant ok")
+	expect.Equal(r, "checkpoints left", r.rdb.Exists(r.ctx, r.k.Journal(), r.k.Partial()).Val(), 0)
+}
+
 // A failed attempt is tried again from the beginning, although its entries were stored in case of
 // an interruption.
 func TestRetryBeginsAnew(t *testing.T) {
@@ -212,7 +250,7 @@ func TestRetryBeginsAnew(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.text("half a reply")
-	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	r.awaitJournal("half a reply")
 	a.fail(agent.Retryable(errors.New("flaky")))
 	b := s.next(t, "m1")
 	expect.Equal(t, "attempt", b.Attempt, 2)
@@ -234,13 +272,12 @@ func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	w.Drain(ended(), worker.ReasonRestart)
 	r.worker(s, with(func(o *worker.Config) { o.CheckpointInterval(time.Millisecond) }))
 	b := s.next(t, "m1")
-	before := r.rdb.Get(r.ctx, r.k.Partial()).Val()
 	b.text("failed")
-	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Get(r.ctx, r.k.Partial()).Val() != before })
+	r.awaitJournal("failed")
 	b.fail(agent.Retryable(errors.New("flaky")))
 	c := s.next(t, "m1")
 	expect.Equal(t, "attempt", c.Attempt, 2)
-	expect.Equal(t, "history", len(c.History), 1)
+	expect.List(t, "history", brief(c.History), brief(b.History)...)
 	c.reply("whole")
 	r.ends("m1", session.StatusDone)
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant whole")

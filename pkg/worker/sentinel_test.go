@@ -45,7 +45,7 @@ var (
 	claiming      = script("claim")
 	promoting     = script("promote")
 	renewing      = script("renew")
-	checkpointing = script("checkpoint")
+	checkpointing = script("journal")
 	marking       = script("mark")
 	requeueing    = script("requeue")
 	surviving     = script("survive")

@@ -15,10 +15,16 @@ type immediate struct{ agent.Func }
 
 func (immediate) Traits() agent.Traits { return agent.Traits{Immediate: true} }
 
+// continuing is a stage whose turns go on after their last step.
+type continuing struct{ *stage }
+
+func (continuing) Traits() agent.Traits { return agent.Traits{Continues: true, Steerable: true} }
+
 // stage is an agent with turns that the test plays itself.
 type stage struct {
 	acts chan *act
 	deaf bool // its agents ignore interrupts
+	quit chan struct{}
 }
 
 func newStage() *stage { return &stage{acts: make(chan *act, 1000)} }
@@ -51,8 +57,9 @@ func (s *stage) play(a *act) (agent.Result, error) {
 	case v := <-a.over:
 		return v.result, v.err
 	case <-done:
-		return agent.Result{}, context.Cause(a.ctx)
+	case <-s.quit:
 	}
+	return agent.Result{}, context.Cause(a.ctx)
 }
 
 // next waits for the next turn, which must be of the message with the ID.

@@ -23,6 +23,7 @@ type turnDeps struct {
 	wakeUps     *lostWakeUps
 	tokens      *usedTokens
 	drainReason func() reason
+	partials    func() bool // partials are written, too: a worker of the version before lives
 }
 
 // turnRun is the run of one turn on this worker.
@@ -38,6 +39,7 @@ type turnRun struct {
 	cancel context.CancelCauseFunc
 
 	recorder  *recorder
+	steps     *steps
 	questions *questions
 	steering  *steering // nil: the agent takes no steers
 	warm      *warmTurn // nil: no agent is kept warm
@@ -55,7 +57,9 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
-	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.tokens, t.containment)
+	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
+	t.recorder.entries.apart = t.Continues
+	t.steps = newSteps(t.recorder)
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served)
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
@@ -85,6 +89,9 @@ func (t *turnRun) run() (more bool, err error) {
 		// message that kills at once counts. If this renewal fails, the next regular one does the
 		// same for longer turns.
 		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
+	}
+	if t.Carries == protocol.CarriesInterrupt {
+		return t.endInterrupted()
 	}
 	if end, refused, err := t.dismiss(); refused || err != nil {
 		t.steering.stop() // a later steer would go into the next turn
@@ -169,7 +176,7 @@ func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
 		limit = most
 	}
-	if limit > 0 && m.Age > limit {
+	if limit > 0 && m.Age > limit && t.Carries != protocol.CarriesSteps { // a begun turn does not expire
 		return protocol.End{
 			Status: session.StatusExpired,
 			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", m.Age.Round(time.Millisecond), limit),

@@ -18,7 +18,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 		Session: t.Session, TranscriptID: t.SessionID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]session.Message, 0, 1),
 		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
-		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, LeaseEnd: t.claim.Lease().Deadline},
+		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, StartStep: t.steps.start, EndStep: t.steps.end, LeaseEnd: t.claim.Lease().Deadline},
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
@@ -28,7 +28,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 		in.Host.Steers = t.steering.offers
 	}
 	// An earlier run of this turn, or of the one before it, was interrupted.
-	resumed := t.Resume != "" || t.Redelivered > 0
+	resumed := t.Resume != "" || t.Redelivered > 0 || t.Carries != ""
 	immediate := t.queue.Config().Immediate
 	if !immediate || resumed || len(t.Dropped) > 0 {
 		if err := t.recall(in, resumed); err != nil {
@@ -89,9 +89,24 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	}
 	in.History, in.State = stored.Entries, stored.State
 	t.recorder.state.found(stored.State)
-	if stored.Partial != nil {
-		in.History = append(in.History, stored.Partial.Entries...)
-		t.recorder.inherit(stored.Partial.Entries)
+	earlier := stored.Earlier
+	switch {
+	case earlier == nil:
+	case len(earlier.Steps) > 0:
+		in.Steps = t.steps.takeOver(earlier)
+		if t.steps.continues = t.Continues; !t.Continues {
+			t.recorder.beginAgain(earlier)
+			break
+		}
+		var recap []session.Entry
+		recap, in.Kept = t.recorder.goOn(earlier)
+		in.History, in.Messages = append(in.History, recap...), in.Messages[:len(t.recorder.entries.lead())]
+		t.log.Info("the turn goes on", "message", t.Message.ID, "reason", t.Resume, "steps", len(earlier.Steps), "entries", len(in.Kept))
+		return nil // without a note: it sees what it has done
+	case len(earlier.Entries) > 0:
+		t.recorder.inherit(earlier)
+		earlier.Entries[len(earlier.Entries)-1].Interrupted = true
+		in.History = append(in.History, earlier.Entries...)
 	}
 	in.Note = resume.Note(resume.Facts{
 		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
@@ -102,7 +117,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	})
 	t.noted = len(t.Dropped)
 	if resumed {
-		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
+		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.unfinished().entries))
 	}
 	return nil
 }

@@ -61,6 +61,26 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 	return t.failed(err)
 }
 
+// endInterrupted ends a turn whose owner died after its end was requested. No agent runs.
+func (t *turnRun) endInterrupted() (more bool, err error) {
+	stored, err := t.claim.History(t.claim.Lease().Context())
+	if err != nil {
+		return false, err
+	}
+	switch earlier := stored.Earlier; {
+	case earlier == nil:
+	case earlier.Lead > 0:
+		earlier.Closed = len(earlier.Entries)
+		t.recorder.goOn(earlier)
+	default: // a partial of the version before
+		t.recorder.inherit(earlier)
+	}
+	t.steering.stop()
+	t.recorder.stop()
+	end, _ := t.requested(protocol.ErrInterruptRequested)
+	return t.finish(end)
+}
+
 // requested returns the end of a turn for which a stop, an interrupt or a rollback was requested.
 // ok is false for any other turn.
 func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
@@ -144,14 +164,22 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	errors.As(cause, &d)
 	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
 	t.recorder.state.end(0, false)
-	return t.endRequeued(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
+	ctx := t.claim.Lease().Context()
+	if err := t.recorder.store("", true); err != nil {
+		return false, err
+	}
+	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason), t.recorder.unfinishedWork()...))
 }
 
 // retry puts the messages of a failed turn back at the head of the queue for the next attempt.
 func (t *turnRun) retry(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRetried, why: err, retryIn: backoff.Backoff{First: t.opts.RetryBackoff, Longest: longestBackoff, Spread: true}.After(t.Attempt)}
 	t.recorder.state.end(0, false)
-	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
+	if err := t.recorder.storeSteps(); err != nil {
+		return false, err
+	}
+	left, partial := t.recorder.left()
+	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, left, partial...))
 }
 
 // endRequeued completes requeue and retry after their script returned err. The script refuses if

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -35,15 +36,55 @@ func (b *Bench) SayAll(texts ...string) {
 	}
 }
 
-// Claim claims the session, which must be ready.
+// Claim claims the session, which must be ready. As a worker does, it first ends a turn that a dead worker
+// should have interrupted.
 func (b *Bench) Claim() *protocol.Claim {
 	b.Helper()
-	claims, err := b.Worker.Claim(b.Ctx, []string{Key})
-	expect.OK(b, err)
-	if len(claims) != 1 {
-		b.Fatalf("the session was not claimed: %s", b.Dump())
+	for {
+		claims, err := b.Worker.Claim(b.Ctx, []string{Key})
+		expect.OK(b, err)
+		if len(claims) != 1 {
+			b.Fatalf("the session was not claimed: %s", b.Dump())
+		}
+		if b.Settle(claims[0]) {
+			return claims[0]
+		}
 	}
-	return claims[0]
+}
+
+// Settle ends a turn that a dead worker should have interrupted. It returns whether the claim then has a turn
+// to run.
+func (b *Bench) Settle(h *protocol.Claim) (more bool) {
+	b.Helper()
+	more, err := EndInterrupted(b.Ctx, h)
+	expect.OK(b, err)
+	return more
+}
+
+// EndInterrupted ends a turn that a dead worker should have interrupted, with what its journal has. It returns
+// whether the claim then has a turn to run.
+func EndInterrupted(ctx context.Context, h *protocol.Claim) (more bool, err error) {
+	turn := h.Turn()
+	if turn.Carries != protocol.CarriesInterrupt {
+		return true, nil
+	}
+	end := protocol.End{Status: session.StatusInterrupted, Error: "interrupted by a newer message"}
+	for _, m := range turn.Messages() {
+		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Meta: m.Message.Meta, Turn: turn.ID})
+	}
+	past, err := h.History(ctx)
+	if err != nil {
+		return false, err
+	}
+	if past.Earlier != nil {
+		for _, e := range past.Earlier.Entries {
+			if e.Role != session.RoleUser {
+				e.Turn = turn.ID
+				end.Entries = append(end.Entries, e)
+			}
+		}
+	}
+	return h.Finish(ctx, end)
 }
 
 // ClaimNothing claims the session, which must not be ready.
@@ -99,7 +140,7 @@ func (b *Bench) Drain() (ids []string) {
 		if len(claims) == 0 {
 			return ids
 		}
-		for more := true; more; {
+		for more := b.Settle(claims[0]); more; {
 			ids = append(ids, claims[0].Turn().Message.ID)
 			more = b.Finish(claims[0])
 		}
@@ -148,4 +189,26 @@ func MessageIDs(h *protocol.Claim) (ids []string) {
 		ids = append(ids, m.Message.ID)
 	}
 	return ids
+}
+
+// Checkpoint stores the entries of a running turn so far, as a worker does whose agent has no steps.
+func Checkpoint(ctx context.Context, h *protocol.Claim, entries []session.Entry) error {
+	return checkpoint(ctx, h, entries, protocol.JournalWrite{})
+}
+
+// CheckpointBeside does the same while a worker of the version before lives.
+func CheckpointBeside(ctx context.Context, h *protocol.Claim, entries []session.Entry) error {
+	return checkpoint(ctx, h, entries, protocol.JournalWrite{Partial: entries})
+}
+
+func checkpoint(ctx context.Context, h *protocol.Claim, entries []session.Entry, w protocol.JournalWrite) error {
+	w.Entries, w.Count = map[int]session.Entry{}, len(entries)
+	for i, e := range entries {
+		w.Entries[i] = e
+	}
+	for _, m := range h.Turn().Messages() {
+		w.Messages = append(w.Messages, m.Message.ID)
+	}
+	_, err := h.Journal(ctx, w)
+	return err
 }

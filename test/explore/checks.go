@@ -75,7 +75,7 @@ func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bo
 	n := int(whole(cmd[2]))
 	keys, argv, name := cmd[3:3+n], cmd[3+n:], s.name(cmd[1])
 	switch name {
-	case "promote", "renew", "emit", "checkpoint", "store_state", "ask", "steer", "dismiss", "finish", "finish" + lua.FastSuffix, "mark", "requeue":
+	case "promote", "renew", "emit", "journal", "store_state", "ask", "steer", "dismiss", "finish", "finish" + lua.FastSuffix, "mark", "requeue":
 	default:
 		return "", "", "", "", false
 	}
@@ -154,7 +154,7 @@ func (s *Search) special(v View, _ string, k rediskey.Session, _ *told) string {
 	if s.leftOut(checkSpecial) || !v.Has(k.Run()) || v.Field(k.Run(), "special") != "" {
 		return ""
 	}
-	for _, key := range []string{k.Resume(), k.Partial(), k.Lease()} {
+	for _, key := range []string{k.Resume(), k.Partial(), k.Journal(), k.Lease()} {
 		if v.Has(key) {
 			return fmt.Sprintf("%s: %s is there, and run does not say that something is special", checkSpecial, key)
 		}

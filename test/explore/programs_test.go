@@ -169,17 +169,28 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	if t.Redelivered > 0 {
 		c.Renew(ctx, []*sq.Claim{h})
 	}
+	if t.Carries == sq.CarriesInterrupt {
+		past, err := h.History(ctx)
+		if err != nil {
+			return false, err
+		}
+		var before []session.Entry
+		if past.Earlier != nil {
+			before = past.Earlier.Entries
+		}
+		return endRequested(h, sq.ErrInterruptRequested, entriesOf(t, before))
+	}
 	if a.tells && t.Resume != "" {
 		l.Report("note", t.ID, t.SessionID)
 	}
 	var before []session.Entry
-	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0 {
+	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || t.Carries != "" || len(t.Dropped) > 0 {
 		past, err := h.History(ctx)
 		if err != nil {
-			return false, h.Retry(ctx, err, 0)
+			return false, h.Retry(ctx, err, 0, 0)
 		}
-		if past.Partial != nil {
-			before = past.Partial.Entries
+		if past.Earlier != nil {
+			before = past.Earlier.Entries
 		}
 	}
 	if err := h.Promote(ctx); err != nil {
@@ -190,7 +201,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	}
 	entries, untaken := entriesOf(t, before), []string(nil)
 	if a.checkpoints {
-		if err := h.Checkpoint(ctx, entries); err != nil {
+		if err := actors.Checkpoint(ctx, h, entries); err != nil {
 			return false, err
 		}
 	}
@@ -224,7 +235,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		}
 	}
 	if t.Attempt <= a.fails {
-		return endRequested(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
+		return endRequested(h, h.Retry(ctx, errors.New("it did not work"), time.Second, 0), entries)
 	}
 	end := sq.End{Status: session.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
 	return h.Finish(ctx, end)

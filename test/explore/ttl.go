@@ -18,6 +18,7 @@ var lives = []struct {
 }{
 	{"}:sentinel", 15 * time.Second},
 	{"}:partial", 30 * 24 * time.Hour},
+	{"}:journal", 30 * 24 * time.Hour},
 	{"}:state", 30 * 24 * time.Hour},
 	{"}:audit", 30 * 24 * time.Hour},
 	{transcript, 30 * 24 * time.Hour},
@@ -57,9 +58,12 @@ func (s *Search) ttl(before, after *snapshot) string {
 	return ""
 }
 
-// keeps reports whether a command may write a key and leave its TTL unchanged: a transcript, unless
-// it gets its owner's last entries.
+// keeps reports whether a command may write a key and leave its TTL unchanged: a journal, which a claim
+// takes over, or a transcript, unless it gets its owner's last entries.
 func keeps(was, v *value, after *snapshot) bool {
+	if strings.HasSuffix(v.key, "}:journal") {
+		return was != nil && was.expires == v.expires
+	}
 	session, _, ok := strings.Cut(v.key, transcript)
 	return ok && was != nil && was.expires == v.expires && (len(v.text) <= len(was.text) || after.has(session+"}:sentinel"))
 }

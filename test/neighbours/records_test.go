@@ -136,7 +136,7 @@ func situations() []situation {
 			prepare: func(r *records) {
 				r.says("now")
 				h := r.start()
-				expect.OK(r, h.Checkpoint(r.ctx, []session.Entry{
+				expect.OK(r, actors.CheckpointBeside(r.ctx, h, []session.Entry{
 					{Role: session.RoleUser, Text: "now", Message: "now"}, {Role: session.RoleAssistant, Text: "half", Interrupted: true},
 				}))
 				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonRestart); m[0].Err != nil {
@@ -207,7 +207,7 @@ func situations() []situation {
 					r.Fatalf("the next turn is of %+v", h.Turn())
 				}
 				expect.OK(r, h.Promote(r.ctx))
-				expect.OK(r, h.Checkpoint(r.ctx, []session.Entry{{Role: session.RoleUser, Text: "one", Message: "one"}}))
+				expect.OK(r, actors.CheckpointBeside(r.ctx, h, []session.Entry{{Role: session.RoleUser, Text: "one", Message: "one"}}))
 			},
 			before: []string{"first"},
 			kept:   entries("echo: first", "first"),
@@ -354,6 +354,11 @@ func (r *records) claim() *sq.Claim {
 	expect.OK(r, err)
 	if len(holds) != 1 {
 		r.Fatalf("the session was not claimed: %+v", r.info(r.key))
+	}
+	more, err := actors.EndInterrupted(r.ctx, holds[0])
+	expect.OK(r, err)
+	if !more {
+		r.Fatal("nothing to run: the turn was to be interrupted")
 	}
 	return holds[0]
 }

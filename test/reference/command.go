@@ -70,7 +70,7 @@ func (s *Session) Rotate(old, agent string) (sessionID string) {
 	if s.Owner == 0 { // else the turn's end does it
 		s.Resume.unmark()
 		s.Resume.Suspended = false
-		s.Partial = nil
+		s.forgetWork()
 	}
 	return s.SessionID
 }

@@ -6,31 +6,18 @@ import (
 )
 
 // recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the queue,
-// unless the turn's end was requested, or too many workers have died with them.
-func (s *Session) recoverDead() {
+// unless the turn's end was requested, or too many workers have died with them. A turn that was to be
+// interrupted begins again, to end: ends are its messages.
+func (s *Session) recoverDead() (ends []string) {
 	r := &s.Run
 	if r.Phase == Idle {
-		return
+		return nil
 	}
 	if !r.Announced {
 		s.tell(started(r.Fence, r.SessionID, r.IDs))
 	}
 	counts := r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
 	given := s.verdict(counts)
-	if given.complete {
-		var kept []Entry // of this run of the message, or of an earlier one
-		if p := s.Partial; p != nil && p.Messages[0] == r.IDs[0] {
-			kept = p.Entries
-		}
-		if len(kept) == 0 { // otherwise the transcript would not have the message
-			given.complete = false
-		}
-		s.Transcripts[r.SessionID] = append(s.Transcripts[r.SessionID], kept...)
-		if len(kept) > 0 {
-			s.Renewed[r.SessionID] = true
-		}
-		r.Entries += len(kept)
-	}
 	if r.Rollback {
 		r.Entries++ // the state that an agent stored in the turn is lost
 	}
@@ -47,27 +34,31 @@ func (s *Session) recoverDead() {
 				s.Partial = nil // no later turn continues it
 			}
 		}
-		switch {
-		case end.status == "":
+		if end.status == "" {
 			m.Redelivered, m.Deaths = m.Redelivered+1, deaths
 			if counts {
 				m.diedIn = append(m.diedIn, r.Fence)
 			}
 			back = slices.Insert(back, 0, id)
 			continue
-		case end.complete:
-			s.complete(id, end.status, end.why)
-		default:
-			s.archive(id, end.status, end.why)
 		}
+		s.archive(id, end.status, end.why)
 		s.ends(end.status, r.Fence, end.why, m)
+	}
+	if given.again {
+		ends = back
+		if p := s.Partial; p != nil && len(back) > 0 && p.Messages[0] == back[0] { // the others were not taken
+			ends = slices.DeleteFunc(slices.Clone(back), func(id string) bool { return !slices.Contains(p.Messages, id) })
+			rest := slices.DeleteFunc(slices.Clone(back), func(id string) bool { return slices.Contains(p.Messages, id) })
+			back = slices.Concat(ends, rest)
+		}
 	}
 	s.returns(back)
 	s.closeQuestion()
 	if given.status != "" {
 		s.Partial = nil
 	}
-	if r.Rotated != "" {
+	if r.Rotated != "" && len(ends) == 0 {
 		s.leaveConversation()
 	}
 	// After a suspension by policy the interruptions still count in the new transcript, because the
@@ -76,6 +67,7 @@ func (s *Session) recoverDead() {
 		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
 	r.Phase = Idle
+	return ends
 }
 
 // inDoubt is the sentinel while an owner that seems dead may still report that it lives.
@@ -84,20 +76,20 @@ const inDoubt = -1
 // final reports whether the dead owner's turn, if it counts, suspends the session or ends a message.
 func (s *Session) final() bool {
 	r := &s.Run
-	if r.Phase == Idle || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt {
+	if r.Phase == Idle || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt || r.Ending {
 		return false
 	}
 	if r.Phase == Starting {
 		return slices.ContainsFunc(r.IDs, func(id string) bool { return s.Messages[id].Deaths+1 >= s.Config.StuckLimit })
 	}
 	m := &s.Resume
-	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || m.Interruptions+1 >= s.Config.StuckLimit)
+	return !m.Suspended && m.Counted != r.Fence && r.Rotated == "" && (s.Config.CrashSuspends || !s.progressed() && m.Interruptions+1 >= s.Config.StuckLimit)
 }
 
 // ending is how the messages of a dead turn end. Without a status they go back to the queue.
 type ending struct {
 	status, why string
-	complete    bool // their effect is in the transcript
+	again       bool // the turn begins again, to end as interrupted
 	suspends    bool
 }
 
@@ -109,15 +101,17 @@ func (s *Session) verdict(counts bool) ending {
 		return ending{status: "stopped", why: "stopped by user"}
 	case r.Rollback:
 		return ending{status: "interrupted", why: "rolled back by a newer message"}
-	case r.Interrupt:
-		return ending{status: "interrupted", why: "interrupted by a newer message", complete: true}
+	case r.Interrupt, r.Ending:
+		return ending{again: true}
 	case r.Survived && r.Phase == Running:
 		s.excused()
 		return ending{}
 	case r.Phase != Running || !counts || !s.interrupted("crash"):
 		return ending{}
 	}
-	s.Resume.crashes = append(s.Resume.crashes, r.Fence)
+	if !s.progressed() {
+		s.Resume.crashes = append(s.Resume.crashes, r.Fence)
+	}
 	if s.Resume.Suspended {
 		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", s.Resume.Interruptions)}
 	}

@@ -145,18 +145,18 @@ func (s *Session) release() {
 	}
 }
 
-// Retry requeues a turn after a failure. It is taken again after wait, and starts from the
-// beginning, except for the entries from which it was resumed.
-func (s *Session) Retry(h *Claim, why string, wait int64, inherited []Entry) string {
-	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
+// Retry requeues a turn after a failure. It is taken again after wait. Its steps stay, and with stays its
+// entries, too: else it starts from the beginning.
+func (s *Session) Retry(h *Claim, why string, wait int64, stays bool) string {
+	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", stays)
 }
 
-// Requeue requeues an interrupted turn with its entries. That is not a failed attempt.
-func (s *Session) Requeue(h *Claim, reason string, done []Entry) string {
-	return s.requeue(h, "turn_requeued "+reason, 0, reason, done)
+// Requeue requeues an interrupted turn. That is not a failed attempt.
+func (s *Session) Requeue(h *Claim, reason string) string {
+	return s.requeue(h, "turn_requeued "+reason, 0, reason, true)
 }
 
-func (s *Session) requeue(h *Claim, event string, wait int64, cut string, entries []Entry) string {
+func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays bool) string {
 	if !s.Owns(h) {
 		h.start()
 		return Lost
@@ -182,14 +182,15 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, entrie
 	if cut != "" && r.Phase == Running {
 		s.interrupted(cut)
 	}
-	switch p := s.Partial; {
-	case r.Rotated != "": // the message runs with another transcript
+	if r.Rotated != "" { // the message runs with another transcript
 		s.leaveConversation()
 		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
-	case len(entries) > 0:
-		s.Partial = &Partial{Turn: r.Fence, Messages: slices.Clone(h.parts), Entries: entries}
-	case cut == "" && p != nil && p.Turn == r.Fence:
-		s.Partial = nil // nothing of a failed attempt is resumed
+	}
+	switch p := s.Partial; {
+	case p != nil && !stays && p.Steps:
+		p.Entries = nil // nothing of a failed attempt is resumed, but its steps
+	case p != nil && !stays:
+		s.Partial = nil
 	}
 	if wait > 0 {
 		r.RetryID, r.RetryAt = h.parts[0], s.Now+wait

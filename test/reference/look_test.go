@@ -25,7 +25,8 @@ type found struct {
 	pending, active                       *redis.StringSliceCmd
 	scheduled, retry, completed, archived *redis.ZSliceCmd
 	paused                                *redis.IntCmd
-	sentinel, partial, state              *redis.StringCmd
+	sentinel, state                       *redis.StringCmd
+	journal                               *redis.MapStringStringCmd
 	run, record, resume                   *redis.MapStringStringCmd
 	events                                *redis.XMessageSliceCmd
 	ready, due, owned, sessions           *redis.FloatCmd
@@ -44,7 +45,7 @@ func (b *actual) picture() reference.Picture {
 		f.scheduled, f.retry = p.ZRangeWithScores(ctx, k.Scheduled(), 0, -1), p.ZRangeWithScores(ctx, k.Retry(), 0, -1)
 		f.completed, f.archived = p.ZRangeWithScores(ctx, k.Completed(), 0, -1), p.ZRangeWithScores(ctx, k.Archived(), 0, -1)
 		f.paused = p.Exists(ctx, k.Paused())
-		f.sentinel, f.partial, f.state = p.Get(ctx, k.Sentinel()), p.Get(ctx, k.Partial()), p.Get(ctx, k.State())
+		f.sentinel, f.journal, f.state = p.Get(ctx, k.Sentinel()), p.HGetAll(ctx, k.Journal()), p.Get(ctx, k.State())
 		f.run, f.record = p.HGetAll(ctx, k.Run()), p.HGetAll(ctx, k.Record())
 		f.resume = p.HGetAll(ctx, k.Resume())
 		f.events = p.XRange(ctx, k.Events(), b.lastEvent, "+")
@@ -68,7 +69,7 @@ func (b *actual) picture() reference.Picture {
 		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", len(record) > 0, current, record["title"], record["title_by"],
 			settings(record["queue"]), record["reply_to"], b.list(record["dropped"]), agentOf(record)),
 		"resume":  b.resumeOf(f.resume.Val()),
-		"partial": b.partialOf(f.partial.Val()),
+		"partial": b.partialOf(f.journal.Val()),
 		"state":   kept(f.state.Val()),
 		"events":  b.eventsOf(f.events.Val()),
 		"index": fmt.Sprintf("ready %v, due %s, owned %v, known %v, listed %v", f.ready.Err() == nil, reference.At(int64(f.due.Val()), b.start),
@@ -257,23 +258,38 @@ func (b *actual) resumeOf(r map[string]string) string {
 		reference.At(number(r["marked_at"]), b.start), number(r["interruptions"]), b.turnName(r["fence"]), r["suspended"] == "1")
 }
 
-func (b *actual) partialOf(text string) string {
-	if text == "" {
+// partialOf is the journal.
+func (b *actual) partialOf(j map[string]string) string {
+	if len(j) == 0 {
 		return ""
 	}
-	p, ok := protocol.DecodePartial(text)
-	if !ok {
-		return "unreadable"
+	var ids []string
+	b.must(json.Unmarshal([]byte(j["ids"]), &ids))
+	for i, id := range ids {
+		ids[i] = b.names.message(protocol.MessageID(rediskey.IDPrefix(key), id))
 	}
-	ids := make([]string, len(p.Messages))
-	for i, id := range p.Messages {
-		ids[i] = b.names.message(id)
+	entries := make([]reference.Entry, number(j["n"]))
+	for i := range entries {
+		entries[i] = b.entry(protocol.DecodeEntry(j["e:"+strconv.Itoa(i)]))
 	}
-	entries := make([]reference.Entry, len(p.Entries))
-	for i, e := range p.Entries {
-		entries[i] = b.entry(e)
+	fence, _, _ := strings.Cut(j["call"], " ")
+	return fmt.Sprintf("%s %v %v, steps %v, progress %s", b.names.turn(number(fence)), ids, entries, j["closed"] != "", b.turnName(j["progress"]))
+}
+
+// checkpoint stores entries as a worker does. model is the claim's.
+func (b *actual) checkpoint(h *protocol.Claim, model *reference.Claim, entries []reference.Entry, step bool) error {
+	w := protocol.JournalWrite{Entries: map[int]session.Entry{}, Count: len(entries), HasSteps: step, Closed: len(entries), Progress: step}
+	if step {
+		w.Steps = map[string]string{"s": `{"state":"ended"}`}
 	}
-	return fmt.Sprintf("%s %v %v", b.names.turn(p.Fence), ids, entries)
+	for i, e := range b.entriesOf(entries, h.Turn().ID) {
+		w.Entries[i] = e
+	}
+	for _, id := range slices.Concat(model.Turn.Messages, model.Steered()) {
+		w.Messages = append(w.Messages, b.names.id(id))
+	}
+	_, err := h.Journal(b.ctx, w)
+	return err
 }
 
 func kept(text string) string {

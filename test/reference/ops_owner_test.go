@@ -56,7 +56,7 @@ func claim(l *life, a, b, c int) step {
 
 // told is a turn of the real side, in the model's form.
 func told(t reference.ClaimedTurn) string {
-	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
+	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again, t.Ends)
 }
 
 func promote(l *life, _, _, c int) step {
@@ -121,11 +121,11 @@ func (l *life) some(h *reference.Claim) []reference.Entry {
 	return []reference.Entry{{Role: "assistant", Text: fmt.Sprint("part ", l.said), Turn: h.Turn.Number}}
 }
 
-func checkpoint(l *life, _, _, c int) step {
-	entries := l.some(l.holder(c).model)
-	return l.move(c, "checkpoints", func(h *reference.Claim) string { return l.model.Checkpoint(h, entries) },
+func checkpoint(l *life, a, _, c int) step {
+	entries, model, step := l.some(l.holder(c).model), l.holder(c).model, a%3 == 0
+	return l.move(c, fmt.Sprintf("checkpoints (a step %v)", step), func(h *reference.Claim) string { return l.model.Checkpoint(h, entries, step) },
 		func(h *sq.Claim) string {
-			return word(h.Checkpoint(l.actual.ctx, l.actual.entriesOf(entries, h.Turn().ID)))
+			return word(l.actual.checkpoint(h, model, entries, step))
 		})
 }
 
@@ -223,10 +223,27 @@ func retryTurn(l *life, a, b, c int) step {
 	if b%4 == 0 {
 		inherited = l.some(l.holder(c).model)
 	}
+	// Entries of an earlier run stay, and so do those that this attempt has from one.
+	left, model := -1, l.holder(c).model
+	p := l.model.Partial
+	stays := len(inherited) > 0 || p == nil || p.Turn != model.Turn.Number
+	if !stays {
+		left = 0
+	}
 	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
-		func(h *reference.Claim) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
+		func(h *reference.Claim) string {
+			if len(inherited) > 0 && l.model.Checkpoint(h, inherited, false) == reference.Lost {
+				return reference.Lost
+			}
+			return l.model.Retry(h, "flaky", wait.Milliseconds(), stays)
+		},
 		func(h *sq.Claim) string {
-			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, l.actual.entriesOf(inherited, h.Turn().ID)...))
+			if len(inherited) > 0 {
+				if err := l.actual.checkpoint(h, model, inherited, false); err != nil {
+					return released(err)
+				}
+			}
+			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, left))
 		})
 }
 
@@ -235,10 +252,21 @@ func requeue(l *life, _, b, c int) step {
 	if b%2 == 0 {
 		done = l.some(l.holder(c).model)
 	}
+	model := l.holder(c).model
 	return l.move(c, fmt.Sprintf("requeues with %v", done),
-		func(h *reference.Claim) string { return l.model.Requeue(h, "shutdown_timeout", done) },
+		func(h *reference.Claim) string {
+			if len(done) > 0 && l.model.Checkpoint(h, done, false) == reference.Lost {
+				return reference.Lost
+			}
+			return l.model.Requeue(h, "shutdown_timeout")
+		},
 		func(h *sq.Claim) string {
-			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", l.actual.entriesOf(done, h.Turn().ID)...))
+			if len(done) > 0 {
+				if err := l.actual.checkpoint(h, model, done, false); err != nil {
+					return released(err)
+				}
+			}
+			return released(h.Requeue(l.actual.ctx, "shutdown_timeout"))
 		})
 }
 
@@ -269,8 +297,8 @@ func past(l *life, _, _, c int) step {
 			return word(err)
 		}
 		partial := ""
-		if p.Partial != nil {
-			partial = fmt.Sprintf(", partial of %s", l.actual.names.turn(p.Partial.Fence))
+		if p.Earlier != nil {
+			partial = fmt.Sprintf(", partial of %s", l.actual.names.turn(p.Earlier.Fence))
 		}
 		return fmt.Sprintf("%d entries%s, dropped %v", len(p.Entries), partial, p.Dropped)
 	})

@@ -115,7 +115,7 @@ func (p *Partial) String() string {
 	if p == nil {
 		return ""
 	}
-	return fmt.Sprintf("T%d %v %v", p.Turn, p.Messages, p.Entries)
+	return fmt.Sprintf("T%d %v %v, steps %v, progress T%d", p.Turn, p.Messages, p.Entries, p.Steps, p.Progress)
 }
 
 func (e Entry) String() string {

@@ -26,8 +26,11 @@ func (s *Session) interrupted(reason string) bool {
 	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
 		return false
 	}
-	r.Counted, r.Interruptions = s.Run.Fence, r.Interruptions+1
-	r.Suspended = r.Interruptions >= s.Config.StuckLimit
+	r.Counted = s.Run.Fence
+	if !s.progressed() {
+		r.Interruptions++
+		r.Suspended = r.Interruptions >= s.Config.StuckLimit
+	}
 	r.Pending, r.Reason, r.Marked = true, reason, s.Now
 	return true
 }
@@ -78,8 +81,18 @@ func takeBack(turns *[]int, turn int) (was bool) {
 // leaveConversation removes the mark and the partial, because the next turn has another transcript.
 func (s *Session) leaveConversation() {
 	s.Resume.unmark()
-	s.Partial = nil
+	s.forgetWork()
 }
+
+// forgetWork removes the partial, unless it has steps.
+func (s *Session) forgetWork() {
+	if s.Partial != nil && !s.Partial.Steps {
+		s.Partial = nil
+	}
+}
+
+// progressed reports whether the running turn has ended a step.
+func (s *Session) progressed() bool { return s.Partial != nil && s.Partial.Progress == s.Run.Fence }
 
 // unmark removes the mark. The count and a suspension stay.
 func (r *Resume) unmark() { r.Pending, r.Reason, r.Marked = false, "", 0 }

@@ -121,6 +121,7 @@ type Run struct {
 
 	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting
+	Ending                           bool // it was begun to end as interrupted: no agent runs
 	Question                         int  // its agent's open question; 0: none
 	LastAsked                        int  // the turn's last question, 0: it had none
 	Decided                          int  // the last question with a decision
@@ -158,11 +159,14 @@ type Entry struct {
 	Large      bool // a few of these fill a transcript
 }
 
-// Partial has the entries of a turn at its last checkpoint.
+// Partial is the journal: what a turn had done at its last checkpoint.
 type Partial struct {
 	Turn     int
+	Agent    string // whose it is
 	Messages []string
 	Entries  []Entry
+	Steps    bool // it has some: then it belongs to the message, whatever transcript the next run has
+	Progress int  // the last turn that has ended a step: its interruption does not count
 }
 
 // FollowUp is the entry of a message that arrived during a turn.

@@ -30,7 +30,7 @@ func (b *actual) readTTLs(p redis.Pipeliner) ttls {
 	t := ttls{map[string]time.Duration{}, map[string]*redis.DurationCmd{}}
 	k := b.k
 	t.most[k.Sentinel()] = b.workers[0].Config().SentinelTTL
-	for _, key := range []string{k.Partial(), k.State()} {
+	for _, key := range []string{k.Journal(), k.State()} {
 		t.most[key] = transcriptTTL
 	}
 	for i := range messages {

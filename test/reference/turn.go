@@ -30,8 +30,10 @@ type ClaimedTurn struct {
 	Omitted   int // older ones
 	Again     int // how often its first message was redelivered
 	Agent     string
+	Ends      bool // it was begun to end as interrupted
 
-	noted int
+	noted   int
+	carries bool // there is a journal of an earlier run
 }
 
 // unservedPause is when a session is claimed again whose agent a worker does not run, ms.
@@ -58,7 +60,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 		return nil, 0
 	}
 	recovers := s.Run.Phase != Idle || s.dueNow()
-	s.recoverDead()
+	ends := s.recoverDead()
 	s.joinDue()
 	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
 		// First it recovers a dead owner's turn and due messages. The next claim then continues.
@@ -69,25 +71,53 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 		return nil, s.Now
 	}
 	group, wait := s.next()
+	p := s.Partial
+	if p != nil && len(group) > 0 && (p.Messages[0] != group[0] || p.Agent != agent && len(ends) == 0) {
+		p = nil // nobody's
+	}
+	if len(ends) > 0 && len(group) > 0 {
+		group = ends
+	} else if p != nil && p.Steps && len(group) > 0 {
+		group = s.together(p.Messages)
+	}
 	if wait > 0 {
 		s.Index.later(wait)
 	}
 	if len(group) == 0 {
 		return nil, 0
 	}
-	reset := s.begin()
+	reset, rotated := "", ""
+	if len(ends) > 0 {
+		rotated = s.Run.Rotated
+	} else {
+		reset = s.begin()
+	}
 	s.tokens++
 	s.Owner = s.tokens
 	s.take(group)
+	s.Run.Ending, s.Run.Rotated = len(ends) > 0, rotated
+	if p == nil {
+		s.Partial = nil
+	}
 	s.Run.Said, s.Agent = s.Config.Workers[worker], agent
 	s.used()
 	h = &Claim{Worker: worker, token: s.Owner}
 	h.Turn = s.told()
 	h.Turn.Reset, h.parts = reset, slices.Clone(group)
-	if s.Resume.Pending {
+	h.Turn.Ends, h.Turn.carries = len(ends) > 0, s.Partial != nil
+	if s.Resume.Pending && len(ends) == 0 {
 		h.Turn.Resume = s.Resume.Reason
 	}
 	return h, 0
+}
+
+// together returns the messages that stand together at the head of the queue, in this order.
+func (s *Session) together(ids []string) []string {
+	n := 0
+	for n < min(len(ids), len(s.Line)) && s.Line[n] == ids[n] && !s.Messages[ids[n]].Long {
+		n++
+	}
+	return slices.Clone(ids[:n])
 }
 
 // hasMessages reports whether a message has not ended.
@@ -108,7 +138,8 @@ func (s *Session) begin() (reset string) {
 	if s.Resume.Suspended {
 		reset = "suspended"
 		s.SessionID = s.newSessionID()
-		s.Title, s.TitleBy, s.Partial = "", "", nil
+		s.Title, s.TitleBy = "", ""
+		s.forgetWork()
 		s.Resume = Resume{Interruptions: s.Resume.atLarge}
 		s.forgetNotes()
 	}
@@ -210,12 +241,19 @@ func (s *Session) Steer(h *Claim) string {
 	return fmt.Sprint("steered ", taken)
 }
 
-// Checkpoint stores the turn's entries so far.
-func (s *Session) Checkpoint(h *Claim, entries []Entry) string {
+// Checkpoint stores the turn's entries so far, and the end of a step if it has one.
+func (s *Session) Checkpoint(h *Claim, entries []Entry, step bool) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	s.Partial = &Partial{Turn: h.Turn.Number, Messages: slices.Clone(h.parts), Entries: entries}
+	p := &Partial{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step}
+	if old := s.Partial; old != nil {
+		p.Steps, p.Progress = step || old.Steps, old.Progress
+	}
+	if step {
+		p.Progress = h.Turn.Number
+	}
+	s.Partial = p
 	s.Used, s.Run.Begun = s.Now, true
 	return OK
 }
@@ -342,7 +380,7 @@ func (s *Session) Dismiss(h *Claim, id, why string) string {
 // and the texts of dropped messages, if they still exist.
 func (s *Session) Past(h *Claim) string {
 	partial := ""
-	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {
+	if p := s.Partial; p != nil && h.Turn.carries && s.Run.Fence == h.Turn.Number {
 		partial = ", partial of " + label(p.Turn)
 	}
 	var dropped []string

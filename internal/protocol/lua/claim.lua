@@ -6,8 +6,8 @@
 -- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
 -- they wait for the end of the turn.
 --
--- KEYS fast: sentinel run followups resume partial paused scheduled active record pending
--- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS fast: sentinel run followups resume partial journal paused scheduled active record pending
+-- KEYS full: sentinel run record followups resume events partial journal pending active lease paused scheduled retry
 -- KEYS full: processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
 --   ttl int          the sentinel's, ms
@@ -24,8 +24,6 @@
 --   s.events_cap int       see append_event
 --   s.short number         bytes
 --   s.large_bytes int
---   retention number       seconds
---   transcript_ttl int     ms
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
@@ -39,10 +37,11 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
---     agent is the argument
+--     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
+--     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs. The fast path leaves out the
+--     last five: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -89,7 +88,7 @@ if (record.agent or DEFAULT_AGENT) ~= agent or run.fence == nil or record.fence 
   return false
 end
 -- A session that never had an owner has none of the keys that only owners write.
-if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.partial) ~= 0
+if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active, s.followups, s.resume, s.partial, s.journal) ~= 0
   or not (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.active) ~= 0 then
   return false
 end
@@ -109,7 +108,7 @@ return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = ''
 -- FULL
 local MOST = 100 -- messages that are too long, archived by one call
 
-local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent')
+local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
 
@@ -122,7 +121,7 @@ if owner == s.token and run.token == s.token then
   if run.other_agent == run.fence then return held{left = call('PTTL', s.sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound}
+    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound, carries = carried(s, run.ending == run.fence, run.fence)}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -135,8 +134,8 @@ end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.stopped) == 0
-local mark, in_active, due = {reason = '', interruptions = 0}, {}, {}
+local ordinary = call('EXISTS', s.paused, s.active, s.scheduled, s.retry, s.resume, s.followups, s.partial, s.journal, s.stopped) == 0
+local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s.paused) == 1 then return paused{} end
   if call('EXISTS', s.stopped) == 1 then
@@ -147,10 +146,12 @@ if not ordinary then
     return again{}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
+  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent')
 end
 
 -- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
--- in too many turns with a worker's death. An owner that has not confirmed its claim may not know
+-- in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
+-- end: that one can read what it has done. An owner that has not confirmed its claim may not know
 -- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
 -- does the loss of an owner that has reported that it lives: see survive.
 local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
@@ -158,21 +159,20 @@ local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
+if dead and request == '' and run.ending == run.fence then request = 'interrupt' end
 local verdict, crashed, excused = false, false, false
 local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
-  verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
+  verdict = {status = 'stopped', why = WHY_STOPPED}
 elseif request == 'rollback' then
-  verdict = {archive = true, status = 'interrupted', why = 'rolled back by a newer message'}
-elseif request == 'interrupt' then
-  verdict = {status = 'interrupted', why = 'interrupted by a newer message'}
-elseif confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit)
+  verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
+elseif request == '' and confirmed and run.phase == 'running' then
+  crashed = interrupt(mark, run.fence, 'crash', rotated, now, journal.progress ~= run.fence and stuck_limit)
   if crashed and mark.suspended then
-    verdict = {archive = true, status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
+    verdict = {status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
   end
   final = crashed and (mark.suspended or crash_suspends)
-elseif survived and run.phase == 'running' then
+elseif request == '' and survived and run.phase == 'running' then
   excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
@@ -193,7 +193,7 @@ for _, id in ipairs(in_active) do
   -- A turn without a started agent is not interrupted, but its message may still be the one that
   -- kills workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
-    ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
+    ends = {status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
     given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
     final = true
   end
@@ -212,18 +212,8 @@ if final and run.doubted ~= run.fence then
   if call('SET', s.sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s.run, 'doubted', run.fence) end
   return held{left = tonumber(ttl)}
 end
-local partial_entries = {} -- of the interrupted turn, in this run or an earlier one
-if #ending > 0 and verdict and not verdict.archive then
-  -- To decode a longer one would block Redis for too long.
-  local stored = call('STRLEN', s.partial) <= 4 * 1024 * 1024 and call('GET', s.partial)
-  local ok, p = try(cjson.decode, stored or '')
-  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(s, in_turn[1] or '')
-    and type(p.entries) == 'table' then
-    partial_entries = p.entries
-  end
-  -- Without entries the message would not be in the transcript, so it becomes a dead letter.
-  if #partial_entries == 0 then verdict.archive = true end
-end
+local ends = request == 'interrupt' and #back > 0 -- the turn begins again, in its transcript, to end
+if journal.origin and not ends and (journal.agent or bound) ~= bound then journal.origin = '' end -- nobody's: it is deleted
 
 -- 6. The next turn: a message that comes back, or the head of the queue.
 local first, gone, waits = false, 0, false
@@ -253,7 +243,8 @@ if first and first.too_long then
   first = false
 end
 if first then
-  group, waits = gather(s, first, gone, now, turn_limits)
+  group = regroup(s, journal, first, back, gone, ends)
+  if not group then group, waits = gather(s, first, gone, now, turn_limits) end
   waits = held_back(first.id, run.hold, now) or waits
 end
 if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
@@ -263,7 +254,6 @@ if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone =
 end
 if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
   call('ZCARD', s.archived)
-  call('ZCARD', s.completed)
   call('LLEN', s.pending)
 end
 
@@ -281,41 +271,31 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
 end
 for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do
-  local id, seconds, ends = e.id, math.floor(now / 1000), e.ends
+  local id, ends = e.id, e.ends
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s, id)) .. '],"error":"' .. ends.why ..
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s.active, 1, id)
-  if ends.archive then
-    archive(s, id, e.msg, e.unique, ends.why, outcome, now)
-    count_archived(s, 1)
-  else
-    complete(s, id, e.msg, e.unique, outcome, retention, seconds)
-    if retention > 0 then call('ZADD', s.completed, int(seconds + retention), id) end
-    count_processed(s, 1)
-  end
+  archive(s, id, e.msg, e.unique, ends.why, outcome, now)
+  count_archived(s, 1)
   pcall('HDEL', s.followups, own_id(s, id))
   keep_promises(s, {e}, outcome, now)
   append_event(s, outcome)
 end
-for _, e in ipairs(partial_entries) do
-  if type(e) == 'string' and tonumber(pcall('RPUSH', s.transcript .. last_sid, e)) then entries = entries + 1 end
-end
-if #partial_entries > 0 then call('PEXPIRE', s.transcript .. last_sid, transcript_ttl) end
 for _, b in ipairs(back) do
   requeue_message(s, b.id)
   pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)
   if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died, 'died', with_fence(b.fences, run.fence)) end
 end
 if #in_active > 0 or dead then call('DEL', s.lease) end
-if verdict or given_up then call('DEL', s.partial) end
-if dead and rotated then leave_conversation(s) end
+if verdict or given_up then call('DEL', s.partial, s.journal) end
+if dead and rotated and not ends then leave_conversation(s) end
 if dead then close_question(s, now) end
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s, mark) end
-if crashed then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
+if crashed and journal.progress ~= run.fence then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
 forward(s, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
 
@@ -334,9 +314,12 @@ end
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record.dropped
-if mark.suspended or crashed and crash_suspends then
+if ends then
+  sid = last_sid
+elseif mark.suspended or crashed and crash_suspends then
   sid, reset, dropped = false, 'suspended', ''
-  call('DEL', s.resume, s.partial)
+  call('DEL', s.resume)
+  forget_work(s)
   call('HDEL', s.record, 'title', 'title_by')
   forget_notes(s)
   local carried = mark.carried or not mark.suspended and mark.interruptions
@@ -355,11 +338,21 @@ end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
 if bound ~= (record.agent or DEFAULT_AGENT) then call('HSET', s.record, 'agent', bound) end
-if rotated then call('HSET', s.run, 'rotated', '') end
+if ends then
+  call('HSET', s.run, 'ending', fence)
+  if rotated then call('HSET', s.record, 'session_id', run.rotated) end
+elseif rotated then
+  call('HSET', s.run, 'rotated', '')
+end
+if belongs(s, journal, first.id) and call('EXISTS', s.journal) == 1 then
+  call('HSET', s.journal, 'fence', fence)
+elseif journal.origin then
+  call('UNLINK', s.journal)
+end
 local routed = promise_all(s, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
-  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial) > 0) and '1' or '')
+  call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial, s.journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound}
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carried(s, ends, fence)}

@@ -2,7 +2,7 @@
 -- first ended ones, last waiting ones, the newest first. The call that finds less than a batch
 -- erases the rest.
 --
--- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS sentinel run record followups resume events transcript partial journal pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered audit others...
 -- ARGS
 --   s.task           prefix of the session's task hashes

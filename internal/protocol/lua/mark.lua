@@ -3,7 +3,7 @@
 -- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
 -- either.
 --
--- KEYS sentinel run resume
+-- KEYS sentinel run resume journal
 -- ARGS
 --   s.token
 --   s.fence int
@@ -28,5 +28,6 @@ if run.phase ~= 'running' then
 end
 if mark.suspended and mark.fence ~= s.fence then return suspended{} end
 -- Else it is a repetition.
-if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, stuck_limit) then store_interruption(s, mark) end
+local progressed = call('HGET', s.journal, 'progress') == s.fence
+if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, not progressed and stuck_limit) then store_interruption(s, mark) end
 return marked{}

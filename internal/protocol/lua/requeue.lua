@@ -1,7 +1,7 @@
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
 -- while, or because its worker drains.
 --
--- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
+-- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
@@ -19,6 +19,7 @@
 --   content                the partial from which the next run is to resume, JSON; '': the stored one,
 --     unless it is of an attempt that failed
 --   partial_ttl int        ms
+--   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   ids list               of the tasks, oldest first
@@ -54,9 +55,9 @@ if failed and content == '' then
   local begins = pcall('GETRANGE', s.partial, 0, 63) -- the beginning of Partial.Encode's
   stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s.fence
 end
-local mark = load_mark(s)
+local mark, journal = load_mark(s), fields(s.journal, 'origin', 'progress', 'closed')
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s.fence, reason, rotated, now, stuck_limit) -- false: it was counted before
+  and interrupt(mark, s.fence, reason, rotated, now, journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
 call('LLEN', s.pending)
 
@@ -81,6 +82,11 @@ elseif content ~= '' then
   call('SET', s.partial, content, 'PX', partial_ttl)
 elseif stored then
   call('DEL', s.partial)
+end
+if left == '0' and not journal.closed then
+  call('UNLINK', s.journal)
+elseif left ~= '' and journal.origin then
+  call('HSET', s.journal, 'n', left)
 end
 if interrupted then store_interruption(s, mark) end
 if wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id end

@@ -2,7 +2,7 @@
 -- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
--- KEYS sentinel run record resume partial audit
+-- KEYS sentinel run record resume partial journal audit
 -- ARGS
 --   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
@@ -32,7 +32,7 @@ if agent ~= '' and agent ~= record.agent then
 end
 if busy == 0 then
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
-  call('DEL', s.partial)
+  forget_work(s)
 end
 audit(s, 'new', agent, now)
 return result{sid = fresh_sid, changed = 1}

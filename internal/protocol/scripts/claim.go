@@ -17,7 +17,7 @@ var Claim = newMove[ClaimArgs]("claim", claimLua, readClaim)
 
 // ClaimKeys are the KEYS of Claim.
 func ClaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.Owed(), k.Outbox(), k.Deliveries()}
 }
 
 // ClaimArgs are the arguments of Claim.
@@ -34,8 +34,6 @@ type ClaimArgs struct {
 	Warm          bool   // it keeps agents warm
 	Longest       int64  // how many bytes a task's msg may have
 	StuckLimit    int64  // interruptions in a row that suspend
-	Retention     int64  // seconds
-	TranscriptTTL int64  // ms
 	CrashSuspends bool
 	StopBatch     string // "messages bytes" of a /stop that a claim archives
 	TurnLimits    string // "messages bytes" that a turn has at most, unless the first alone has more
@@ -48,7 +46,7 @@ type ClaimArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a ClaimArgs) Words() []any {
-	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, a.Retention, a.TranscriptTTL, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Serves, a.Elsewhere, a.Task, a.Token, a.FreshSID, a.Agent, a.Prefix}
+	return []any{a.TTL, a.Worker, a.Phase, a.Mode, a.Cap, a.Drop, a.Debounce, Flag(a.Warm), a.Longest, a.StuckLimit, a.EventsCap, a.Short, a.LargeBytes, Flag(a.CrashSuspends), a.StopBatch, a.TurnLimits, a.Serves, a.Elsewhere, a.Task, a.Token, a.FreshSID, a.Agent, a.Prefix}
 }
 
 //go:embed claim_fast.lua
@@ -59,7 +57,7 @@ var ClaimFast = newMove[ClaimFastArgs]("claim_fast", claimFastLua, readClaim)
 
 // ClaimFastKeys are the KEYS of ClaimFast.
 func ClaimFastKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Journal(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
 }
 
 // ClaimFastShared are the arguments that all calls of ClaimFast in a command share.
@@ -108,6 +106,7 @@ type ClaimResult struct {
 	Reset    string
 	Resume   string
 	MarkAge  time.Duration
+	Carries  string
 	At       int64
 }
 
@@ -118,7 +117,7 @@ func readClaim(l script.Result) (r ClaimResult) {
 	case Other:
 		r.Now, r.Agent, r.Missing = l.Int(1), l.Text(2), l.Int(3)
 	case Turn:
-		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge, r.Agent = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9), l.Text(10)
+		r.Now, r.Fence, r.SID, r.Entries, r.Dropped, r.Messages, r.Reset, r.Resume, r.MarkAge, r.Agent, r.Carries = l.Int(1), l.Int(2), l.Text(3), l.Int(4), l.Text(5), records(l.List(6), readMessage), l.Text(7), l.Text(8), l.Millis(9), l.Text(10), l.Text(11)
 	case Wait:
 		r.At = l.Int(1)
 	}

@@ -8,7 +8,7 @@
 -- ordinary message, it moves the head back. It skips tasks that a stock asynq.Server is to retry:
 -- they wait for the end of the turn.
 --
--- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS sentinel run record followups resume events partial journal pending active lease paused scheduled retry
 -- KEYS processed processed_day archived failed failed_day stopped owed outbox deliveries
 -- ARGS
 --   ttl int          the sentinel's, ms
@@ -25,8 +25,6 @@
 --   s.events_cap int       see append_event
 --   s.short number         bytes
 --   s.large_bytes int
---   retention number       seconds
---   transcript_ttl int     ms
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
 --   turn_limits            "messages bytes" that a turn has at most, unless the first alone has more
@@ -40,10 +38,11 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
---     the resume mark; mark_age: its age, ms. The fast path leaves out the last four: its turn's
---     agent is the argument
+--     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
+--     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs. The fast path leaves out the
+--     last five: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -62,16 +61,20 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[21], ARGV[22], ARGV[25]
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_partial, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_owed, s_outbox, s_deliveries, s_longest, s_events_cap, s_short, s_large_bytes, s_task, s_token, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], tonumber(ARGV[9]), ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[19], ARGV[20], ARGV[23]
 local function fields_1(key)
   local v = call('HMGET', key, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key', 'route')
   return {msg = v[1], seen = v[2], redelivered = v[3], quiet = v[4], unique_key = v[5], route = v[6]}
 end
 local function fields_2(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent')
-  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending')
+  return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20]}
 end
 local function fields_3(key)
+  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent')
+  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5]}
+end
+local function fields_4(key)
   local v = call('HMGET', key, 'deaths', 'died')
   return {deaths = v[1], died = v[2]}
 end
@@ -401,6 +404,20 @@ local function archive_too_long(s_archived, s_deliveries, s_events, s_events_cap
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
 end
 
+-- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
+-- A task that is enqueued again under the same id has no origin.
+local function belongs(s_task, journal, first)
+  return journal.origin and journal.origin == call('HGET', s_task .. first, 'origin')
+end
+
+-- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- result. ends: it was begun to end.
+local function carried(s_journal, ends, fence)
+  if ends then return 'interrupt' end
+  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
+  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
+end
+
 -- check_outbox(s) fails on a key of a wrong type, before a script's first write.
 local function check_outbox(s_deliveries, s_outbox, s_owed)
   call('HLEN', s_owed)
@@ -462,17 +479,6 @@ local function close_question(s_deliveries, s_outbox, s_prefix, s_task, now, dec
   end
 end
 
--- complete(s, id, msg, unique, outcome, retention, seconds) ends a message that was carried out.
--- Without a retention it deletes the task. The caller adds the task to the completed ones.
-local function complete(s_task, id, msg, unique, outcome, retention, seconds)
-  if retention > 0 then
-    end_message(s_task, id, 'completed', outcome, (msg .. '\96' .. varint(retention) .. '\104' .. varint(seconds)))
-  else
-    call('DEL', s_task .. id)
-  end
-  if unique then call('DEL', unique) end
-end
-
 -- count_processed(s, n) and count_archived(s, n) add n ended messages to asynq's statistics.
 local function count_processed(s_processed, s_processed_day, n) add(s_processed, s_processed_day, n) end
 
@@ -511,6 +517,13 @@ local function forget_notes(s_record)
   local gone = (tonumber(n_omitted) or 0) + #noted_ids(n_dropped)
   if gone == (tonumber(n_omitted_told) or 0) then return end
   call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
+end
+
+-- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
+-- transcript.
+local function forget_work(s_journal, s_partial)
+  call('DEL', s_partial)
+  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
 end
 
 -- forward(s, due, now) moves due tasks to the end of the queue.
@@ -621,11 +634,11 @@ local function leased(s_lease, s_task, id, now)
   return math.min(score, now + 1000)
 end
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
 -- transcript.
-local function leave_conversation(s_partial, s_resume)
+local function leave_conversation(s_journal, s_partial, s_resume)
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
-  call('DEL', s_partial)
+  forget_work(s_journal, s_partial)
 end
 
 -- load_mark(s) returns the session's resume record.
@@ -751,6 +764,40 @@ local function promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
   return routed
 end
 
+-- regroup(s, journal, first, back, gone, ends) returns the messages of a turn that goes on, or with ends is
+-- to end, or false if its first message, first, is a turn by itself. They stand behind gone ids without
+-- a task at the head of the queue, or are among back, the newest first: then these are last in it.
+local function regroup(s_longest, s_pending, s_task, journal, first, back, gone, ends)
+  local ids, group, from = {}, {first}, {}
+  if belongs(s_task, journal, first.id) then
+    if not journal.closed and not ends then return false end
+    local ok, taken = try(cjson.decode, journal.ids or '')
+    if ok and type(taken) == 'table' then ids = taken end
+  elseif ends then
+    for i, b in ipairs(back) do ids[#back + 1 - i] = b.id end
+  end
+  if ids[1] ~= first.id then return false end
+  local line = #back == 0 and call('LRANGE', s_pending, -#ids - gone, -1 - gone) or {} -- the newest first
+  for i, b in ipairs(back) do from[b.id] = i end
+  local stay = {back[#back]}
+  for i = 2, #ids do
+    local t = (from[ids[i]] or line[#line + 1 - i] == ids[i]) and load_task(s_longest, s_task, ids[i])
+    if t and t.msg and not t.too_long then
+      group[#group + 1] = t
+      if from[t.id] then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + 1, back[from[t.id]] end
+    elseif #back == 0 then
+      break
+    end
+  end
+  for _, b in ipairs(stay) do from[b.id] = nil end
+  local n = 0
+  for _, b in ipairs(back) do
+    if from[b.id] then back[n + 1], n = b, n + 1 end
+  end
+  for i = #stay, 1, -1 do back[n + 1], n = stay[i], n + 1 end
+  return group
+end
+
 -- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
 -- requested, or ''.
 local function requested(run, fence)
@@ -827,7 +874,7 @@ local function take(s_active, s_pending, s_task, group, now)
   return '[' .. ids .. ']', messages
 end
 
-local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, retention, transcript_ttl, crash_suspends, stop_batch, turn_limits, serves, elsewhere, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[14]), ARGV[15], ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19], ARGV[20], ARGV[23], ARGV[24]
+local ttl, worker, phase, mode, cap, drop, debounce, warm, stuck_limit, crash_suspends, stop_batch, turn_limits, serves, elsewhere, fresh_sid, agent = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[10]), ARGV[14] == '1', ARGV[15], ARGV[16], ARGV[17], ARGV[18], ARGV[21], ARGV[22]
 local now = now_ms()
 
 -- begin(s, first, last, sid, ids, entries, known) writes the beginning of the turn into the run
@@ -863,7 +910,7 @@ local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   if run.other_agent == run.fence then return {'held', call('PTTL', s_sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound}
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carried(s_journal, run.ending == run.fence, run.fence)}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -876,8 +923,8 @@ end
 
 -- 2. Most sessions are ordinary: they have none of these keys. In the others, in_active has the
 -- newest first, and due are due delayed tasks. A dead sender's /stop is finished first.
-local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_partial, s_stopped) == 0
-local mark, in_active, due = {reason = '', interruptions = 0}, {}, {}
+local ordinary = call('EXISTS', s_paused, s_active, s_scheduled, s_retry, s_resume, s_followups, s_partial, s_journal, s_stopped) == 0
+local mark, in_active, due, journal = {reason = '', interruptions = 0}, {}, {}, {}
 if not ordinary then
   if call('EXISTS', s_paused) == 1 then return {'paused'} end
   if call('EXISTS', s_stopped) == 1 then
@@ -888,10 +935,12 @@ if not ordinary then
     return {'again'}
   end
   mark, in_active, due = load_mark(s_resume), call('LRANGE', s_active, 0, -1), due_tasks(s_retry, s_scheduled, s_task, now)
+  journal = fields_3(s_journal)
 end
 
 -- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
--- in too many turns with a worker's death. An owner that has not confirmed its claim may not know
+-- in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
+-- end: that one can read what it has done. An owner that has not confirmed its claim may not know
 -- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
 -- does the loss of an owner that has reported that it lives: see survive.
 local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
@@ -899,21 +948,20 @@ local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
+if dead and request == '' and run.ending == run.fence then request = 'interrupt' end
 local verdict, crashed, excused = false, false, false
 local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
-  verdict = {archive = true, status = 'stopped', why = WHY_STOPPED}
+  verdict = {status = 'stopped', why = WHY_STOPPED}
 elseif request == 'rollback' then
-  verdict = {archive = true, status = 'interrupted', why = 'rolled back by a newer message'}
-elseif request == 'interrupt' then
-  verdict = {status = 'interrupted', why = 'interrupted by a newer message'}
-elseif confirmed and run.phase == 'running' then
-  crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit)
+  verdict = {status = 'interrupted', why = 'rolled back by a newer message'}
+elseif request == '' and confirmed and run.phase == 'running' then
+  crashed = interrupt(mark, run.fence, 'crash', rotated, now, journal.progress ~= run.fence and stuck_limit)
   if crashed and mark.suspended then
-    verdict = {archive = true, status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
+    verdict = {status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
   end
   final = crashed and (mark.suspended or crash_suspends)
-elseif survived and run.phase == 'running' then
+elseif request == '' and survived and run.phase == 'running' then
   excused = interrupt(mark, run.fence, LEASE_LOST, rotated, now, false)
 end
 
@@ -928,13 +976,13 @@ end
 for _, id in ipairs(in_active) do
   local theirs = leased(s_lease, s_task, id, now)
   if theirs then return {'wait', theirs} end
-  local deaths = confirmed and ours[id] and fields_3(s_task .. id) or {}
+  local deaths = confirmed and ours[id] and fields_4(s_task .. id) or {}
   local died = confirmed and ours[id] and (tonumber(deaths.deaths) or 0) + 1 or 0
   local ends = ours[id] and verdict
   -- A turn without a started agent is not interrupted, but its message may still be the one that
   -- kills workers.
   if ours[id] and not ends and run.phase == 'starting' and died >= stuck_limit then
-    ends = {archive = true, status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
+    ends = {status = 'failed', why = 'given up: its worker died ' .. died .. ' times'}
     given_up = given_up or id == in_turn[1] -- no later turn gets the entries of its earlier one
     final = true
   end
@@ -953,18 +1001,8 @@ if final and run.doubted ~= run.fence then
   if call('SET', s_sentinel, IN_DOUBT, 'NX', 'PX', ttl) then call('HSET', s_run, 'doubted', run.fence) end
   return {'held', tonumber(ttl)}
 end
-local partial_entries = {} -- of the interrupted turn, in this run or an earlier one
-if #ending > 0 and verdict and not verdict.archive then
-  -- To decode a longer one would block Redis for too long.
-  local stored = call('STRLEN', s_partial) <= 4 * 1024 * 1024 and call('GET', s_partial)
-  local ok, p = try(cjson.decode, stored or '')
-  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(s_prefix, in_turn[1] or '')
-    and type(p.entries) == 'table' then
-    partial_entries = p.entries
-  end
-  -- Without entries the message would not be in the transcript, so it becomes a dead letter.
-  if #partial_entries == 0 then verdict.archive = true end
-end
+local ends = request == 'interrupt' and #back > 0 -- the turn begins again, in its transcript, to end
+if journal.origin and not ends and (journal.agent or bound) ~= bound then journal.origin = '' end -- nobody's: it is deleted
 
 -- 6. The next turn: a message that comes back, or the head of the queue.
 local first, gone, waits = false, 0, false
@@ -994,7 +1032,8 @@ if first and first.too_long then
   first = false
 end
 if first then
-  group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits)
+  group = regroup(s_longest, s_pending, s_task, journal, first, back, gone, ends)
+  if not group then group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits) end
   waits = held_back(first.id, run.hold, now) or waits
 end
 if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
@@ -1004,7 +1043,6 @@ if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone =
 end
 if #in_active > 0 or #due > 0 then -- a key of a wrong type fails before the first write
   call('ZCARD', s_archived)
-  call('ZCARD', s_completed)
   call('LLEN', s_pending)
 end
 
@@ -1022,41 +1060,31 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
 end
 for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do
-  local id, seconds, ends = e.id, math.floor(now / 1000), e.ends
+  local id, ends = e.id, e.ends
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s_prefix, id)) .. '],"error":"' .. ends.why ..
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s_active, 1, id)
-  if ends.archive then
-    archive(s_archived, s_task, id, e.msg, e.unique, ends.why, outcome, now)
-    count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
-  else
-    complete(s_task, id, e.msg, e.unique, outcome, retention, seconds)
-    if retention > 0 then call('ZADD', s_completed, string.format('%d', (seconds + retention)), id) end
-    count_processed(s_processed, s_processed_day, 1)
-  end
+  archive(s_archived, s_task, id, e.msg, e.unique, ends.why, outcome, now)
+  count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   pcall('HDEL', s_followups, own_id(s_prefix, id))
   keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {e}, outcome, now)
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
 end
-for _, e in ipairs(partial_entries) do
-  if type(e) == 'string' and tonumber(pcall('RPUSH', s_transcript .. last_sid, e)) then entries = entries + 1 end
-end
-if #partial_entries > 0 then call('PEXPIRE', s_transcript .. last_sid, transcript_ttl) end
 for _, b in ipairs(back) do
   requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id)
   pcall('HINCRBY', s_task .. b.id, 'redelivered', 1)
   if b.died > 0 then call('HSET', s_task .. b.id, 'deaths', b.died, 'died', string.sub((b.fences or '') .. run.fence .. ' ', -140)) end
 end
 if #in_active > 0 or dead then call('DEL', s_lease) end
-if verdict or given_up then call('DEL', s_partial) end
-if dead and rotated then leave_conversation(s_partial, s_resume) end
+if verdict or given_up then call('DEL', s_partial, s_journal) end
+if dead and rotated and not ends then leave_conversation(s_journal, s_partial, s_resume) end
 if dead then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if dead and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s_resume, s_run, mark) end
-if crashed then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
+if crashed and journal.progress ~= run.fence then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
 forward(s_pending, s_task, due, now) -- delayed tasks join the queue
 if gone > 0 then call('LTRIM', s_pending, 0, -1 - gone) end -- ids without a task
 
@@ -1075,9 +1103,12 @@ end
 -- a crash suspended it, its interruptions are still counted: its message may be the one that kills
 -- workers.
 local reset, resumed, marked_at, dropped = '', '', mark.marked_at or now, record_dropped
-if mark.suspended or crashed and crash_suspends then
+if ends then
+  sid = last_sid
+elseif mark.suspended or crashed and crash_suspends then
   sid, reset, dropped = false, 'suspended', ''
-  call('DEL', s_resume, s_partial)
+  call('DEL', s_resume)
+  forget_work(s_journal, s_partial)
   call('HDEL', s_record, 'title', 'title_by')
   forget_notes(s_record)
   local carried = mark.carried or not mark.suspended and mark.interruptions
@@ -1096,10 +1127,20 @@ end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0)
 local fence = begin(s_record, s_run, s_token, not run.fence, last, sid, ids, entries, record_created_at)
 if bound ~= (record_agent or DEFAULT_AGENT) then call('HSET', s_record, 'agent', bound) end
-if rotated then call('HSET', s_run, 'rotated', '') end
+if ends then
+  call('HSET', s_run, 'ending', fence)
+  if rotated then call('HSET', s_record, 'session_id', run.rotated) end
+elseif rotated then
+  call('HSET', s_run, 'rotated', '')
+end
+if belongs(s_task, journal, first.id) and call('EXISTS', s_journal) == 1 then
+  call('HSET', s_journal, 'fence', fence)
+elseif journal.origin then
+  call('UNLINK', s_journal)
+end
 local routed = promise_all(s_deliveries, s_owed, s_prefix, s_task, group)
 if not ordinary or crashed or excused or routed or (run.special or '') ~= '' then
-  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial) > 0) and '1' or '')
+  call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial, s_journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carried(s_journal, ends, fence)}

@@ -16,7 +16,7 @@ var Erase = newMove[EraseArgs]("erase", eraseLua, readErase)
 
 // EraseKeys are the KEYS of Erase.
 func EraseKeys(k Keys, others ...string) []string {
-	return append([]string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.State(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(), k.Audit()}, others...)
+	return append([]string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.ProcessedDay(), k.Archived(), k.Failed(), k.FailedDay(), k.Stopped(), k.State(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(), k.Audit()}, others...)
 }
 
 // EraseArgs are the arguments of Erase.

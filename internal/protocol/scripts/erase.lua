@@ -4,7 +4,7 @@
 -- first ended ones, last waiting ones, the newest first. The call that finds less than a batch
 -- erases the rest.
 --
--- KEYS sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS sentinel run record followups resume events transcript partial journal pending active lease paused scheduled retry completed
 -- KEYS processed processed_day archived failed failed_day stopped state owed outbox deliveries undelivered audit others...
 -- ARGS
 --   s.task           prefix of the session's task hashes
@@ -27,8 +27,8 @@
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local others = {}
-for i = 28, #KEYS do others[i - 27] = KEYS[i] end
-local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_state, s_owed, s_outbox, s_deliveries, s_undelivered, s_audit, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25], KEYS[26], KEYS[27], ARGV[1], ARGV[2]
+for i = 29, #KEYS do others[i - 28] = KEYS[i] end
+local s_sentinel, s_run, s_record, s_followups, s_resume, s_events, s_transcript, s_partial, s_journal, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_processed, s_processed_day, s_archived, s_failed, s_failed_day, s_stopped, s_state, s_owed, s_outbox, s_deliveries, s_undelivered, s_audit, s_task, s_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21], KEYS[22], KEYS[23], KEYS[24], KEYS[25], KEYS[26], KEYS[27], KEYS[28], ARGV[1], ARGV[2]
 
 -- held_lock(id, unique) returns the task's unique key if the task still holds that lock, or false.
 local function held_lock(id, unique)

@@ -16,7 +16,7 @@ var Forget = newMove[ForgetArgs]("forget", forgetLua, readForget)
 
 // ForgetKeys are the KEYS of Forget.
 func ForgetKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.Archived(), k.Failed(), k.Stopped(), k.State(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(), k.Audit()}
+	return []string{k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Completed(), k.Processed(), k.Archived(), k.Failed(), k.Stopped(), k.State(), k.Owed(), k.Outbox(), k.Deliveries(), k.Undelivered(), k.Audit()}
 }
 
 // ForgetArgs are the arguments of Forget.

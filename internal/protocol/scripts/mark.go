@@ -16,7 +16,7 @@ var Mark = newMove[MarkArgs]("mark", markLua, readMark)
 
 // MarkKeys are the KEYS of Mark.
 func MarkKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Resume()}
+	return []string{k.Sentinel(), k.Run(), k.Resume(), k.Journal()}
 }
 
 // MarkArgs are the arguments of Mark.

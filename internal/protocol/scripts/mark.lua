@@ -5,7 +5,7 @@
 -- one, and needs no mark. If the turn's end was requested, it is not requeued, and needs no mark
 -- either.
 --
--- KEYS sentinel run resume
+-- KEYS sentinel run resume journal
 -- ARGS
 --   s.token
 --   s.fence int
@@ -21,7 +21,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_resume, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+local s_sentinel, s_run, s_resume, s_journal, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')
   return {token = v[1], fence = v[2], phase = v[3], rotated = v[4], stop = v[5], rollback = v[6], interrupt = v[7]}
@@ -38,6 +38,14 @@ local function interrupt(mark, fence, reason, rotated, now, limit)
   mark.pending, mark.reason, mark.marked_at = true, reason, now
   mark.suspended = limit and mark.interruptions >= limit
   return true
+end
+
+-- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- result. ends: it was begun to end.
+local function carried(s_journal, ends, fence)
+  if ends then return 'interrupt' end
+  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
+  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
 end
 
 -- load_mark(s) returns the session's resume record.
@@ -90,5 +98,6 @@ if run.phase ~= 'running' then
 end
 if mark.suspended and mark.fence ~= s_fence then return {'suspended'} end
 -- Else it is a repetition.
-if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, stuck_limit) then store_interruption(s_resume, s_run, mark) end
+local progressed = call('HGET', s_journal, 'progress') == s_fence
+if interrupt(mark, s_fence, reason, (run.rotated or '') ~= '', now, not progressed and stuck_limit) then store_interruption(s_resume, s_run, mark) end
 return {'marked'}

@@ -16,7 +16,7 @@ var Requeue = newMove[RequeueArgs]("requeue", requeueLua, readRequeue)
 
 // RequeueKeys are the KEYS of Requeue.
 func RequeueKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Outbox(), k.Deliveries()}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Events(), k.Partial(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry(), k.Processed(), k.ProcessedDay(), k.Outbox(), k.Deliveries()}
 }
 
 // RequeueArgs are the arguments of Requeue.
@@ -31,6 +31,7 @@ type RequeueArgs struct {
 	Start      string   // the turn's start, JSON, if the stream does not have it yet, or ''
 	Content    string   // the partial from which the next run is to resume, JSON; '': the stored one, unless it is of an attempt that failed
 	PartialTTL int64    // ms
+	Left       string   // how many of the journal's entries stay; '': all
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session
 	IDs        []string // of the tasks, oldest first
@@ -38,7 +39,7 @@ type RequeueArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a RequeueArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Reason, a.StuckLimit}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit}, a.IDs)
 }
 
 // RequeueResult is the result of Requeue.

@@ -3,7 +3,7 @@
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
 -- while, or because its worker drains.
 --
--- KEYS sentinel run followups resume events partial pending active lease scheduled retry processed processed_day
+-- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
 -- ARGS
 --   s.task                 prefix of the session's task hashes
@@ -21,6 +21,7 @@
 --   content                the partial from which the next run is to resume, JSON; '': the stored one,
 --     unless it is of an attempt that failed
 --   partial_ttl int        ms
+--   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   ids list               of the tasks, oldest first
@@ -32,10 +33,14 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_resume, s_events, s_partial, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local s_sentinel, s_run, s_followups, s_resume, s_events, s_partial, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt')
   return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], rotated = v[6], last = v[7], stop = v[8], rollback = v[9], interrupt = v[10]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'origin', 'progress', 'closed')
+  return {origin = v[1], progress = v[2], closed = v[3]}
 end
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
@@ -215,11 +220,26 @@ local function interrupt(mark, fence, reason, rotated, now, limit)
   return true
 end
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
 -- transcript.
-local function leave_conversation(s_partial, s_resume)
-  call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
+local function forget_work(s_journal, s_partial)
   call('DEL', s_partial)
+  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
+end
+
+-- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
+-- transcript.
+local function leave_conversation(s_journal, s_partial, s_resume)
+  call('HDEL', s_resume, 'pending', 'reason', 'marked_at')
+  forget_work(s_journal, s_partial)
+end
+
+-- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- result. ends: it was begun to end.
+local function carried(s_journal, ends, fence)
+  if ends then return 'interrupt' end
+  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
+  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
 end
 
 -- load_mark(s) returns the session's resume record.
@@ -359,8 +379,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, content, partial_ttl, reason, stuck_limit = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], tonumber(ARGV[16])
-local at = 17
+local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17])
+local at = 18
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -395,9 +415,9 @@ if failed and content == '' then
   local begins = pcall('GETRANGE', s_partial, 0, 63) -- the beginning of Partial.Encode's
   stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s_fence
 end
-local mark = load_mark(s_resume)
+local mark, journal = load_mark(s_resume), fields_2(s_journal)
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s_fence, reason, rotated, now, stuck_limit) -- false: it was counted before
+  and interrupt(mark, s_fence, reason, rotated, now, journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
 call('LLEN', s_active)
 call('LLEN', s_pending)
 
@@ -416,12 +436,17 @@ for _, b in ipairs(back) do
   end
 end
 if rotated then
-  leave_conversation(s_partial, s_resume)
+  leave_conversation(s_journal, s_partial, s_resume)
 elseif content ~= '' then
   call('HSET', s_run, 'special', '1')
   call('SET', s_partial, content, 'PX', partial_ttl)
 elseif stored then
   call('DEL', s_partial)
+end
+if left == '0' and not journal.closed then
+  call('UNLINK', s_journal)
+elseif left ~= '' and journal.origin then
+  call('HSET', s_journal, 'n', left)
 end
 if interrupted then store_interruption(s_resume, s_run, mark) end
 if wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end

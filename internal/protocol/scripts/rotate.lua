@@ -4,7 +4,7 @@
 -- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
--- KEYS sentinel run record resume partial audit
+-- KEYS sentinel run record resume partial journal audit
 -- ARGS
 --   s.by                who does it, '' if unknown: see audit
 --   fresh_sid           the new transcript id
@@ -18,7 +18,7 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_resume, s_partial, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1]
+local s_sentinel, s_run, s_record, s_resume, s_partial, s_journal, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- quote(text) returns a JSON string.
@@ -52,6 +52,13 @@ local function forget_notes(s_record)
   call('HSET', s_record, 'dropped', '', 'omitted', string.format('%d', gone), 'omitted_told', string.format('%d', gone))
 end
 
+-- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
+-- transcript.
+local function forget_work(s_journal, s_partial)
+  call('DEL', s_partial)
+  if call('HEXISTS', s_journal, 'closed') == 0 then call('DEL', s_journal) end -- senders may not unlink
+end
+
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
   local time = redis.call('TIME')
@@ -79,7 +86,7 @@ if agent ~= '' and agent ~= record_agent then
 end
 if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
-  call('DEL', s_partial)
+  forget_work(s_journal, s_partial)
 end
 audit(s_audit, s_by, 'new', agent, now)
 return {fresh_sid, 1}

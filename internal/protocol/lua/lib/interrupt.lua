@@ -49,11 +49,11 @@ end
 -- IN_DOUBT is the sentinel's value while a dead owner has time to report that it lives.
 local IN_DOUBT = 'in doubt'
 
--- leave_conversation(s) clears the mark and deletes the partial: the next turn has another
+-- leave_conversation(s) clears the mark and forgets what the turn has done: the next turn has another
 -- transcript.
 local function leave_conversation(s)
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
-  call('DEL', s.partial)
+  forget_work(s)
 end
 
 -- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a

@@ -1,0 +1,41 @@
+-- journal: adds to the running turn's journal, so that the turn's next run begins where this one was
+-- interrupted. Only what is new is sent.
+--
+-- KEYS sentinel run record partial journal
+-- ARGS
+--   s.task          prefix of the session's task hashes
+--   s.token
+--   s.fence int
+--   ttl int         the sentinel's, ms
+--   journal_ttl int  ms
+--   number          of this call within the run, from 1
+--   origin          new: the message gets it if it has none yet
+--   first           id of the turn's first task
+--   content         the partial, JSON, for workers of the version before; '': there is none
+--   changes list    fields of the journal and their values, at most 500 and 4 MiB, or one
+-- RETURNS
+--   'ok' origin     of the first message, for idempotency keys
+--   'lost'
+
+local run = fields(s.run, 'token', 'fence', 'seq')
+if not owned(s, run) then return lost{} end
+local journal = fields(s.journal, 'fence', 'call', 'origin')
+local of, last = string.match(journal.call or '', '^(%d+) (%d+)$')
+call('PEXPIRE', s.sentinel, ttl)
+if of == s.fence and tonumber(last) >= tonumber(number) then return ok{origin = journal.origin} end -- it came twice, or late
+call('HSET', s.run, 'special', '1')
+confirm_claim(s, run) -- else a crash would set no resume mark for this
+if journal.fence ~= s.fence then
+  if journal.fence then call('UNLINK', s.journal) end -- another turn's
+  journal.origin = call('HGET', s.task .. first, 'origin')
+  if not journal.origin then
+    call('HSET', s.task .. first, 'origin', origin)
+    journal.origin = origin
+  end
+  call('HSET', s.journal, 'v', '1', 'fence', s.fence, 'origin', journal.origin)
+end
+call('HSET', s.journal, 'call', s.fence .. ' ' .. number, unpack(changes))
+call('PEXPIRE', s.journal, journal_ttl)
+if content ~= '' then call('SET', s.partial, content, 'PX', journal_ttl) end
+pcall('HSET', s.record, 'updated_at', int(now_ms()))
+return ok{origin = journal.origin}

@@ -1,0 +1,57 @@
+-- The journal of a turn that was interrupted: what its next run begins with. One with steps belongs to
+-- its message, whatever transcript the next run has; one with entries alone is like a partial.
+
+-- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
+-- A task that is enqueued again under the same id has no origin.
+local function belongs(s, journal, first)
+  return journal.origin and journal.origin == call('HGET', s.task .. first, 'origin')
+end
+
+-- regroup(s, journal, first, back, gone, ends) returns the messages of a turn that goes on, or with ends is
+-- to end, or false if its first message, first, is a turn by itself. They stand behind gone ids without
+-- a task at the head of the queue, or are among back, the newest first: then these are last in it.
+local function regroup(s, journal, first, back, gone, ends)
+  local ids, group, from = {}, {first}, {}
+  if belongs(s, journal, first.id) then
+    if not journal.closed and not ends then return false end
+    local ok, taken = try(cjson.decode, journal.ids or '')
+    if ok and type(taken) == 'table' then ids = taken end
+  elseif ends then
+    for i, b in ipairs(back) do ids[#back + 1 - i] = b.id end
+  end
+  if ids[1] ~= first.id then return false end
+  local line = #back == 0 and call('LRANGE', s.pending, -#ids - gone, -1 - gone) or {} -- the newest first
+  for i, b in ipairs(back) do from[b.id] = i end
+  local stay = {back[#back]}
+  for i = 2, #ids do
+    local t = (from[ids[i]] or line[#line + 1 - i] == ids[i]) and load_task(s, ids[i])
+    if t and t.msg and not t.too_long then
+      group[#group + 1] = t
+      if from[t.id] then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + 1, back[from[t.id]] end
+    elseif #back == 0 then
+      break
+    end
+  end
+  for _, b in ipairs(stay) do from[b.id] = nil end
+  local n = 0
+  for _, b in ipairs(back) do
+    if from[b.id] then back[n + 1], n = b, n + 1 end
+  end
+  for i = #stay, 1, -1 do back[n + 1], n = stay[i], n + 1 end
+  return group
+end
+
+-- forget_work(s) deletes what an interrupted turn has done, except its steps: the next turn has another
+-- transcript.
+local function forget_work(s)
+  call('DEL', s.partial)
+  if call('HEXISTS', s.journal, 'closed') == 0 then call('DEL', s.journal) end -- senders may not unlink
+end
+
+-- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- result. ends: it was begun to end.
+local function carried(s, ends, fence)
+  if ends then return 'interrupt' end
+  local fence_of, closed = unpack(call('HMGET', s.journal, 'fence', 'closed'))
+  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
+end

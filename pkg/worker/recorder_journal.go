@@ -1,0 +1,229 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// journal is the part of a recorder that keeps the turn's journal: entries and steps. Only what is new is
+// written. The recorder's lock guards it, except for storing.
+type journal struct {
+	storing oneAtATime        // one write at a time, in order
+	partial func() bool       // a worker of the version before lives, and reads only partials
+	written bool              // in this run
+	based   bool              // this run has stored the entries before those that it makes
+	changed map[string]string // records of steps that are not stored yet, JSON by keys
+	steps   bool              // the turn has steps
+	ended   bool              // a step has ended in this run
+	origin  string            // see protocol.Claim.Journal; "" before the first write
+}
+
+// storeCheckpoint stores the turn's entries so far.
+func (r *recorder) storeCheckpoint() {
+	if err := r.store("", false); err != nil && !errors.Is(err, errOver) {
+		r.log.Warn("the turn's checkpoint was not stored", "error", err)
+	}
+}
+
+// store writes what is new into the turn's journal. Before the agent has done anything it writes nothing:
+// what an earlier run has stored stays. With a key it returns as soon as that step is stored. After the
+// recording's end, only the turn's end may write: the claim may be at its next turn by then.
+func (r *recorder) store(key string, ending bool) error {
+	r.journal.storing.lock()
+	defer r.journal.storing.unlock()
+	w, ok, err := r.toStore(key, ending)
+	if !ok {
+		return err
+	}
+	// Not the turn's context: a step that ended with the turn is stored, too.
+	origin, err := r.claim.Journal(r.claim.Lease().Context(), w)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.restore(w)
+		return err
+	}
+	r.journal.origin = origin
+	return nil
+}
+
+// toStore takes what a call of store is to write.
+func (r *recorder) toStore(key string, ending bool) (w protocol.JournalWrite, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case key != "" && r.journal.changed[key] == "": // another step's write had it
+		return w, false, nil
+	case r.over && !ending:
+		return w, false, errOver
+	}
+	w, ok = r.unstored()
+	return w, ok, nil
+}
+
+// storeSteps stores steps of which a write failed.
+func (r *recorder) storeSteps() error {
+	r.mu.Lock()
+	failed := len(r.journal.changed) > 0
+	r.mu.Unlock()
+	if !failed {
+		return nil
+	}
+	return r.store("", true)
+}
+
+// unstored takes what is not stored yet. r.mu is held.
+func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
+	j, s := &r.journal, &r.entries
+	if len(s.touched)+len(j.changed) == 0 {
+		return w, false
+	}
+	s.flushWords()
+	given := s.given()
+	stand := len(s.made)
+	if j.steps {
+		stand = s.closed // a message that was steered in later goes back
+	}
+	w = protocol.JournalWrite{
+		Entries: map[int]session.Entry{}, Count: len(given) + len(s.made), HasSteps: j.steps, Closed: len(given) + s.closed, Progress: j.ended,
+		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand),
+	}
+	if !j.based {
+		for i, e := range given {
+			w.Entries[i] = e
+		}
+	}
+	for i := range s.touched {
+		w.Entries[len(given)+i] = s.made[i]
+	}
+	if j.partial() {
+		w.Partial = s.all("", 0, true)
+	}
+	s.touched, j.changed, j.based, j.written = map[int]bool{}, map[string]string{}, true, true
+	return w, true
+}
+
+// restore notes again what a failed write has not stored. r.mu is held.
+func (r *recorder) restore(w protocol.JournalWrite) {
+	given := r.entries.first()
+	for i := range w.Entries {
+		if i < given {
+			r.journal.based = false
+		} else {
+			r.entries.touched[i-given] = true
+		}
+	}
+	for key, record := range w.Steps {
+		if _, newer := r.journal.changed[key]; !newer {
+			r.journal.changed[key] = record
+		}
+	}
+}
+
+// left returns how many entries of the journal stay after a failed attempt, or -1: all. Only unfinished work
+// goes.
+func (r *recorder) left() (count int, partial []session.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.entries
+	if r.journal.partial() && len(s.before) > 0 {
+		partial = slices.Clone(s.before)
+	}
+	switch {
+	case !r.journal.written:
+		return -1, partial
+	case r.journal.steps:
+		return s.first() + s.closed, partial
+	case len(s.before) > 0:
+		return s.first(), partial
+	}
+	return 0, partial
+}
+
+// unfinishedWork returns the entries of a turn that is requeued, for a worker of the version before, or nil
+// if none lives or the agent has done nothing yet.
+func (r *recorder) unfinishedWork() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries.made) == 0 || !r.journal.partial() {
+		return nil
+	}
+	return r.entries.all("", 0, true)
+}
+
+// goOn takes over what earlier runs of this turn have done, from which it goes on. recap is the history that
+// the first run with steps had from a run before it.
+func (r *recorder) goOn(j *protocol.Journal) (recap, kept []session.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took(j)
+	recap = r.entries.keep(j)
+	return recap, slices.Clone(r.entries.made)
+}
+
+// beginAgain takes over the steps of earlier runs, for an agent that begins its turn again.
+func (r *recorder) beginAgain(j *protocol.Journal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took(j)
+}
+
+// inherit takes over the entries of an earlier run of this turn, of an agent without steps.
+func (r *recorder) inherit(j *protocol.Journal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took(j)
+	r.entries.inherit(j.Entries)
+}
+
+// took takes over the counts of earlier runs. r.mu is held.
+func (r *recorder) took(j *protocol.Journal) {
+	r.journal.steps, r.journal.origin, r.entries.usage = len(j.Steps) > 0, j.Origin, j.Usage
+}
+
+// announce records a step's start, unless an earlier run has shown it.
+func (r *recorder) announce(e agent.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entries.shown[e.CallID] > 0 {
+		r.entries.shown[e.CallID]--
+		return
+	}
+	r.add(e)
+}
+
+// ended records a step's end, and notes which run has done it and how long it took. r.mu is held.
+func (r *recorder) ended(e agent.Event, s stepRecord) {
+	r.add(e)
+	r.entries.was(e.CallID, s)
+}
+
+// keep stores the record of a step. end is its end's event, if it is over and shown. It returns after the
+// write, which may have the records of several steps.
+func (r *recorder) keep(key string, s stepRecord, text string, end *agent.Event) error {
+	if err := r.note(key, s, text, end); err != nil {
+		return err
+	}
+	return r.store(key, false)
+}
+
+// note notes the record of a step for the next write, and its end with it, so that no write has only one.
+func (r *recorder) note(key string, s stepRecord, text string, end *agent.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return errOver
+	}
+	if end != nil {
+		r.ended(*end, s)
+	}
+	r.entries.flushWords()
+	r.entries.closed = len(r.entries.made)
+	j := &r.journal
+	j.changed[key], j.steps, j.ended = text, true, j.ended || s.State != stepStarted
+	return nil
+}
