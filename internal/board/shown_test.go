@@ -92,6 +92,7 @@ func TestOverview(t *testing.T) {
 	r := newRig(t, boss, reader)
 	r.login("boss")
 	r.submit("web:1", "usage=12000:350 sleep=1m")
+	expect.Soon(t, "a wait of more than nothing", func() bool { return strings.Contains(r.get("/board/").text, ", the first for ") })
 	r.has(r.get("/board/"), 200, "No worker sends a heartbeat.", "<b>1</b> waits for a slot, the first for ", `href="/asynqmon"`)
 	r.lacks(r.get("/board/"), "today")
 	r.workerOf(echo.New())
