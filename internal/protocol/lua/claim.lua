@@ -121,7 +121,7 @@ if owner == s.token and run.token == s.token then
   if run.other_agent == run.fence then return held{left = call('PTTL', s.sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound, carries = carried(s, run.ending == run.fence, run.fence)}
+    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound, carries = carries_on(s, run.ending == run.fence, run.fence)}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -355,4 +355,4 @@ if not ordinary or crashed or excused or routed or (run.special or '') ~= '' the
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carried(s, ends, fence)}
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries_on(s, ends, fence)}

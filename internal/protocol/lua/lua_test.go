@@ -111,7 +111,7 @@ func TestMisspeltNamesFail(t *testing.T) {
 		{"promote.lua", "PEXPIRE', s.sentinel, ttl", "PEXPIRE', s.sentinel, tl", "tl"}, // an argument
 		{"claim.lua", "call('PTTL', s.sentinel)", "call('PTTL', s.sentinal)", "s_sentinal"},
 		{"claim.lua", "mark.suspended or", "mark.suspend or", "suspend"},           // a table's field
-		{"claim.lua", "verdict = {archive =", "verdict = {archvie =", "archvie"},   // as it is written
+		{"claim.lua", "id = id, died = died", "id = id, deid = died", "deid"},      // as it is written
 		{"lib/turn.lua", "run.token == s.token", "run.tokn == s.token", "tokn"},    // in the library
 		{"claim.lua", "local group = {}", "local group = {}; gruop = {}", "gruop"}, // a local
 	} {

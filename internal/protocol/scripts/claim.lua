@@ -410,9 +410,9 @@ local function belongs(s_task, journal, first)
   return journal.origin and journal.origin == call('HGET', s_task .. first, 'origin')
 end
 
--- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- carries_on(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
 -- result. ends: it was begun to end.
-local function carried(s_journal, ends, fence)
+local function carries_on(s_journal, ends, fence)
   if ends then return 'interrupt' end
   local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
   return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
@@ -910,7 +910,7 @@ local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   if run.other_agent == run.fence then return {'held', call('PTTL', s_sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carried(s_journal, run.ending == run.fence, run.fence)}
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carries_on(s_journal, run.ending == run.fence, run.fence)}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -1143,4 +1143,4 @@ if not ordinary or crashed or excused or routed or (run.special or '') ~= '' the
   call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial, s_journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carried(s_journal, ends, fence)}
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries_on(s_journal, ends, fence)}

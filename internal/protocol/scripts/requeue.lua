@@ -234,14 +234,6 @@ local function leave_conversation(s_journal, s_partial, s_resume)
   forget_work(s_journal, s_partial)
 end
 
--- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
--- result. ends: it was begun to end.
-local function carried(s_journal, ends, fence)
-  if ends then return 'interrupt' end
-  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
-  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
-end
-
 -- load_mark(s) returns the session's resume record.
 local function load_mark(s_resume)
   local v = call('HMGET', s_resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried', 'crashes')

@@ -21,14 +21,6 @@ local function fields_1(key)
   return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
 end
 
--- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
--- result. ends: it was begun to end.
-local function carried(s_journal, ends, fence)
-  if ends then return 'interrupt' end
-  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
-  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
-end
-
 -- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
 -- failure, or false. hold is the run record's "ms id".
 local function held_back(id, hold, now)

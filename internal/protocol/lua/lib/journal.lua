@@ -48,9 +48,9 @@ local function forget_work(s)
   if call('HEXISTS', s.journal, 'closed') == 0 then call('DEL', s.journal) end -- senders may not unlink
 end
 
--- carried(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
+-- carries_on(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
 -- result. ends: it was begun to end.
-local function carried(s, ends, fence)
+local function carries_on(s, ends, fence)
   if ends then return 'interrupt' end
   local fence_of, closed = unpack(call('HMGET', s.journal, 'fence', 'closed'))
   return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
