@@ -20,6 +20,7 @@
 local run = fields(s.run, 'token', 'fence', 'seq')
 if not owned(s, run) then return lost{} end
 local journal = fields(s.journal, 'fence', 'call', 'origin')
+local known = journal.fence ~= s.fence and call('HGET', s.task .. first, 'origin')
 local of, last = string.match(journal.call or '', '^(%d+) (%d+)$')
 call('PEXPIRE', s.sentinel, ttl)
 if of == s.fence and tonumber(last) >= tonumber(number) then return ok{origin = journal.origin} end -- it came twice, or late
@@ -27,11 +28,8 @@ call('HSET', s.run, 'special', '1')
 confirm_claim(s, run) -- else a crash would set no resume mark for this
 if journal.fence ~= s.fence then
   if journal.fence then call('UNLINK', s.journal) end -- another turn's
-  journal.origin = call('HGET', s.task .. first, 'origin')
-  if not journal.origin then
-    call('HSET', s.task .. first, 'origin', origin)
-    journal.origin = origin
-  end
+  journal.origin = known or origin
+  if not known then call('HSET', s.task .. first, 'origin', origin) end
   call('HSET', s.journal, 'v', '1', 'fence', s.fence, 'origin', journal.origin)
 end
 call('HSET', s.journal, 'call', s.fence .. ' ' .. number, unpack(changes))

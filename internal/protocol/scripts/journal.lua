@@ -63,6 +63,7 @@ local changes = list()
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
 local journal = fields_2(s_journal)
+local known = journal.fence ~= s_fence and call('HGET', s_task .. first, 'origin')
 local of, last = string.match(journal.call or '', '^(%d+) (%d+)$')
 call('PEXPIRE', s_sentinel, ttl)
 if of == s_fence and tonumber(last) >= tonumber(number) then return {'ok', journal.origin} end -- it came twice, or late
@@ -70,11 +71,8 @@ call('HSET', s_run, 'special', '1')
 confirm_claim(s_fence, s_run, run) -- else a crash would set no resume mark for this
 if journal.fence ~= s_fence then
   if journal.fence then call('UNLINK', s_journal) end -- another turn's
-  journal.origin = call('HGET', s_task .. first, 'origin')
-  if not journal.origin then
-    call('HSET', s_task .. first, 'origin', origin)
-    journal.origin = origin
-  end
+  journal.origin = known or origin
+  if not known then call('HSET', s_task .. first, 'origin', origin) end
   call('HSET', s_journal, 'v', '1', 'fence', s_fence, 'origin', journal.origin)
 end
 call('HSET', s_journal, 'call', s_fence .. ' ' .. number, unpack(changes))
