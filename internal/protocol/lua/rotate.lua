@@ -1,5 +1,5 @@
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one. Marks and partials of interrupted turns are deleted. Their
+-- running turn ends in the old one. Of an interrupted turn only its steps stay. The interruptions'
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
