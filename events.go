@@ -168,7 +168,7 @@ func (s *Session) visitMessage(ctx context.Context, id string, place stream.Even
 // endOf makes the event of a turn's end that the stream has lost.
 func endOf(o session.Outcome) session.Event {
 	return session.Event{
-		Type: session.EventTurnEnded, TranscriptID: o.TranscriptID, Turn: o.Turn, Messages: []string{o.ID}, Status: o.Status,
+		Type: session.EventTurnEnded, TranscriptID: o.TranscriptID, Turn: o.Turn, Continues: o.Continues, Messages: []string{o.ID}, Status: o.Status,
 		Reply: o.Reply, Error: o.Error, Code: o.Code, Detail: o.Detail, Duration: o.Duration, Usage: o.Usage,
 	}
 }

@@ -2,6 +2,7 @@ package turnstile
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,7 +24,12 @@ func (r *replies) complete(ctx context.Context, e session.Event, see func(sessio
 	switch {
 	case e.Turn == "":
 	case e.Type == session.EventTurnStarted:
-		r.text, r.whole = streamed{turn: e.Turn}, e.Turn
+		if e.Continues == "" || e.Continues == r.text.output.First && r.whole == r.text.turn {
+			r.whole = e.Turn
+		} else {
+			r.whole = ""
+		}
+		r.text.seen(e)
 	case e.Type != session.EventTurnEnded:
 		r.text.seen(e)
 	case e.Reply != "":
@@ -44,31 +50,20 @@ func (s *Session) textBefore(ctx context.Context, end session.Event) streamed {
 	if err != nil {
 		return text
 	}
-	var events []session.Event // the latest first
-	started := false
-	for to := place.Entry(); !started; {
-		var page []redis.XMessage
-		err := script.Repeat(ctx, func() (err error) {
+	events, started, _ := stream.Back(end.Turn, time.Time{}, place.Entry(), func(to string) (page []redis.XMessage, err error) {
+		err = script.Repeat(ctx, func() (err error) {
 			page, err = s.c.rdb.XRevRangeN(ctx, rediskey.For(s.key).Events(), to, "-", backPage).Result()
 			return err
 		})
-		if err != nil || len(page) == 0 {
-			break // then the rest is not shown as text; the turn's end has it
-		}
-		for _, m := range page {
-			some := stream.DecodeEvents(m)
-			for i := len(some) - 1; i >= 0 && !started; i-- {
-				if e := some[i]; e.Turn == end.Turn && e.Type != session.EventTurnEnded {
-					events = append(events, e)
-					started = e.Type == session.EventTurnStarted
-				}
-			}
-		}
-		to = "(" + page[len(page)-1].ID
+		return page, err
+	}) // after an error the rest is not shown as text; the turn's end has it
+	if len(events) > 0 {
+		text.turn, text.cut = events[0].Turn, !started
 	}
-	text.cut = !started
-	for i := len(events) - 1; i >= 0; i-- {
-		text.seen(events[i])
+	for _, e := range events {
+		if e.Type != session.EventTurnEnded {
+			text.seen(e)
+		}
 	}
 	return text
 }

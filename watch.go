@@ -80,20 +80,33 @@ func (w *watch) countUpTo(id string) {
 // only.
 type streamed struct {
 	turn    string
+	output  stream.Output
 	text    []byte // grows in place, because a long reply has many pieces
+	last    int    // where the last item in it begins
 	steered int    // how much of text precedes the last steer
 	cut     bool   // the stream has lost an earlier part of the text
 }
 
 func (s *streamed) seen(e session.Event) {
-	if e.Turn != s.turn {
+	if e.Turn != s.turn && e.Type != session.EventTurnStarted {
 		*s = streamed{turn: e.Turn}
+	}
+	s.turn = e.Turn
+	before := s.output.Items
+	switch drop := s.output.See(e); {
+	case drop == 0:
+		s.text, s.last, s.steered, s.cut = s.text[:0], 0, 0, s.cut && e.Type != session.EventTurnStarted
+	case drop > 0 && drop < before:
+		s.text = s.text[:min(s.last, len(s.text))]
 	}
 	switch e.Type {
 	case session.EventText:
+		if s.output.Items > before {
+			s.last = len(s.text)
+		}
 		s.text = append(s.text, e.Text...)
 	case session.EventToolStart:
-		s.text, s.steered, s.cut = s.text[:0], 0, false
+		s.text, s.last, s.steered, s.cut = s.text[:0], 0, 0, false
 	case session.EventSteered:
 		s.steered = len(s.text)
 	}

@@ -146,7 +146,10 @@ func (b *bot) show(ctx context.Context) ([]byte, error) {
 func (b *bot) event(e session.Event) {
 	switch e.Type {
 	case session.EventTurnStarted:
-		if b.turn != "" { // its worker died
+		switch {
+		case e.Continues != "":
+			b.say("\nThis was interrupted, and goes on.")
+		case b.turn != "": // its worker died
 			b.say("\nThis was interrupted, and begins again.")
 		}
 		b.turn = e.Turn
@@ -157,8 +160,9 @@ func (b *bot) event(e session.Event) {
 	case session.EventQuestionAsked:
 		b.say(fmt.Sprintf("May I %s? %s Send /approve or /deny.", e.Name, e.Text))
 	case session.EventTurnRequeued, session.EventTurnRetry:
-		b.turn = ""
-		b.say("\nThis was interrupted, and begins again.")
+		if b.turn = ""; e.Keeps == 0 {
+			b.say("\nThis was interrupted, and begins again.")
+		}
 	case session.EventTurnEnded:
 		b.turn = ""
 		b.say("")

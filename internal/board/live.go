@@ -53,8 +53,6 @@ func liveOf(v gateway.SessionView) live {
 				item := &l.Items[at]
 				item.Tool.Output, item.Tool.Error, item.Ends = e.Output, e.Error, true
 			}
-		case session.EventTurnRetry:
-			l.Items, tools = nil, map[string]int{} // the turn begins anew
 		case session.EventQuestionAsked:
 			if l.Input, l.Until = e.Input, (time.Time{}); e.Timeout > 0 {
 				l.Until = e.At.Add(time.Duration(e.Timeout))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,6 +74,10 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				claim.begin(sent, r)
 				claim.turn.Reset, claim.turn.Carries = r.Reset, Carries(r.Carries)
+				if r.Began > 0 {
+					claim.turn.Continues, claim.turn.Keeps = claim.prefix+strconv.FormatInt(r.Began, 10), int(r.Keeps)
+					claim.keeps = claim.turn.Keeps
+				}
 				if r.Resume != "" {
 					claim.turn.Resume, claim.turn.ResumeAge = r.Resume, r.MarkAge
 				}

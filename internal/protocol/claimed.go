@@ -38,6 +38,7 @@ type Claim struct {
 	steer     bool   // a message waits to be steered in
 	seq       int
 	journaled int // calls that have written the turn's journal
+	keeps     int // items of the turn's output that stand if it is interrupted now
 	questions int // how many the turn has asked
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
@@ -83,6 +84,14 @@ func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 	return c.turn.Fence, slices.ContainsFunc(c.part, func(p part) bool { return p.taskID == taskID })
 }
 
+// BeginAgain says that the running turn does not go on from an earlier run, although that could be
+// gone on from. Call it before the first event.
+func (c *Claim) BeginAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn.Continues, c.turn.Keeps, c.keeps = "", 0, 0
+}
+
 // begin makes the turn of a claim's result.
 func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 	c.agent = cmp.Or(r.Agent, c.agent)
@@ -98,7 +107,7 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 
 // run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
-	c.seq, c.journaled, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, false, false, false, c.part[:0:0]
+	c.seq, c.journaled, c.keeps, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, 0, false, false, false, c.part[:0:0]
 	c.keys = c.keys.WithTranscript(t.SessionID)
 	t.Agent, t.ID = c.agent, c.prefix+strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"turnstile/internal/protocol/scripts"
 	"turnstile/pkg/session"
@@ -11,27 +12,13 @@ import (
 // Emit appends events to the session's stream. The turn's first call also appends the turn's start.
 // Calls must not overlap.
 func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
-	c.mu.Lock()
-	if !c.startSent {
-		events = append([]session.Event{c.start()}, events...)
-	}
-	c.startSent = true
-	c.seq++
-	seq := c.seq
-	c.mu.Unlock()
-	if len(events) == 0 {
-		return nil
-	}
-	batch := make([]string, len(events))
-	for i, e := range events {
-		var err error
-		if batch[i], err = marshal(e); err != nil {
-			return fmt.Errorf("encode event: %w", err)
-		}
+	batch, number, err := c.nextBatch(events)
+	if err != nil || len(batch) == 0 {
+		return err
 	}
 	k, o := c.owner()
-	_, err := own(ctx, c, true, scripts.Emit, scripts.EmitKeys(k), scripts.EmitArgs{
-		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: fmt.Sprint(seq), Batch: batch,
+	_, err = own(ctx, c, true, scripts.Emit, scripts.EmitKeys(k), scripts.EmitArgs{
+		Owner: o, Stream: c.consumer.stream, TTL: c.consumer.ttl(), Number: number, Batch: batch,
 	})
 	if err == nil {
 		c.consumer.readers.Wrote(c.session)
@@ -39,9 +26,32 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	return err
 }
 
+// nextBatch returns the next batch of events, JSON, and its number within the turn. The turn's first has its
+// start, too.
+func (c *Claim) nextBatch(events []session.Event) (batch []string, number string, err error) {
+	c.mu.Lock()
+	if !c.startSent {
+		events = append([]session.Event{c.start()}, events...)
+	}
+	c.startSent = true
+	c.seq++
+	number = strconv.Itoa(c.seq)
+	c.mu.Unlock()
+	batch = make([]string, len(events))
+	for i, e := range events {
+		if batch[i], err = marshal(e); err != nil {
+			return nil, "", fmt.Errorf("encode event: %w", err)
+		}
+	}
+	return batch, number, nil
+}
+
 // start returns the event of the turn's start. The caller holds c.mu.
 func (c *Claim) start() session.Event {
-	e := session.Event{Type: session.EventTurnStarted, TranscriptID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume}
+	e := session.Event{
+		Type: session.EventTurnStarted, TranscriptID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume,
+		Continues: c.turn.Continues, Keeps: c.turn.Keeps,
+	}
 	for _, t := range c.turn.Messages() {
 		e.Messages = append(e.Messages, t.Message.ID)
 	}

@@ -177,7 +177,7 @@ func (c *Claim) written(end End) (w written, err error) {
 	outcome := session.Event{
 		Type: session.EventTurnEnded, TranscriptID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: text(end.Error), Code: end.Code, Detail: text(end.Detail), Duration: session.Millis(time.Since(turn.Started).Truncate(time.Millisecond)),
-		Usage: end.Usage,
+		Usage: end.Usage, Continues: turn.Continues,
 	}
 	if w.outcome, err = marshal(outcome); err == nil {
 		w.result, err = shortResult(outcome, w.outcome)

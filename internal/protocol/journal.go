@@ -36,6 +36,13 @@ type JournalWrite struct {
 	// Steps are records by their keys, JSON.
 	Steps map[string]string
 
+	// Keeps is how many items of the turn's output followers keep if it is interrupted now, because its next
+	// run goes on from here; -1: that one begins again.
+	Keeps int
+
+	// Events are written with it. No call of Emit may be in flight.
+	Events []session.Event
+
 	// Partial has all entries, for a worker of the version before; nil: none lives.
 	Partial []session.Entry
 }
@@ -51,17 +58,37 @@ func (c *Claim) Journal(ctx context.Context, w JournalWrite) (origin string, err
 	if err != nil {
 		return "", err
 	}
+	var events []string
+	number := ""
+	if len(w.Events) > 0 {
+		if events, number, err = c.nextBatch(w.Events); err != nil {
+			return "", err
+		}
+	}
 	for batch := range batches(changes) {
-		origin, err = c.journal(ctx, batch, partial)
+		origin, err = c.journal(ctx, batch, events, number, partial)
 		if err != nil {
 			return "", err
 		}
-		partial = ""
+		events, partial = nil, ""
 	}
+	if len(w.Events) > 0 {
+		c.consumer.readers.Wrote(c.session)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeps = max(w.Keeps, 0)
 	return origin, nil
 }
 
-func (c *Claim) journal(ctx context.Context, changes []string, partial string) (origin string, err error) {
+// stands returns how many items of the turn's output stand if it is interrupted now.
+func (c *Claim) stands() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keeps
+}
+
+func (c *Claim) journal(ctx context.Context, changes, events []string, batch, partial string) (origin string, err error) {
 	k, o := c.owner()
 	c.mu.Lock()
 	c.journaled++
@@ -71,8 +98,9 @@ func (c *Claim) journal(ctx context.Context, changes []string, partial string) (
 	}
 	c.mu.Unlock()
 	r, err := own(ctx, c, true, scripts.Journal, scripts.JournalKeys(k), scripts.JournalArgs{
-		Owner: o, Task: k.TaskPrefix(), TTL: c.consumer.ttl(), JournalTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
-		Number: strconv.Itoa(number), Origin: rand.Text(), First: first, Content: partial, Changes: changes,
+		Owner: o, Stream: c.consumer.stream, Task: k.TaskPrefix(), TTL: c.consumer.ttl(), JournalTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
+		Number: strconv.Itoa(number), Origin: rand.Text(), First: first, Content: partial,
+		Batch: batch, Events: int64(len(events)), Texts: append(events, changes...),
 	})
 	return r.Origin, err
 }
@@ -97,6 +125,10 @@ func (c *Claim) journalChanges(w JournalWrite) (changes []string, err error) {
 	changes = append(changes, "ids", tasks, "agent", c.Turn().Agent, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))), "n", strconv.Itoa(w.Count))
 	if w.HasSteps {
 		changes = append(changes, "closed", strconv.Itoa(w.Closed))
+	}
+	if w.HasSteps && w.Keeps >= 0 {
+		began := strings.TrimPrefix(cmp.Or(c.Turn().Continues, c.Turn().ID), c.prefix)
+		changes = append(changes, "began", began, "keeps", strconv.Itoa(w.Keeps))
 	}
 	if w.Progress {
 		changes = append(changes, "progress", strconv.FormatInt(c.Turn().Fence, 10))

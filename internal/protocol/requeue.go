@@ -41,7 +41,7 @@ func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.E
 func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, attempts, failure, partial, left string) error {
 	cfg, turn := c.consumer.cfg, c.Turn()
 	parts, _ := c.split(nil)
-	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, ids(parts)
+	e.Turn, e.Fence, e.Messages, e.Keeps = turn.ID, turn.Fence, ids(parts), c.stands()
 	start, err := c.unsentStart()
 	if err != nil {
 		return err

@@ -121,6 +121,7 @@ func turnSituations() []situation {
 				_, err := h.Journal(b.Ctx, protocol.JournalWrite{
 					Entries: map[int]session.Entry{0: {Role: session.RoleUser, Text: "now"}}, Count: 1, HasSteps: true, Closed: 1, Progress: true,
 					Usage: &session.Usage{InputTokens: 1}, Messages: []string{"now"}, Steps: map[string]string{"charge": `{"state":"ended"}`},
+					Keeps: 1, Events: []session.Event{{Type: session.EventText, Turn: h.Turn().ID, Text: "paid"}},
 				})
 				return err
 			}

@@ -25,6 +25,8 @@ type ClaimedTurn struct {
 
 	Reset     string        // "suspended" if the transcript is new because of a suspension
 	Carries   Carries       // from earlier runs
+	Continues string        // the ID of the first run that it goes on from; "": it begins anew
+	Keeps     int           // how many items of that run's output, and of those after it, stand
 	Resume    string        // the reason of the resume mark that the claim found, if any
 	ResumeAge time.Duration // the age of that mark, by Redis' clock
 

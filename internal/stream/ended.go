@@ -34,7 +34,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 // OutcomeOf returns the outcome of a message of the turn that ended with e.
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
-		Session: sessionKey, TranscriptID: e.TranscriptID, ID: id, Turn: e.Turn, Status: e.Status,
+		Session: sessionKey, TranscriptID: e.TranscriptID, ID: id, Turn: e.Turn, Continues: e.Continues, Status: e.Status,
 		Reply: e.Reply, Error: e.Error, Code: e.Code, Detail: e.Detail, Duration: e.Duration,
 		Usage: e.Usage,
 	}

@@ -30,6 +30,8 @@ func note(e session.Event, own bool) (text string, alert bool) {
 		switch {
 		case e.Reset != "":
 			text, alert = "a new conversation begins: the last one was interrupted too often", true
+		case e.Continues != "" && e.Resume != "":
+			text = "the turn goes on after " + interruption(e.Resume)
 		case e.Resume != "":
 			text = "the turn is resumed after " + interruption(e.Resume)
 		}

@@ -54,6 +54,7 @@ type tool struct {
 func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
 	case session.EventToolStart:
+		s.remove(e.CallID) // it ran when its turn was interrupted, and runs again
 		s.tools = append(s.tools, tool{callID: e.CallID, name: toolName(e.Name), input: brief(e.Input, inputLen), began: e.At})
 	case session.EventToolEnd:
 		return []Line{s.ended(e)}
@@ -72,7 +73,9 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		}
 		return []Line{{Text: text}}
 	case session.EventTurnStarted, session.EventTurnRetry, session.EventTurnRequeued:
-		lines = s.unfinished("did not end", Trouble) // the tools are of an earlier run
+		if e.Continues == "" && e.Keeps == 0 { // the tools are of an earlier run
+			lines = s.unfinished("did not end", Trouble)
+		}
 		fallthrough
 	default:
 		if s.Ephemeral && e.Type == session.EventTurnRequeued {
@@ -123,10 +126,9 @@ func (s *Story) Doing() string {
 
 // ended removes a tool and returns the line for its end.
 func (s *Story) ended(e session.Event) Line {
-	t := tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it started before the following began
-	if i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == e.CallID }); i >= 0 {
-		t = s.tools[i]
-		s.tools = slices.Delete(s.tools, i, i+1)
+	t, ok := s.remove(e.CallID)
+	if !ok {
+		t = tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it started before the following began
 	}
 	text := t.String()
 	if !t.began.IsZero() && !e.At.IsZero() {
@@ -136,6 +138,17 @@ func (s *Story) ended(e session.Event) Line {
 		return Line{text + " failed: " + cut(printable.Line(e.Error), failureLen), Trouble}
 	}
 	return Line{Text: text}
+}
+
+// remove removes a tool that runs.
+func (s *Story) remove(callID string) (t tool, ok bool) {
+	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == callID })
+	if i < 0 {
+		return t, false
+	}
+	t = s.tools[i]
+	s.tools = slices.Delete(s.tools, i, i+1)
+	return t, true
 }
 
 func (s *Story) unfinished(how string, tone Tone) (lines []Line) {

@@ -57,6 +57,9 @@ func TestEventsBecomeLines(t *testing.T) {
 		{2600, `{"type":"usage","usage":{"output_tokens":3,"model":"m"}}`, "", nil},
 		{2600, `{"type":"tool_start","call_id":"6","name":"a"}`, "tool a ...", nil},
 		{2600, `{"type":"of another version","text":"x"}`, "tool a ...", nil},
+		{2600, `{"type":"turn_requeued","reason":"shutdown_timeout","keeps":1}`, "tool a ...", []Line{{"the turn was interrupted by its worker's shutdown; its message stays", Alert}}},
+		{2600, `{"type":"turn_started","messages":["m1"],"resume":"shutdown_timeout","continues":"t1","keeps":1}`, "tool a ...", []Line{{Text: "the turn goes on after its worker's shutdown"}}},
+		{2600, `{"type":"tool_start","call_id":"6","name":"a"}`, "tool a ...", nil},
 	} {
 		got := s.See(event(t, step.ms, step.event))
 		if !slices.Equal(got, step.want) || s.Doing() != step.doing {

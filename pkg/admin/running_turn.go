@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -95,26 +94,10 @@ func (s *Session) message(taskID, text string) (m session.Message, failure strin
 	return m, task.Failure, err
 }
 
-// eventsOf reads the running turn's events, from the stream's end back to the turn's start.
+// eventsOf reads the running turn's events, from the stream's end back to its first run's start.
 func (s *Session) eventsOf(ctx context.Context, info session.Info) ([]session.Event, error) {
-	var events []session.Event // the last one first
-	from := "+"
-	for {
-		page, err := s.admin.rdb.XRevRangeN(ctx, s.keys().Events(), from, strconv.FormatInt(info.StartedAt.UnixMilli(), 10), eventsBack).Result()
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range page {
-			for _, e := range slices.Backward(stream.DecodeEvents(m)) {
-				if e.Turn == info.Turn {
-					events = append(events, e)
-				}
-			}
-		}
-		if len(page) < eventsBack {
-			slices.Reverse(events)
-			return events, nil
-		}
-		from = "(" + page[len(page)-1].ID
-	}
+	events, _, err := stream.Back(info.Turn, info.StartedAt, "+", func(to string) ([]redis.XMessage, error) {
+		return s.admin.rdb.XRevRangeN(ctx, s.keys().Events(), to, "-", eventsBack).Result()
+	})
+	return stream.Standing(events), err
 }

@@ -25,6 +25,7 @@ type Outcome struct {
 	TranscriptID string `json:"session_id,omitempty"`
 	ID           string `json:"id"`
 	Turn         string `json:"turn,omitempty"`
+	Continues    string `json:"continues,omitempty"` // the turn's first run, see Event.Continues
 	Status       Status `json:"status"`
 	Reply        string `json:"reply"`
 

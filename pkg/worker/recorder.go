@@ -43,6 +43,8 @@ type recorder struct {
 	entries entries
 
 	unsent []session.Event
+	held   []session.Event // these and all after them wait for the journal's next write
+	hold   bool            // so do events from now on
 	title  string      // proposed and not stored yet
 	sent   time.Time   // when the last batch was sent; zero: never
 	due    time.Time   // when the next one is due; zero: none is
@@ -147,10 +149,14 @@ func (r *recorder) redisNow() int64 {
 
 // send adds an event to the next batch and merges adjacent pieces of text. r.mu is held.
 func (r *recorder) send(e session.Event) {
-	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
-		r.unsent[n-1].Text += e.Text
+	line := &r.unsent
+	if r.hold {
+		line = &r.held
+	}
+	if n := len(*line); n > 0 && isText(e) && (*line)[n-1].Type == e.Type {
+		(*line)[n-1].Text += e.Text
 	} else {
-		r.unsent = append(r.unsent, e)
+		*line = append(*line, e)
 	}
 	r.schedule()
 }
@@ -190,6 +196,13 @@ func (r *recorder) flush() {
 	r.emit(events, title)
 }
 
+// allUnsent takes the events that are not sent yet, also those that wait for the journal. r.mu is held.
+func (r *recorder) allUnsent() (events []session.Event) {
+	events = append(r.unsent, r.held...)
+	r.unsent, r.held, r.hold = nil, nil, false
+	return events
+}
+
 // emit sends a batch. Events are only for followers, so a failure does not end the turn.
 func (r *recorder) emit(events []session.Event, title string) {
 	ctx := r.claim.Lease().Context()
@@ -222,8 +235,8 @@ func (r *recorder) stop() {
 	r.sending.lock()           // waits for a batch in flight
 	defer r.sending.unlock()
 	r.mu.Lock()
-	rest, title := r.unsent, r.title
-	r.unsent, r.title = nil, ""
+	rest, title := r.allUnsent(), r.title
+	r.title = ""
 	r.mu.Unlock()
 	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != session.EventText {
 		r.emit(rest, title)

@@ -256,4 +256,14 @@ func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry 
 	return all
 }
 
+// items counts what followers see of entries: texts and tools.
+func items(entries []session.Entry) (n int) {
+	for _, e := range entries {
+		if e.Role != session.RoleUser {
+			n++
+		}
+	}
+	return n
+}
+
 func atMS(ms int64) session.Time { return session.Time{Time: time.UnixMilli(ms)} }

@@ -35,7 +35,16 @@ func (r *recorder) storeCheckpoint() {
 func (r *recorder) store(key string, ending bool) error {
 	r.journal.storing.lock()
 	defer r.journal.storing.unlock()
+	r.sending.lock()
+	if !ending {
+		r.state.save() // as in flush
+	}
 	w, ok, err := r.toStore(key, ending)
+	if len(w.Events) == 0 {
+		r.sending.unlock()
+	} else {
+		defer r.sending.unlock()
+	}
 	if !ok {
 		return err
 	}
@@ -90,7 +99,13 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	}
 	w = protocol.JournalWrite{
 		Entries: map[int]session.Entry{}, Count: len(given) + len(s.made), HasSteps: j.steps, Closed: len(given) + s.closed, Progress: j.ended,
-		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand),
+		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand), Keeps: -1,
+	}
+	if s.apart {
+		w.Keeps = items(s.made[:s.closed])
+	}
+	if len(j.changed) > 0 {
+		w.Events = r.allUnsent() // followers have seen what the next run does not show again
 	}
 	if !j.based {
 		for i, e := range given {
@@ -109,6 +124,8 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 
 // restore notes again what a failed write has not stored. r.mu is held.
 func (r *recorder) restore(w protocol.JournalWrite) {
+	r.held, r.unsent = slices.Concat(w.Events, r.unsent, r.held), nil
+	r.hold = r.hold || len(r.held) > 0
 	given := r.entries.first()
 	for i := range w.Entries {
 		if i < given {
@@ -219,6 +236,7 @@ func (r *recorder) note(key string, s stepRecord, text string, end *agent.Event)
 		return errOver
 	}
 	if end != nil {
+		r.hold = true
 		r.ended(*end, s)
 	}
 	r.entries.flushWords()

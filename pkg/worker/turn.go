@@ -55,10 +55,13 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	if t.served = d.agents.of(t.ClaimedTurn.Agent, t.Session); t.served == nil {
 		t.served = &served{} // dismiss ends the turn
 	}
+	if t.Carries == protocol.CarriesSteps && !t.served.Continues {
+		claim.BeginAgain()
+	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
-	t.recorder.entries.apart = t.Continues
+	t.recorder.entries.apart = t.served.Continues
 	t.steps = newSteps(t.recorder)
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served)
 	if t.Steerable {

@@ -94,7 +94,7 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	case earlier == nil:
 	case len(earlier.Steps) > 0:
 		in.Steps = t.steps.takeOver(earlier)
-		if t.steps.continues = t.Continues; !t.Continues {
+		if t.steps.continues = t.served.Continues; !t.served.Continues {
 			t.recorder.beginAgain(earlier)
 			break
 		}

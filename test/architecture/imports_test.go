@@ -78,7 +78,7 @@ var rooms = []room{
 	{"internal/gateway/store", "internal/index internal/maintenance internal/rediskey internal/script internal/stream pkg/session"},
 	{"internal/gateway", ". docs internal/gateway/store internal/outbox internal/receipt internal/redisconn internal/slash internal/strictjson internal/wire pkg/admin pkg/session"},
 	{"internal/board", ". internal/boundedjson internal/gateway internal/printable pkg/admin pkg/session"},
-	{"internal/gateway/openai", ". internal/agents internal/boundedjson internal/gateway internal/gateway/store internal/receipt pkg/admin pkg/session"},
+	{"internal/gateway/openai", ". internal/agents internal/boundedjson internal/gateway internal/gateway/store internal/receipt internal/stream pkg/admin pkg/session"},
 	{"cmd/...", "*"},
 	{"docs/...", "*"},
 	{"examples/...", "*"},

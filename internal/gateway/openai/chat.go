@@ -157,9 +157,9 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	p := place{receipt.Session, receipt.ID}
 	repeated := body.Stream && receipt.Duplicate
-	var before session.Info
+	var turns turns
 	if repeated {
-		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
+		if turns, err = a.turns(r.Work(), p.session); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	if body.Stream {
 		if repeated {
-			c.from = firstTurn(stored, before.Fence)
+			c.from = turns.from(stored)
 		}
 		return unrepeated(r, c.stream(w, r, body.Options.Usage))
 	}

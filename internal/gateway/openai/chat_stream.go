@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/gateway"
 	"turnstile/internal/receipt"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -50,30 +51,32 @@ type chatStream struct {
 	chat
 	send   func(string) error
 	err    error
-	turn   string
-	told   bool // text of this turn was sent
+	output stream.Output
+	told   int  // how many items the output had with the last text that was sent; 0: none was
 	parted bool // the next text is another item
 }
 
 // see sends the chunks of an event.
 func (s *chatStream) see(e session.Event) {
-	if s.err != nil || e.Turn != "" && fenceOf(e.Turn) < s.from {
+	drop := s.output.See(e)
+	switch first := s.output.First; {
+	case s.err != nil || first != "" && fenceOf(first) < s.from:
 		return
-	}
-	if s.told && voids(s.turn, e) {
+	case drop >= 0 && drop < s.told:
 		s.err = errRestarted
 		return
-	}
-	if e.Turn != "" && e.Turn != s.turn {
-		s.turn, s.parted = e.Turn, false
+	case drop == 0:
+		s.parted = false
+	case drop > 0:
+		s.parted = true
 	}
 	switch e.Type {
 	case session.EventText:
 		text := e.Text
-		if s.parted && s.told {
+		if s.parted && s.told > 0 {
 			text = "\n\n" + text
 		}
-		s.told, s.parted = true, false
+		s.told, s.parted = s.output.Items, false
 		s.chunk(object{"content": text}, nil)
 	case session.EventToolStart:
 		s.parted = true

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -9,19 +10,12 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
-	"turnstile/pkg/session"
 )
 
 // A stream that ends early says so in an event, which makes every SDK fail.
 
 // errRestarted is the cause when a stream ends because its turn is run again.
 var errRestarted = errors.New("the turn is run again")
-
-// voids reports whether an event voids the streamed part of a turn, because the turn is run again.
-// No SDK can withdraw text, so a stream that has sent some ends.
-func voids(turn string, e session.Event) bool {
-	return e.Turn != "" && e.Turn != turn || e.Type == session.EventTurnRetry || e.Type == session.EventTurnRequeued
-}
 
 // restarted is the problem of a stream with voided text. advice says how to get the new text.
 func restarted(advice string) problem {
@@ -62,17 +56,38 @@ func unrepeated(r *gateway.Request, err error) error {
 	return &p
 }
 
-// firstTurn is the fencing token of the first turn in a stream from the beginning: the turn that the message
-// is in, was last in, or will be in. latest is the session's token. It must be read before the message,
-// since later it may be that of a later turn.
-func firstTurn(m turnstile.StoredMessage, latest int64) int64 {
+// turns are fencing tokens of a session's turns. They must be read before the message, since later they may
+// be those of a later turn.
+type turns struct {
+	latest int64
+	first  int64 // of the runs that the latest turn goes on from, or the next one will; 0: none
+}
+
+// turns reads a session's.
+func (a *API) turns(ctx context.Context, sessionKey string) (t turns, err error) {
+	info, err := a.client.Session(sessionKey).Info(ctx)
+	if err == nil {
+		t.latest = info.Fence
+		t.first, err = a.kept.FirstRun(ctx, sessionKey)
+	}
+	return t, err
+}
+
+// from is the fencing token of the first turn in a stream from the beginning: the turn that the message is
+// in, was last in, or will be in, with the runs that it goes on from.
+func (t turns) from(m turnstile.StoredMessage) (first int64) {
 	switch {
 	case m.Outcome != nil:
-		return fenceOf(m.Outcome.Turn)
+		return fenceOf(cmp.Or(m.Outcome.Continues, m.Outcome.Turn))
 	case m.State == "running":
-		return latest
+		first = t.latest
+	default:
+		first = t.latest + 1
 	}
-	return latest + 1
+	if t.first > 0 {
+		first = min(first, t.first)
+	}
+	return first
 }
 
 // fenceOf is the fencing token in a turn's ID.

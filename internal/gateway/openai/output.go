@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,9 +73,10 @@ func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := itemsOf(o.Turn, entries)
+	turn := cmp.Or(o.Continues, o.Turn)
+	items := itemsOf(turn, entries)
 	if len(items) == 0 && o.Reply != "" {
-		items = append(items, newText(o.Turn, 0, completed, o.Reply))
+		items = append(items, newText(turn, 0, completed, o.Reply))
 	}
 	return items, nil
 }

@@ -1,6 +1,9 @@
 package openai
 
 import (
+	"slices"
+
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 )
 
@@ -12,12 +15,12 @@ type translation struct {
 	send     func(number int64, kind string, fields object)
 	from     int64 // fencing token of the first turn that is sent
 
-	turn   string
+	output stream.Output
 	muted  bool // the turn is before the first to send
-	n      int  // of the turn's next item
 	index  int  // of the response's next item
 	text   *openText
-	tools  []openTool
+	tools  []openTool // that run; of those behind the output, one may start again
+	ended  []endedItem
 	latest string // id of the last stored event
 }
 
@@ -26,14 +29,19 @@ type object map[string]any
 
 type openText struct {
 	textItem
-	index int
-	text  string
+	n, index int
+	text     string
 }
 
 type openTool struct {
 	toolItem
-	index  int
-	callID string
+	n, index int
+	callID   string
+}
+
+type endedItem struct {
+	n    int
+	item any
 }
 
 func newTranslation(r response, n numbers, from int64, send func(number int64, kind string, fields object)) *translation {
@@ -54,8 +62,15 @@ func (t *translation) tell(kind string, fields object) {
 // see translates a stored event.
 func (t *translation) see(e session.Event) {
 	t.latest = e.ID
-	if e.Turn != "" && e.Turn != t.turn {
-		t.begin(e.Turn)
+	before := t.output
+	switch drop := t.output.See(e); {
+	case drop < 0:
+	case t.output.First != before.First:
+		t.begin()
+	case drop == 0 && e.Continues == "":
+		t.restart()
+	default:
+		t.cut(drop)
 	}
 	switch e.Type {
 	case session.EventText:
@@ -67,10 +82,6 @@ func (t *translation) see(e session.Event) {
 		t.closeTool(e.CallID, e.Error != "")
 	case session.EventSteered:
 		t.closeText(completed, "")
-		t.n++ // the transcript has the user's message here
-		t.n--
-	case session.EventTurnRetry, session.EventTurnRequeued:
-		t.restart()
 	case session.EventTurnEnded:
 		if e.Status == session.StatusDone {
 			t.closeText(completed, e.Reply)
@@ -79,22 +90,47 @@ func (t *translation) see(e session.Event) {
 	}
 }
 
-// begin begins a turn. Items that an earlier turn left open are incomplete, and the response's
-// output is empty again.
-func (t *translation) begin(turn string) {
+// begin begins a turn anew.
+func (t *translation) begin() {
 	t.abandon()
 	if t.muted {
 		t.index = 0
 	}
-	t.turn, t.n, t.muted = turn, 0, fenceOf(turn) < t.from
+	t.muted = fenceOf(t.output.First) < t.from
 	t.restart()
 }
 
-// restart sends the response without output.
+// restart drops the output: its items that are open are incomplete.
 func (t *translation) restart() {
 	t.abandon()
+	t.ended = nil
+	t.progress()
+}
+
+// cut drops the output from item n on. A tool that ran may start again, and is the same item then.
+func (t *translation) cut(n int) {
+	left := slices.DeleteFunc(slices.Clone(t.ended), func(i endedItem) bool { return i.n >= n })
+	void := len(left) < len(t.ended)
+	t.ended = left
+	switch o := t.text; {
+	case o != nil && o.n >= n:
+		t.closeText(incomplete, "")
+		t.ended, void = t.ended[:len(left)], true
+	case o != nil:
+		t.closeText(completed, "")
+	}
+	if void {
+		t.progress()
+	}
+}
+
+// progress sends the response with the output that counts.
+func (t *translation) progress() {
 	r := t.response
-	r.Status = inProgress
+	r.Status, r.Output = inProgress, []any{}
+	for _, i := range t.ended {
+		r.Output = append(r.Output, i.item)
+	}
 	t.tell("response.in_progress", object{"response": r})
 }
 
@@ -106,10 +142,9 @@ func (t *translation) abandon() {
 	}
 }
 
-// next counts an item.
+// next returns the places of the item that the output has just got: in the turn and in the response.
 func (t *translation) next() (n, index int) {
-	n, index = t.n, t.index
-	t.n++
+	n, index = t.output.Items-1, t.index
 	t.index++
 	return n, index
 }
@@ -121,7 +156,7 @@ func (t *translation) add(piece string) {
 	}
 	if t.text == nil {
 		n, index := t.next()
-		t.text = &openText{textItem: newText(t.turn, n, inProgress, ""), index: index}
+		t.text = &openText{textItem: newText(t.output.First, n, inProgress, ""), n: n, index: index}
 		t.tell("response.output_item.added", object{"output_index": index, "item": t.text.textItem})
 		t.tell("response.content_part.added", t.text.at(object{"part": newPart("")}))
 	}
@@ -148,29 +183,41 @@ func (t *translation) closeText(status, reply string) {
 	t.tell("response.output_text.done", o.at(object{"text": o.text, "logprobs": []any{}}))
 	t.tell("response.content_part.done", o.at(object{"part": newPart(o.text)}))
 	t.tell("response.output_item.done", object{"output_index": o.index, "item": o.textItem})
+	t.ended = append(t.ended, endedItem{o.n, o.textItem})
 }
 
 func (t *translation) openTool(e session.Event) {
+	for i, o := range t.tools {
+		if o.callID == e.CallID && o.n == t.output.Items-1 {
+			return // it ran when its turn was interrupted
+		} else if o.n >= t.output.Items-1 {
+			t.endTool(i, true)
+			break
+		}
+	}
 	n, index := t.next()
-	o := openTool{newTool(t.turn, n, inProgress, e.Name), index, e.CallID}
+	o := openTool{newTool(t.output.First, n, inProgress, e.Name), n, index, e.CallID}
 	t.tools = append(t.tools, o)
 	t.tell("response.output_item.added", object{"output_index": index, "item": o.toolItem})
 	t.tell("response.mcp_call.in_progress", object{"output_index": index, "item_id": o.ID})
 }
 
 func (t *translation) closeTool(callID string, broken bool) {
-	for i, o := range t.tools {
-		if o.callID != callID {
-			continue
-		}
-		t.tools = append(t.tools[:i:i], t.tools[i+1:]...)
-		if o.Status = completed; broken {
-			o.Status = failed
-		}
-		t.tell("response.mcp_call."+o.Status, object{"output_index": o.index, "item_id": o.ID})
-		t.tell("response.output_item.done", object{"output_index": o.index, "item": o.toolItem})
-		return
+	if i := slices.IndexFunc(t.tools, func(o openTool) bool { return o.callID == callID }); i >= 0 {
+		t.endTool(i, broken)
 	}
+}
+
+// endTool ends the i-th of the running tools.
+func (t *translation) endTool(i int, broken bool) {
+	o := t.tools[i]
+	t.tools = slices.Delete(slices.Clone(t.tools), i, i+1)
+	if o.Status = completed; broken {
+		o.Status = failed
+	}
+	t.tell("response.mcp_call."+o.Status, object{"output_index": o.index, "item_id": o.ID})
+	t.tell("response.output_item.done", object{"output_index": o.index, "item": o.toolItem})
+	t.ended = append(t.ended, endedItem{o.n, o.toolItem})
 }
 
 // end sends the ended response. seen says that the stream had the end. Otherwise the stream has

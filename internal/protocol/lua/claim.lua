@@ -37,11 +37,12 @@
 -- EACH full
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs. The fast path leaves out the
---     last five: its turn's agent is the argument
+--     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs; began: the fence of the
+--     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
+--     leaves out the last seven: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -120,8 +121,10 @@ local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   if run.other_agent == run.fence then return held{left = call('PTTL', s.sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
+  local carries, began, keeps = carries_on(s, run.ending == run.fence, run.fence)
   return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
-    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound, carries = carries_on(s, run.ending == run.fence, run.fence)}
+    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at, agent = bound,
+    carries = carries, began = began, keeps = keeps}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -146,7 +149,7 @@ if not ordinary then
     return again{}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
-  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent')
+  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
 end
 
 -- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
@@ -267,7 +270,8 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
   append_event(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
+    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
+    (journal.began and '],"continues":"' .. s.prefix .. int(tonumber(journal.began) or 0) .. '","keeps":' .. int(tonumber(journal.keeps) or 0) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do
@@ -354,5 +358,6 @@ if not ordinary or crashed or excused or routed or (run.special or '') ~= '' the
   call('HSET', s.run, 'special', (routed or call('EXISTS', s.resume, s.partial, s.journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
+local carries, began, keeps = carries_on(s, ends, fence)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
-  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries_on(s, ends, fence)}
+  reset = reset, resume = resumed, mark_age = now - marked_at, agent = bound, carries = carries, began = began, keeps = keeps}

@@ -1,18 +1,25 @@
 -- journal: adds to the running turn's journal, so that the turn's next run begins where this one was
--- interrupted. Only what is new is sent.
+-- interrupted. Only what is new is sent. The events of what it adds are written with it, so that
+-- followers have seen what the next run does not show again.
 --
--- KEYS sentinel run record partial journal
+-- KEYS sentinel run record events partial journal
 -- ARGS
 --   s.task          prefix of the session's task hashes
 --   s.token
 --   s.fence int
+--   s.events_cap int   see append_event
+--   s.short number     bytes
+--   s.large_bytes int
 --   ttl int         the sentinel's, ms
 --   journal_ttl int  ms
 --   number          of this call within the run, from 1
 --   origin          new: the message gets it if it has none yet
 --   first           id of the turn's first task
 --   content         the partial, JSON, for workers of the version before; '': there is none
---   changes list    fields of the journal and their values, at most 500 and 4 MiB, or one
+--   batch           number of the events' batch within the turn, see emit
+--   events number   how many of the texts are events, JSON. The rest are fields of the journal and their
+--     values, at most 500 and 4 MiB, or one
+--   texts list
 -- RETURNS
 --   'ok' origin     of the first message, for idempotency keys
 --   'lost'
@@ -32,8 +39,10 @@ if journal.fence ~= s.fence then
   if not known then call('HSET', s.task .. first, 'origin', origin) end
   call('HSET', s.journal, 'v', '1', 'fence', s.fence, 'origin', journal.origin)
 end
-call('HSET', s.journal, 'call', s.fence .. ' ' .. number, unpack(changes))
+call('HSET', s.journal, 'call', s.fence .. ' ' .. number, unpack(texts, events + 1))
 call('PEXPIRE', s.journal, journal_ttl)
 if content ~= '' then call('SET', s.partial, content, 'PX', journal_ttl) end
 pcall('HSET', s.record, 'updated_at', int(now_ms()))
+if events > 0 then call('HSET', s.run, 'seq', s.fence .. ' ' .. batch) end
+for i = 1, events do append_event(s, texts[i]) end
 return ok{origin = journal.origin}

@@ -38,11 +38,12 @@
 -- EACH
 --   s.prefix         of turn ids
 -- RETURNS
---   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries
+--   'turn' now:int fence:int sid entries:int dropped messages:message reset resume mark_age:ms agent carries began:int keeps:int
 --     entries: written so far; dropped: 'omitted omitted_told ids' or ''; resume: the reason of
 --     the resume mark; mark_age: its age, ms; carries: what the turn's journal has, 'steps' or
---     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs. The fast path leaves out the
---     last five: its turn's agent is the argument
+--     'entries', or 'interrupt' if the turn was begun to end that way: no agent runs; began: the fence of the
+--     first run that this one goes on from, 0: none; keeps: how many items of its output stand. The fast path
+--     leaves out the last seven: its turn's agent is the argument
 --   'other' now:int agent missing:int   this worker does not run the session's agent. missing: 1 if
 --     no living worker runs it. Then the session's record says so; else nothing is written
 --   'held' left:int          ms
@@ -71,8 +72,8 @@ local function fields_2(key)
   return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20]}
 end
 local function fields_3(key)
-  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent')
-  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5]}
+  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
+  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5], began = v[6], keeps = v[7]}
 end
 local function fields_4(key)
   local v = call('HMGET', key, 'deaths', 'died')
@@ -411,11 +412,14 @@ local function belongs(s_task, journal, first)
 end
 
 -- carries_on(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
--- result. ends: it was begun to end.
+-- result, and if it goes on, its first run's fence and how many items of its output stand. ends: it was begun
+-- to end, and all of them stand.
 local function carries_on(s_journal, ends, fence)
-  if ends then return 'interrupt' end
-  local fence_of, closed = unpack(call('HMGET', s_journal, 'fence', 'closed'))
-  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
+  local v = call('HMGET', s_journal, 'fence', 'closed', 'began', 'keeps', 'call', 'n')
+  local j_fence, j_closed, j_began, j_keeps, j_call, j_n = v[1], v[2], v[3], v[4], v[5], v[6]
+  if j_fence ~= tostring(fence) then return ends and 'interrupt' or '', 0, 0 end
+  if ends then return 'interrupt', tonumber(j_began or string.match(j_call or '', '^%d+')) or 0, tonumber(j_n) or 0 end
+  return j_closed and 'steps' or 'entries', tonumber(j_began) or 0, tonumber(j_keeps) or 0
 end
 
 -- check_outbox(s) fails on a key of a wrong type, before a script's first write.
@@ -910,7 +914,8 @@ local owner = call('GET', s_sentinel)
 if owner == s_token and run.token == s_token then
   if run.other_agent == run.fence then return {'held', call('PTTL', s_sentinel)} end -- chosen since: the turn has another
   local at = tonumber(call('HGET', s_resume, 'marked_at')) or now
-  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carries_on(s_journal, run.ending == run.fence, run.fence)}
+  local carries, began, keeps = carries_on(s_journal, run.ending == run.fence, run.fence)
+  return {'turn', now, tonumber(run.fence), run.sid, entries, notes_record(s_record, record_dropped), message_records(s_longest, s_task, cjson.decode(run.ids), now), run.reset or '', run.resume or '', now - at, bound, carries, began, keeps}
 end
 if owner then return {'held', call('PTTL', s_sentinel)} end
 -- Without a message no agent runs: any worker may end what is left of a turn or a /stop.
@@ -1056,7 +1061,8 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s_prefix, id)) end
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
-    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
+    '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
+    (journal.began and '],"continues":"' .. s_prefix .. string.format('%d', (tonumber(journal.began) or 0)) .. '","keeps":' .. string.format('%d', (tonumber(journal.keeps) or 0)) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do
@@ -1143,4 +1149,5 @@ if not ordinary or crashed or excused or routed or (run.special or '') ~= '' the
   call('HSET', s_run, 'special', (routed or call('EXISTS', s_resume, s_partial, s_journal) > 0) and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s_run, 'reset', reset, 'resume', resumed) end
-return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries_on(s_journal, ends, fence)}
+local carries, began, keeps = carries_on(s_journal, ends, fence)
+return {'turn', now, fence, sid, entries, notes_record(s_record, dropped), messages, reset, resumed, now - marked_at, bound, carries, began, keeps}

@@ -1,27 +1,34 @@
 -- Code generated from ../lua/journal.lua by go generate; DO NOT EDIT.
 --
 -- journal: adds to the running turn's journal, so that the turn's next run begins where this one was
--- interrupted. Only what is new is sent.
+-- interrupted. Only what is new is sent. The events of what it adds are written with it, so that
+-- followers have seen what the next run does not show again.
 --
--- KEYS sentinel run record partial journal
+-- KEYS sentinel run record events partial journal
 -- ARGS
 --   s.task          prefix of the session's task hashes
 --   s.token
 --   s.fence int
+--   s.events_cap int   see append_event
+--   s.short number     bytes
+--   s.large_bytes int
 --   ttl int         the sentinel's, ms
 --   journal_ttl int  ms
 --   number          of this call within the run, from 1
 --   origin          new: the message gets it if it has none yet
 --   first           id of the turn's first task
 --   content         the partial, JSON, for workers of the version before; '': there is none
---   changes list    fields of the journal and their values, at most 500 and 4 MiB, or one
+--   batch           number of the events' batch within the turn, see emit
+--   events number   how many of the texts are events, JSON. The rest are fields of the journal and their
+--     values, at most 500 and 4 MiB, or one
+--   texts list
 -- RETURNS
 --   'ok' origin     of the first message, for idempotency keys
 --   'lost'
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_record, s_partial, s_journal, s_task, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[3]
+local s_sentinel, s_run, s_record, s_events, s_partial, s_journal, s_task, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'seq')
   return {token = v[1], fence = v[2], seq = v[3]}
@@ -29,6 +36,37 @@ end
 local function fields_2(key)
   local v = call('HMGET', key, 'fence', 'call', 'origin')
   return {fence = v[1], call = v[2], origin = v[3]}
+end
+
+-- append_event(s, event, start) writes an event into the stream, with its turn's start if the
+-- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
+-- s.short bytes are large: together they may have s.large_bytes. If s.large_bytes is 0, nothing is
+-- counted. Short events are bounded by their number.
+--
+-- Large events are counted in two generations, in the run record's stream: "bytes of the older one,
+-- of the younger one, its first id". If the next event takes the younger one past half of the
+-- limit, the younger one becomes the older one, the event begins a new one, and all earlier events
+-- are deleted. An event above the limit stays until the next large one.
+local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
+  local size, id = #event, false
+  if (start or '') == '' then
+    id = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 'e', event)
+  else
+    id, size = pcall('XADD', s_events, 'MAXLEN', '~', s_events_cap, '*', 's', start, 'e', event), size + #start
+  end
+  if size <= s_short or s_large_bytes == '0' or type(id) ~= 'string' then return end
+  local was = pcall('HGET', s_run, 'stream')
+  if type(was) == 'table' then return end
+  local older, younger, from = string.match(was or '', '^(%d+) (%d+) (%S+)$')
+  older, younger, from = tonumber(older) or 0, tonumber(younger) or 0, from or '0'
+  local first, most = false, tonumber(s_large_bytes) -- first: id of the first event that stays
+  if younger + size > most / 2 then
+    first, older, younger, from = from, younger, 0, id
+  end
+  younger = younger + size
+  if older + younger > most then first, older = from, 0 end
+  if first then pcall('XTRIM', s_events, 'MINID', '~', first) end
+  pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
 end
 
 -- confirm_claim(s, run) records that the owner knows of this turn. Until then the owner's death
@@ -50,15 +88,15 @@ local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
 end
 
-local ttl, journal_ttl, number, origin, first, content = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local at = 10
+local ttl, journal_ttl, number, origin, first, content, batch, events = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14])
+local at = 15
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
   at = at + n + 1
   return l
 end
-local changes = list()
+local texts = list()
 
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
@@ -75,8 +113,10 @@ if journal.fence ~= s_fence then
   if not known then call('HSET', s_task .. first, 'origin', origin) end
   call('HSET', s_journal, 'v', '1', 'fence', s_fence, 'origin', journal.origin)
 end
-call('HSET', s_journal, 'call', s_fence .. ' ' .. number, unpack(changes))
+call('HSET', s_journal, 'call', s_fence .. ' ' .. number, unpack(texts, events + 1))
 call('PEXPIRE', s_journal, journal_ttl)
 if content ~= '' then call('SET', s_partial, content, 'PX', journal_ttl) end
 pcall('HSET', s_record, 'updated_at', string.format('%d', (now_ms())))
+if events > 0 then call('HSET', s_run, 'seq', s_fence .. ' ' .. batch) end
+for i = 1, events do append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, texts[i]) end
 return {'ok', journal.origin}

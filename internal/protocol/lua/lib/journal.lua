@@ -49,9 +49,11 @@ local function forget_work(s)
 end
 
 -- carries_on(s, ends, fence) returns what the turn with this fence carries on from an earlier run, for claim's
--- result. ends: it was begun to end.
+-- result, and if it goes on, its first run's fence and how many items of its output stand. ends: it was begun
+-- to end, and all of them stand.
 local function carries_on(s, ends, fence)
-  if ends then return 'interrupt' end
-  local fence_of, closed = unpack(call('HMGET', s.journal, 'fence', 'closed'))
-  return fence_of == tostring(fence) and (closed and 'steps' or 'entries') or ''
+  local j = fields(s.journal, 'fence', 'closed', 'began', 'keeps', 'call', 'n')
+  if j.fence ~= tostring(fence) then return ends and 'interrupt' or '', 0, 0 end
+  if ends then return 'interrupt', tonumber(j.began or string.match(j.call or '', '^%d+')) or 0, tonumber(j.n) or 0 end
+  return j.closed and 'steps' or 'entries', tonumber(j.began) or 0, tonumber(j.keeps) or 0
 end

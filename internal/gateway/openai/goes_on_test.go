@@ -1,0 +1,122 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"turnstile/test/expect"
+	"turnstile/test/modelserver"
+	"turnstile/test/program"
+	"turnstile/test/redistest"
+)
+
+// A worker is killed in the second of two tools, and another one goes on. The readers of each API see one turn:
+// their streams stay open, no item comes twice, and all items are those of the stored response.
+func TestStreamOfATurnThatGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, safe := range map[string]bool{"the tool runs again": true, "its end is unknown": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, dir := newRig(t), t.TempDir()
+			client := r.at(r.url, option.WithMaxRetries(0))
+			model := modelserver.New(t)
+			model.Otherwise(func(r modelserver.Request) modelserver.Response {
+				switch tools := len(r.Messages); {
+				case r.Messages[tools-1].Role != "tool":
+					return modelserver.Stream(modelserver.Text("I look. "), modelserver.Call("c1", "work", `{"n":1}`))
+				case tools < 5:
+					return modelserver.Stream(modelserver.Text("And again. "), modelserver.Call("c2", "work", `{"n":2}`))
+				}
+				return modelserver.Reply("That is all.")
+			})
+			// The first run of the second tool waits for its end. cat reads the input's end.
+			tool := fmt.Sprintf(`cd %q; n=$(cat); case $n in *2*) if [ ! -e begun ]; then touch begun; exec sleep 1000; fi;; esac; echo '{"saw":1}'`, dir)
+			tools, err := json.Marshal([]map[string]any{{
+				"name": "work", "description": "works", "parameters": map[string]any{"type": "object"}, "argv": []string{"/bin/sh", "-c", tool}, "safe": safe,
+			}})
+			expect.OK(t, err)
+			path := filepath.Join(dir, "tools.json")
+			expect.OK(t, os.WriteFile(path, tools, 0o600))
+			work := func() *program.Process {
+				return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+					"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+					"TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
+				}))
+			}
+			worker := work()
+			chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("work twice")), option.WithHeader("Idempotency-Key", "k"))
+			id := ""
+			s := client.Responses.NewStreaming(t.Context(), say("s", "work twice"))
+			for tools := 0; tools < 2 && s.Next(); {
+				if e := s.Current(); e.Type == "response.created" {
+					id = e.Response.ID
+				} else if e.Type == "response.mcp_call.in_progress" {
+					tools++
+				}
+			}
+			expect.OK(t, s.Err())
+			expect.Soon(t, "the second tool runs", func() bool {
+				_, err := os.Stat(filepath.Join(dir, "begun"))
+				return err == nil
+			})
+			last := s.Current().SequenceNumber
+			worker.Signal(syscall.SIGKILL)
+			reopened := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{})
+			work()
+			rest, _ := streamed(t, s)
+			whole, text := streamed(t, reopened)
+			expect.Equal(t, "text", text, "I look. And again. That is all.")
+			var numbers, behind []string
+			var items, ended []string
+			begun := 0
+			for _, e := range whole {
+				switch e.Type {
+				case "response.in_progress":
+					begun++
+				case "response.output_item.added":
+					items = append(items, e.Item.ID+" "+strconv.FormatInt(e.OutputIndex, 10))
+				case "response.output_item.done":
+					ended = append(ended, e.Item.ID+" "+e.Item.Status)
+				}
+				if e.SequenceNumber > last {
+					numbers = append(numbers, e.Type+" "+strconv.FormatInt(e.SequenceNumber, 10))
+				}
+			}
+			for _, e := range rest {
+				behind = append(behind, e.Type+" "+strconv.FormatInt(e.SequenceNumber, 10))
+			}
+			expect.Equal(t, "beginnings", begun, 1)
+			expect.List(t, "the first stream behind the kill", behind, numbers...)
+			stored, err := client.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+			expect.OK(t, err)
+			var want, wantEnded []string
+			for i, item := range stored.Output {
+				want = append(want, item.ID+" "+strconv.Itoa(i))
+				wantEnded = append(wantEnded, item.ID+" "+item.Status)
+			}
+			expect.Equal(t, "items", len(want), 5)
+			expect.List(t, "items of the stream", items, want...)
+			expect.List(t, "their ends", ended, wantEnded...)
+			again, _ := streamed(t, client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
+			expect.Equal(t, "events of a stream after the end", len(again), len(whole))
+			chatText := ""
+			for chatted.Next() {
+				if c := chatted.Current().Choices; len(c) > 0 {
+					chatText += c[0].Delta.Content
+				}
+			}
+			expect.OK(t, chatted.Err())
+			expect.Equal(t, "chat", chatText, "I look. \n\nAnd again. \n\nThat is all.")
+		})
+	}
+}
