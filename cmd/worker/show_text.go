@@ -106,6 +106,7 @@ func (s shown) printTurn(b *strings.Builder) {
 	if done := story(s.TurnMessages[0].ID, s.Events); done != "" {
 		fmt.Fprintf(b, "  so far\n    %s\n", continued(done, 4))
 	}
+	timeline(b, s.Events)
 }
 
 // story is a turn's events, formatted as by --follow.

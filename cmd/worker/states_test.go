@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +182,9 @@ func TestShowRunningTurn(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
 		}
+	}
+	if timeline := regexp.MustCompile(`\n  timeline\n    \S+ \S+  run [0-9a-f]+-\d+ on \S+\n    \S+ \S+    grep .* -> .*\n$`); !timeline.MatchString(text) {
+		t.Errorf("show lacks a timeline:\n%s", text)
 	}
 	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	dead, _ := shown["dead"].([]any)

@@ -20,12 +20,15 @@ type live struct {
 	Items    []liveItem
 }
 
-// liveItem is a piece of the reply, a tool, or a note.
+// liveItem is a piece of the reply, a tool, a note, or the start of a run that goes on.
 type liveItem struct {
-	Kind session.EventType // text, thought, notice or "tool"
+	Kind session.EventType // text, thought, notice, turn_started or "tool"
 	Text string
 	Tool *session.ToolUse
 	Ends bool // the tool is done
+	Run  session.Event
+
+	began  time.Time
 
 	pieces []string // of Text, while it is made
 }
@@ -45,13 +48,20 @@ func liveOf(v gateway.SessionView) live {
 			}
 			last := &l.Items[len(l.Items)-1]
 			last.pieces = append(last.pieces, e.Text)
+		case session.EventTurnStarted:
+			if e.Continues != "" {
+				l.Items = append(l.Items, liveItem{Kind: e.Type, Run: e})
+			}
 		case session.EventToolStart:
 			tools[e.CallID] = len(l.Items)
-			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}})
+			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}, began: e.At})
 		case session.EventToolEnd:
 			if at, ok := tools[e.CallID]; ok {
 				item := &l.Items[at]
 				item.Tool.Output, item.Tool.Error, item.Ends = e.Output, e.Error, true
+				if item.Tool.Took = session.Millis(e.At.Sub(item.began)); e.Turn != v.Turn {
+					item.Tool.Run = e.Turn
+				}
 			}
 		case session.EventQuestionAsked:
 			if l.Input, l.Until = e.Input, (time.Time{}); e.Timeout > 0 {

@@ -57,7 +57,7 @@ func newEventWriter(to sink, s *stream) *eventWriter {
 // event sends one event. A gap or reset has no ID, so the client keeps its last one.
 func (w *eventWriter) event(e session.Event) error {
 	if !w.stream.token.May(Operate) {
-		e.Detail = ""
+		e.Detail, e.Worker = "", ""
 	}
 	return w.data(e.ID, e)
 }
@@ -65,7 +65,7 @@ func (w *eventWriter) event(e session.Event) error {
 // ofAny sends one event of a stream of all sessions. Its ID is the time to continue from.
 func (w *eventWriter) ofAny(e store.AnyEvent) error {
 	if !w.stream.token.May(Operate) {
-		e.Detail = ""
+		e.Detail, e.Worker = "", ""
 	}
 	return w.data(strconv.FormatInt(e.Resume, 10), struct {
 		Session string `json:"session,omitempty"`

@@ -50,7 +50,7 @@ func (c *Claim) nextBatch(events []session.Event) (batch []string, number string
 func (c *Claim) start() session.Event {
 	e := session.Event{
 		Type: session.EventTurnStarted, TranscriptID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume,
-		Continues: c.turn.Continues, Keeps: c.turn.Keeps,
+		Continues: c.turn.Continues, Keeps: c.turn.Keeps, Worker: c.consumer.cfg.Worker,
 	}
 	for _, t := range c.turn.Messages() {
 		e.Messages = append(e.Messages, t.Message.ID)

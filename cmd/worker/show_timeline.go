@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"turnstile/internal/printable"
+	"turnstile/pkg/session"
+)
+
+// timeline prints what ran when in a turn with tools: its runs with their workers, and their tools with inputs
+// and outputs.
+func timeline(b *strings.Builder, events []session.Event) {
+	tools := map[string]*session.Entry{}
+	var rows []*session.Entry
+	for _, e := range events {
+		row := &session.Entry{At: session.Time{Time: e.At}, Turn: e.Turn}
+		switch e.Type {
+		case session.EventTurnStarted:
+			if row.Text = "run " + e.Turn; e.Worker != "" {
+				row.Text += " on " + e.Worker
+			}
+			if e.Continues != "" {
+				row.Text += " goes on"
+			}
+		case session.EventToolStart:
+			row.Tool = &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}
+			tools[e.CallID] = row
+		case session.EventToolEnd:
+			if of := tools[e.CallID]; of != nil {
+				of.Tool.Output, of.Tool.Error, of.Tool.Took = e.Output, e.Error, session.Millis(e.At.Sub(of.At.Time))
+			}
+			continue
+		default:
+			continue
+		}
+		rows = append(rows, row)
+	}
+	if len(tools) == 0 {
+		return
+	}
+	b.WriteString("  timeline\n")
+	for _, row := range rows {
+		text := entryText(*row)
+		if t := row.Tool; t != nil && t.Took == 0 && t.Output == nil && t.Error == "" {
+			text += " runs"
+		}
+		inside := ""
+		if row.Tool != nil {
+			inside = "  "
+		}
+		fmt.Fprintf(b, "    %s  %s%s\n", clock(row.At.Time), inside, printable.Line(text))
+	}
+}
