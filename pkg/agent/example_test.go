@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -114,6 +115,19 @@ func ExampleTurn_Recap() {
 	// Assistant: 42
 	//
 	// [End of what was said before. What follows is new.]
+}
+
+// The agent's own session has the words and what was done, but the tool has no end there.
+func ExampleTurn_GoOn() {
+	turn := &agent.Turn{History: []session.Entry{
+		{Role: session.RoleUser, Text: "Deploy it."},
+		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "shell", CallID: "c1", Input: json.RawMessage(`{"command":"make deploy"}`)}},
+	}}
+	fmt.Println(turn.GoOn(nil))
+	// Output:
+	// [No new message follows. Your turn about the user's last message above was interrupted, and not by the user, whatever is noted there. You have that message, and what you did for it: go on where it stopped, and do not repeat what is done. If all is done, send the user your final reply again. You may lack these tools' ends. One that did not finish may have had effects: check before you use it again.
+	//
+	// Assistant used the tool shell({"command":"make deploy"}), which did not finish]
 }
 
 // counter is a warm agent: it counts its turns.

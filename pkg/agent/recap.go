@@ -11,6 +11,9 @@ import (
 // recapTool is how much of a tool's input and output a recap repeats, in bytes.
 const recapTool = 300
 
+// mostLost is how many tools GoOn repeats.
+const mostLost = 20
+
 // Recap is the turn's history as text, for an agent that can receive it in no other way. It goes
 // before the turn's text. It has the newest entries, in at most limit bytes, and is empty if there
 // is no history.
@@ -37,6 +40,39 @@ func (t *Turn) Recap(limit int) string {
 		begin = "[The end of what was said in this conversation before, oldest first:]"
 	}
 	return begin + "\n\n" + strings.Join(parts, "\n\n") + "\n\n[End of what was said before. What follows is new.]"
+}
+
+// GoOn is the text for an agent whose own session has this turn's text already, from an interrupted run of the
+// turn: it asks the agent to go on. It is instead of Text and Recap, and begins with the note, too. It repeats the
+// turn's tools whose ends are unknown, and the newest ones whose ends the agent's session lacks: has reports whether
+// it has the end of the tool with a CallID. nil: it has all that are known.
+func (t *Turn) GoOn(has func(callID string) bool) string {
+	// Programs note an interruption as the user's wish, and then their models do not go on.
+	said := "No new message follows. Your turn about the user's last message above was interrupted, and not by the user, whatever is noted there. " +
+		"You have that message, and what you did for it: go on where it stopped, and do not repeat what is done. If all is done, send the user your final reply again."
+	lost, all := []string{}, has == nil
+	for _, e := range slices.Backward(t.History) {
+		switch u := e.Tool; {
+		case u == nil:
+		case has != nil && has(u.CallID):
+			all = true // and those before it
+		case all && (u.Output != nil || u.Error != ""):
+		default:
+			e.Interrupted = false
+			lost = append(lost, recapEntry(e, t.Speakers()))
+		}
+		if e.Role == session.RoleUser || len(lost) == mostLost {
+			break
+		}
+	}
+	if len(lost) > 0 {
+		slices.Reverse(lost)
+		said += " You may lack these tools' ends. One that did not finish may have had effects: check before you use it again.\n\n" + strings.Join(lost, "\n")
+	}
+	if said = "[" + said + "]"; t.Note != "" {
+		said = t.Note + "\n\n" + said
+	}
+	return said
 }
 
 func recapEntry(e session.Entry, who *Speakers) string {

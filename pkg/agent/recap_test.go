@@ -45,3 +45,50 @@ Assistant used the tool make(), which did not finish [truncated here]
 		t.Errorf("%q", none)
 	}
 }
+
+// Only what the agent's own session may lack of the running turn is repeated.
+func TestGoOn(t *testing.T) {
+	t.Parallel()
+	tool := func(id, output string) session.Entry {
+		use := &session.ToolUse{Name: "tool", CallID: id}
+		if output != "" {
+			use.Output = json.RawMessage(output)
+		}
+		return session.Entry{Role: session.RoleTool, Tool: use}
+	}
+	turn := &Turn{History: []session.Entry{
+		tool("0", ""), {Role: session.RoleUser, Text: "do it"}, tool("1", `"one"`), tool("2", ""), {Role: session.RoleAssistant, Text: "so"}, tool("3", `"three"`), tool("4", `"four"`),
+	}}
+	lines := func(has func(string) bool) string {
+		text := turn.GoOn(has)
+		at := strings.Index(text, "\n\n")
+		if at < 0 {
+			return ""
+		}
+		return strings.TrimSuffix(text[at+2:], "]")
+	}
+	const two, four = "Assistant used the tool tool(), which did not finish", `Assistant used the tool tool(): "four"`
+	for _, c := range []struct {
+		has  func(id string) bool
+		want string
+	}{
+		{nil, two},
+		{func(id string) bool { return true }, ""},
+		{func(id string) bool { return id == "3" }, two + "\n" + four},
+		{func(id string) bool { return false }, `Assistant used the tool tool(): "one"` + "\n" + two + "\n" + `Assistant used the tool tool(): "three"` + "\n" + four},
+	} {
+		if got := lines(c.has); got != c.want {
+			t.Errorf("%s\nwant\n%s", got, c.want)
+		}
+	}
+	turn.History, turn.Note = nil, "[System note: it was interrupted.]"
+	if got := turn.GoOn(nil); !strings.HasPrefix(got, turn.Note+"\n\n[No new message follows.") || strings.Contains(got, "ends") {
+		t.Errorf("%s", got)
+	}
+	for range 2 * mostLost {
+		turn.History = append(turn.History, tool("x", ""))
+	}
+	if n := strings.Count(turn.GoOn(nil), "which did not finish"); n != mostLost {
+		t.Errorf("%d tools", n)
+	}
+}

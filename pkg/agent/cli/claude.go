@@ -3,9 +3,12 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"turnstile/internal/boundedjson"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/session"
 )
 
@@ -25,7 +28,50 @@ var claude = program{
 	often:     "stream_event",
 	decoder:   func(s *stream) decoder { return &claudeLines{stream: s, streamed: map[string]bool{}} },
 	forgotten: []string{"No conversation found with session ID", "does not match any session title"},
+	record: func(spec command.Spec, session string) (root, path string) {
+		home, root := homeOf(spec, "CLAUDE_CONFIG_DIR", ".claude")
+		dir, err := filepath.Abs(spec.Dir)
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
+		}
+		if home == "" || err != nil {
+			return "", ""
+		}
+		return root, filepath.Join(home, "projects", notInName.ReplaceAllString(dir, "-"), session+".jsonl")
+	},
+	read: func(line []byte, to *recorded) (prompt bool) {
+		var l struct {
+			claudeHead
+
+			Type      string `json:"type"`
+			Meta      bool   `json:"isMeta"`
+			Sidechain bool   `json:"isSidechain"` // a helper of the agent
+		}
+		if json.Unmarshal(line, &l) != nil || l.Meta {
+			return false
+		}
+		to.compacted = l.Subtype == "compact_boundary"
+		if l.Type == "user" && !l.Sidechain && json.Unmarshal(l.Message.Content, &to.prompt) == nil {
+			return true
+		}
+		var blocks []claudeBlock
+		if (l.Type == "user" || l.Type == "assistant") && boundedjson.Unmarshal(l.Message.Content, &blocks) == nil {
+			for _, b := range blocks {
+				switch b.Type {
+				case "tool_use":
+					to.began = append(to.began, session.ToolUse{Name: b.Name, CallID: b.ID, Input: b.Input})
+				case "tool_result":
+					to.ended[b.ToolUseID] = true
+				}
+			}
+		}
+		return false
+	},
+	sameIDs: true,
 }
+
+// notInName are the characters of a directory that Claude Code replaces in the name of its sessions' directory.
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9]`)
 
 // claudeLines decodes Claude Code's stream-json. The pieces of a message come as stream_event, and
 // then its complete blocks as assistant.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,12 @@ import (
 //	a text with "be denied"     a call of a tool that writes
 //	a text with "be refused"    an error of HTTP 400
 //	a text with "never end"     nothing, until the program hangs up
+//	a text with "stop halfway"  half a text, and then nothing until the program hangs up
+//	a text with "last words"    a text, in a response that ends when the program hangs up
+//	a text with "slow tool"     a call of a tool that does not end
+//	a text with "then silence"  a call of a tool. After its result nothing, until the program hangs up
+//	a text with "die twice"     the first request to go on gets nothing, until the program hangs up
+//	a text that begins a turn again or goes on with it: "I went on."
 //	a text with "think first"   a thought, then the text
 //	a very long text            "Heard N bytes."
 //	any other text              "Heard N: " and the N texts of the user so far
@@ -29,7 +36,7 @@ type models struct {
 	mu     sync.Mutex
 	calls  []call
 	ids    atomic.Int64
-	stuck  chan struct{} // closed when a call does not end
+	stuck  chan struct{} // closed when a call, or the tool of a response, does not end
 	once   sync.Once
 	closed chan struct{}
 }
@@ -51,6 +58,7 @@ type call struct {
 	texts []string // the user's, without the programs' additions
 	tool  bool     // the last part is a tool's result
 	tools []string // the names of the tools on offer
+	body  string
 }
 
 func startModels(t *testing.T) *models {
@@ -86,19 +94,33 @@ type response struct {
 	thought, text string
 	tool          bool
 	writes        bool // the tool writes
+	slow          bool // the tool does not end
+	sums          bool // the tool's output is not in its input
+	half, open    bool // the response ends in the middle, or does not end
 }
 
 // shell is the script for a tool that runs commands.
 func (a response) shell() string {
-	if a.writes {
+	switch {
+	case a.writes:
 		return "touch written-by-the-tool"
+	case a.slow:
+		return "echo ran >> effects; sleep 1000"
+	case a.sums:
+		return "echo from-$((6*7))"
 	}
 	return "echo from-the-tool"
 }
 
 func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, response)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		c, err := parse(r)
+		c.body = string(body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -110,8 +132,20 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 		if len(c.texts) > 0 {
 			last = c.texts[len(c.texts)-1]
 		}
+		silent := func() {
+			m.once.Do(func() { close(m.stuck) })
+			<-r.Context().Done()
+		}
 		var a response
 		switch {
+		case strings.Contains(last, "No new message follows") && strings.Contains(fmt.Sprint(c.texts), "die twice") && strings.Count(fmt.Sprint(c.texts), "No new message follows") == 1:
+			silent()
+			return
+		case strings.Contains(last, "[System note:") || strings.HasPrefix(last, "[No new message"):
+			a.text = "I went on."
+		case c.tool && strings.Contains(last, "then silence"):
+			silent()
+			return
 		case c.tool:
 			a.text = "The tool has spoken."
 		case strings.Contains(last, "be refused"):
@@ -120,9 +154,16 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","code":400,"status":"INVALID_ARGUMENT","message":"the scripted model refuses"}}`)
 			return
 		case strings.Contains(last, "never end"):
-			m.once.Do(func() { close(m.stuck) })
-			<-r.Context().Done()
+			silent()
 			return
+		case strings.Contains(last, "stop halfway"):
+			a = response{text: "Half of a text.", half: true}
+		case strings.Contains(last, "last words"):
+			a = response{text: "These were all.", open: true}
+		case strings.Contains(last, "slow tool"):
+			a = response{text: "I use it.", tool: true, slow: true}
+		case strings.Contains(last, "then silence"):
+			a = response{text: "I use it.", tool: true, sums: true}
 		case strings.Contains(last, "use the tool"):
 			a = response{text: "I use it.", tool: true}
 		case strings.Contains(last, "be denied"):
@@ -136,7 +177,14 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			}
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		stream(&sse{w: w, id: m.ids.Add(1)}, c, a)
+		s := &sse{w: w, id: m.ids.Add(1)}
+		if a.half {
+			s.half, s.silent = halves(a.text)[0], silent
+		}
+		stream(s, c, a)
+		if a.open {
+			silent()
+		}
 	}
 }
 
@@ -150,6 +198,9 @@ func halves(text string) []string {
 type sse struct {
 	w  http.ResponseWriter
 	id int64 // of this response
+
+	half   string // after this text
+	silent func() // this is called
 }
 
 func (s *sse) name(prefix string) string { return fmt.Sprintf("%s_%d", prefix, s.id) }
@@ -167,6 +218,10 @@ func (s *sse) send(name string, data object) {
 	}
 	fmt.Fprintf(s.w, "data: %s\n\n", text)
 	s.w.(http.Flusher).Flush()
+	if s.silent != nil && name != "response.output_item.added" && strings.Contains(string(text), s.half) {
+		s.silent()
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // users are the texts that the user wrote, without those that a program adds in the user's name.

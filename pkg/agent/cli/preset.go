@@ -82,6 +82,13 @@ type program struct {
 	forgotten []string
 
 	exits map[int]string // the meanings of its exit codes
+
+	// record is the program's file about a session, which only grows, see openBeneath. nil: an interrupted turn
+	// begins again, see goOn. read takes a line of it, and reports whether it is a prompt of the user. sameIDs: it
+	// has the tools by their CallIDs.
+	record  func(spec command.Spec, session string) (root, path string)
+	read    func(line []byte, to *recorded) (prompt bool)
+	sameIDs bool
 }
 
 // decoder emits the events of a program's lines. An error says that the line has an unknown shape.

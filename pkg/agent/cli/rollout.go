@@ -70,12 +70,9 @@ type codexCall struct {
 // that of a new one, which has no ID yet. If the rollout of a resumed thread does not exist now,
 // the part that this turn adds could not be separated from the rest, so none of it is read.
 func newRollout(spec command.Spec, resumed string) *rollout {
-	home := codexHome(spec)
+	home, root := homeOf(spec, "CODEX_HOME", ".codex")
 	r := &rollout{
-		home: home, root: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
-	}
-	if spec.Home != "" && strings.HasPrefix(home, spec.Home+"/") {
-		r.root = spec.Home // the agent can put a link in Codex's place, but not here
+		home: home, root: root, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
 	}
 	f, err := r.open(r.path(), syscall.O_NOFOLLOW)
 	if err == nil {
@@ -91,61 +88,13 @@ func newRollout(spec command.Spec, resumed string) *rollout {
 	return r
 }
 
-// open opens a file or directory beneath the root. Opening a pipe does not block.
+// open opens a file or directory beneath the root.
 func (r *rollout) open(path string, flags int) (*os.File, error) {
-	if path == "" {
-		return nil, os.ErrNotExist
-	}
-	rel, err := filepath.Rel(r.root, path)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := os.Stat(r.root); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is no directory", r.root)
-	}
-	root, err := os.OpenRoot(r.root)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	return root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK|flags, 0)
+	return openBeneath(r.root, path, flags)
 }
 
 // of sets the ID of a new thread.
 func (r *rollout) of(thread string) { r.thread = cmp.Or(r.thread, thread) }
-
-// codexHome is the directory in which a Codex started this way keeps its threads; empty: unknown. A
-// Codex in a container or on another machine keeps them elsewhere.
-func codexHome(spec command.Spec) string {
-	variables := spec.Env
-	if len(spec.Argv) > 0 && filepath.Base(spec.Argv[0]) == "env" {
-		for _, word := range spec.Argv[1:] {
-			if !strings.Contains(word, "=") || strings.HasPrefix(word, "-") {
-				break
-			}
-			variables = append(variables[:len(variables):len(variables)], word)
-		}
-	}
-	var user, own string
-	for _, variable := range variables {
-		switch name, value, _ := strings.Cut(variable, "="); name {
-		case "HOME":
-			user = value
-		case "CODEX_HOME":
-			own = value
-		}
-	}
-	if spec.Home != "" {
-		user = spec.Home
-	}
-	if own == "" && user != "" {
-		own = filepath.Join(user, ".codex")
-	}
-	if own == "" || filepath.IsAbs(own) {
-		return own
-	}
-	return filepath.Join(spec.Dir, own)
-}
 
 // path is the file; empty: there is none.
 func (r *rollout) path() string {

@@ -262,7 +262,7 @@ func TestCodexHome(t *testing.T) {
 		"/env":         {Argv: []string{"/usr/bin/env", "A=b", "CODEX_HOME=/env", "codex"}, Env: []string{"CODEX_HOME=/own"}},
 		"/work/rel":    {Argv: []string{"codex"}, Env: []string{"CODEX_HOME=rel"}, Dir: "/work"},
 	} {
-		if got := codexHome(spec); got != want {
+		if got, _ := homeOf(spec, "CODEX_HOME", ".codex"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

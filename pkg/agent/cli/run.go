@@ -35,15 +35,6 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
 	known := stateOf(a.kind, turn.State)
 	for {
-		recap := ""
-		if known.Session == "" || known.Recap {
-			recap = turn.Recap(recapLimit)
-		}
-		known.Recap = recap != ""
-		r := &run{
-			program: a.program, kind: a.kind, resume: known.Session,
-			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
-		}
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
 			Dir:  dir, Env: a.environ(turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger, PipeBytes: unreadOutput,
@@ -51,9 +42,24 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		if spec, err = a.isolator.Apply(spec, turn.Session); err != nil {
 			return agent.Result{}, err
 		}
+		r := &run{
+			program: a.program, kind: a.kind, resume: known.Session,
+			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
+		}
+		text := a.program.goOn(spec, known, turn)
+		if text != "" {
+			logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", known.Session)
+		} else {
+			recap := ""
+			if known.Session == "" || known.Recap {
+				recap = turn.Recap(recapLimit)
+			}
+			known.Recap, known.Given = recap != "", a.program.giving(spec, known.Session, turn)
+			text = prompt(recap, turn)
+		}
 		r.stream = &stream{emit: turn.Emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
-		err := r.do(ctx, spec, prompt(recap, turn))
+		err := r.do(ctx, spec, text)
 		if err == nil {
 			err = r.recapped()
 		}

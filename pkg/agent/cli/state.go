@@ -16,6 +16,9 @@ type state struct {
 	// program has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 
+	// Given is the last turn's prompt. nil: nobody knows where it stands.
+	Given *given `json:"given,omitempty"`
+
 	// Total is the count of a program that counts over its whole session.
 	Total *session.Usage `json:"total,omitempty"`
 }

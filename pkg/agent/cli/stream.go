@@ -150,6 +150,9 @@ func (s *stream) session(id string) error {
 	}
 	if s.state.Session != id {
 		s.state.Total = nil
+		if s.state.Session != "" {
+			s.state.Given = nil // it is about another record
+		}
 	}
 	s.state.Session = id
 	return s.storeState()
