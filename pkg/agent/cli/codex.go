@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"turnstile/internal/boundedjson"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/session"
 )
 
@@ -35,6 +36,27 @@ var codex = program{
 		}
 	},
 	forgotten: []string{"no rollout found", "thread not found", "No saved session found", "session not found"},
+	record: func(spec command.Spec, session string) (root, path string) {
+		r := newRollout(spec, session)
+		return r.root, r.path()
+	},
+	read: func(line []byte, to *recorded) (prompt bool) {
+		var l struct {
+			Type    string `json:"type"`
+			Payload struct {
+				Type    string          `json:"type"`
+				Role    string          `json:"role"`
+				Content json.RawMessage `json:"content"`
+			} `json:"payload"`
+		}
+		valid := json.Unmarshal(line, &l) == nil
+		to.compacted = l.Type == "compacted"
+		if !valid || l.Type != "response_item" || l.Payload.Type != "message" || l.Payload.Role != "user" {
+			return false
+		}
+		to.prompt = plain(l.Payload.Content)
+		return true
+	},
 }
 
 // codexLines decodes the lines of codex exec --json. Its items are not streamed.
