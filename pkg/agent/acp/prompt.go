@@ -13,8 +13,13 @@ import (
 )
 
 // prompt is a turn as session/prompt takes it: one text, the pictures that are data URLs, and links to
-// the other attachments.
+// the other attachments. An agent that goes on has all but the text.
 func (w *warm) prompt(at *agent.Turn) []acpsdk.ContentBlock {
+	if text := w.goOn; text != "" {
+		w.logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", w.state.ID)
+		w.goOn = ""
+		return []acpsdk.ContentBlock{acpsdk.TextBlock(text)}
+	}
 	text := at.Text()
 	if w.state.Recap {
 		if before := at.Recap(recapSize); before != "" {

@@ -30,8 +30,11 @@ type warm struct {
 	sessionID string // the transcript that the agent's session knows
 	state     state
 
-	turn atomic.Pointer[turn] // nil: none runs
-	stop time.Time            // when an interrupt's grace ends; zero: there was none
+	turn   atomic.Pointer[turn]   // nil: none runs
+	replay atomic.Pointer[replay] // while the agent loads a session to go on with its turn
+	goOn   string                 // the text of the next prompt; "": that of its turn
+
+	stop time.Time // when an interrupt's grace ends; zero: there was none
 }
 
 // state is stored for the session's next turns: see session.EventState.
@@ -75,10 +78,10 @@ func (a *Agent) Warm(ctx context.Context, turn *agent.Turn) (agent.Warm, error) 
 // open opens the agent's session for a transcript: its own, if it still exists, else a new one,
 // which receives a recap.
 func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
-	w.sessionID = turn.TranscriptID
+	w.sessionID, w.goOn = turn.TranscriptID, ""
 	var stored state
 	if json.Unmarshal(turn.State, &stored) == nil && stored.Agent == "acp" && stored.ID != "" && stored.Name == w.name {
-		found, err := w.reopen(ctx, stored.ID)
+		found, err := w.reopen(ctx, stored.ID, turn)
 		if err != nil {
 			return err
 		}
@@ -101,13 +104,19 @@ func (w *warm) open(ctx context.Context, turn *agent.Turn) error {
 	return nil
 }
 
-// reopen tries to resume a session of the agent. The agent replays it while no turn runs; that is
-// ignored.
-func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
+// reopen tries to resume a session of the agent. The agent replays it while no turn runs; that is ignored, unless
+// it may go on with an interrupted turn.
+func (w *warm) reopen(ctx context.Context, id string, turn *agent.Turn) (bool, error) {
+	again := turn.Redelivered && w.can.load && goOn[w.name]
+	shown := &replay{ended: map[string]bool{}}
+	if again {
+		w.replay.Store(shown)
+		defer w.replay.Store(nil)
+	}
 	var method string
 	var request any
 	switch {
-	case w.can.resume:
+	case w.can.resume && !again:
 		method, request = acpsdk.AgentMethodSessionResume, acpsdk.ResumeSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir}
 	case w.can.load:
 		method, request = acpsdk.AgentMethodSessionLoad, acpsdk.LoadSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir, McpServers: []acpsdk.McpServer{}}
@@ -119,6 +128,9 @@ func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 	if errors.As(err, &refused) {
 		w.logger.Debug("the agent has not kept its session, so it opens a new one", "method", method, "id", id, "error", errorOf(refused))
 		return false, nil
+	}
+	if again && err == nil {
+		w.goOn = shown.goOn(turn)
 	}
 	return err == nil, err
 }
@@ -207,7 +219,10 @@ func (w *warm) piece(line []byte) bool {
 // notified takes a notification of the agent.
 func (w *warm) notified(method string, params json.RawMessage) {
 	t := w.turn.Load()
+	r := w.replay.Load()
 	switch {
+	case t == nil && r != nil && method == acpsdk.ClientMethodSessionUpdate:
+		r.take(params)
 	case t == nil:
 	case method == acpsdk.ClientMethodSessionUpdate:
 		t.updated(params)
