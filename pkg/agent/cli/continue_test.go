@@ -13,7 +13,9 @@ import (
 
 	"turnstile"
 
+	"turnstile/internal/process/confine"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -29,6 +31,7 @@ var killPoints = map[string]struct {
 	record  string // the program has this in its session; by default the words
 	knows   string // the program must know this
 	drained bool   // the worker is not killed, but drained
+	apart   bool   // the program is confined
 	twice   bool   // the next worker dies, too
 }{
 	"before the first reply":   {words: "please never end"},
@@ -40,6 +43,7 @@ var killPoints = map[string]struct {
 	"after the reply, written": {words: "please say your last words", record: "These were all.", knows: "These were all."},
 	"in a tool, drained":       {words: "please use the slow tool", began: true, knows: "sleep 1000", drained: true},
 	"after a tool, drained":    {words: "please use it then silence", record: "from-42", knows: "from-42", drained: true},
+	"after a tool, confined":   {words: "please use it then silence", record: "from-42", knows: "from-42", apart: true},
 	"twice":                    {words: "please use it then silence, and die twice", record: "from-42", knows: "from-42", twice: true},
 }
 
@@ -57,9 +61,17 @@ func TestRealProgramsGoOn(t *testing.T) {
 				if r.kind == Codex {
 					r.options = []string{"exec", "--dangerously-bypass-approvals-and-sandbox"}
 				}
-				g := r.start(t)
+				isolation := agent.Isolation{}
+				if point.apart {
+					if err := confine.Check(); err != nil {
+						t.Skipf("NOT TESTED: %v", err)
+					}
+					isolation.Level = agent.IsolationConfined
+				}
+				g := r.startWith(t, isolation)
+				key := turn("").Session
 				rdb := redistest.New(t)
-				chat := actors.NewClient(rdb).Session("web:1")
+				chat := actors.NewClient(rdb).Session(key)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*expect.Patience)
 				defer cancel()
 				send := func(id, text string) {
@@ -87,14 +99,14 @@ func TestRealProgramsGoOn(t *testing.T) {
 				})
 				expect.Soon(t, "the program has the words", func() bool { return g.wrote(cmp.Or(point.record, point.words)) })
 				expect.Soon(t, "the journal has the tool", func() bool {
-					return point.journal == "" || strings.Contains(fmt.Sprint(rdb.HGetAll(ctx, rediskey.For("web:1").Journal()).Val()), point.journal)
+					return point.journal == "" || strings.Contains(fmt.Sprint(rdb.HGetAll(ctx, rediskey.For(key).Journal()).Val()), point.journal)
 				})
 				if point.drained {
 					first.Signal(syscall.SIGTERM)
 				} else {
 					first.Signal(syscall.SIGKILL)
 				}
-				state := rdb.Get(ctx, rediskey.For("web:1").State()).Val()
+				state := rdb.Get(ctx, rediskey.For(key).State()).Val()
 				second := g.worker(t)
 				if point.twice {
 					expect.Soon(t, "it goes on", func() bool { return g.wentOn() == 1 })
@@ -125,11 +137,15 @@ func TestRealProgramsGoOn(t *testing.T) {
 // worker starts a worker that runs the program.
 func (g *rig) worker(t *testing.T) *processes.Process {
 	t.Helper()
-	return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), []string{
+	settings := []string{
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_DRAIN_TIMEOUT=0",
 		"TURNSTILE_AGENT=" + string(g.kind), "TURNSTILE_MODEL=" + g.config.Model, "TURNSTILE_WORKSPACE_DIR=" + g.workspace,
 		"TURNSTILE_AGENT_COMMAND='" + strings.Join(g.config.Command, "' '") + "'",
-	}))
+	}
+	if own := g.config.Isolation; own.Level != "" {
+		settings = append(settings, "TURNSTILE_ISOLATION="+string(own.Level), fmt.Sprintf("TURNSTILE_CONFINED_PORTS=%d", own.Ports[0]))
+	}
+	return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), settings))
 }
 
 // wentOn is how often the program has asked a model to go on.
