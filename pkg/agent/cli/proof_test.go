@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A turn goes on only if the program's own record shows that it has the turn's words. Otherwise it begins again.
@@ -99,20 +100,26 @@ func TestGoingOnNeedsAProof(t *testing.T) {
 // Claude Code forgets a tool that did not end, so it is named. So is one whose end it had not written down.
 func TestWhatClaudeForgets(t *testing.T) {
 	t.Parallel()
-	had := recorded{ended: map[string]bool{}}
-	for line, prompt := range map[string]bool{
-		`{"type":"user","message":{"content":"a prompt"}}`:                                                                                            true,
-		`{"type":"user","isMeta":true,"message":{"content":"the program's own"}}`:                                                                     false,
-		`{"type":"user","isSidechain":true,"message":{"content":"a helper's"}}`:                                                                       false,
-		`{"type":"assistant","message":{"content":[{"type":"text","text":"x"},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"a"}}]}}`: false,
-		`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t2","content":"b"}]}}`:                                             false,
-		`{"type":"queue-operation","content":"a prompt"}`:                                                                                             false,
-	} {
-		if got := claude.read([]byte(line), &had); got != prompt {
-			t.Errorf("%t: %s", got, line)
-		}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	expect.OK(t, err)
+	spec := command.Spec{Dir: dir, Env: []string{"HOME=" + dir}}
+	tn := turn("do it")
+	tn.Redelivered = true
+	known := state{Agent: Claude, Session: "s-1", Given: claude.giving(spec, "", tn)}
+	_, file := claude.record(spec, known.Session)
+	expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(`{"type":"queue-operation","content":"do it"}
+{"type":"user","isMeta":true,"message":{"content":"the program's own"}}
+{"type":"user","message":{"content":"do it"}}
+{"type":"user","isSidechain":true,"message":{"content":"a helper's"}}
+{"type":"assistant","message":{"content":[{"type":"text","text":"x"},{"type":"tool_use","id":"t1","name":"One","input":{"command":"a"}}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t0","name":"Zero","input":{}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t0","content":"b"},{"type":"tool_result","tool_use_id":"t1","content":"b"}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t2","name":"Two","input":{}},{"type":"tool_use","id":"t3","name":"Three","input":{}}]}}
+`), 0o600)))
+	for _, id := range []string{"t1", "t2"} {
+		tn.History = append(tn.History, session.Entry{Role: session.RoleTool, Tool: &session.ToolUse{Name: "Known", CallID: id, Output: []byte(`"` + id + `"`)}})
 	}
-	if len(had.began) != 1 || had.began[0].CallID != "t1" || !had.ended["t2"] || len(had.ended) != 1 || had.prompt != "a prompt" {
-		t.Errorf("%+v", had)
-	}
+	_, said, _ := strings.Cut(claude.goOn(spec, known, tn), "\n\n")
+	expect.Equal(t, "what is named", said, `Assistant used the tool Known(): "t2"
+Assistant used the tool Three({}), which did not finish]`)
 }
