@@ -38,11 +38,11 @@ func (s *agentState) want(data json.RawMessage) bool {
 	return !bytes.Equal(s.wanted, s.saved)
 }
 
-// save stores the state during the turn, if it differs from the stored one.
+// save stores the state during the turn, if the agent has set one that differs from the stored one.
 func (s *agentState) save() {
 	s.mu.Lock()
 	data := s.wanted
-	saved := bytes.Equal(data, s.saved)
+	saved := data == nil || bytes.Equal(data, s.saved)
 	s.mu.Unlock()
 	if saved || !s.store(data, 0) {
 		return

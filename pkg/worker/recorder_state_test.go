@@ -148,6 +148,25 @@ func TestStateReachesTheNextTurn(t *testing.T) {
 	r.ends("m6", session.StatusDone)
 }
 
+// A turn whose agent has set no state yet keeps the stored one, in case it fails or its worker dies.
+func TestStateOfATurnThatHasSetNone(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t)
+	a.keep(`{"id":1}`)
+	a.reply("ok")
+	r.ends("m1", session.StatusDone)
+	r.say("m2", "again")
+	b := s.next(t, "m2")
+	b.text("so far")
+	r.awaitEvent("a batch of events", func(e session.Event) bool { return e.Text == "so far" })
+	b.fail(errors.New("x"))
+	r.ends("m2", session.StatusFailed)
+	r.say("m3", "once more")
+	c := s.next(t, "m3")
+	expect.Equal(t, "state", string(c.State), `{"id":1}`)
+	c.reply("ok")
+}
+
 // The state is stored during the turn, in case the worker dies.
 func TestStateIsStoredDuringTheTurn(t *testing.T) {
 	t.Parallel()
