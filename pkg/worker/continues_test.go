@@ -99,6 +99,9 @@ func TestTurnGoesOnAfterItsLastStep(t *testing.T) {
 	expect.OK(t, err)
 	expect.List(t, "transcript", lines(entries), append(append([]string{"user hello"}, kept...), "user too late", "assistant ok")...)
 	expect.Equal(t, "tokens", entries[len(kept)].Usage.InputTokens, 15)
+	if entries[0].At.After(entries[1].At.Time) {
+		t.Errorf("the message is of %v, and the first text of %v", entries[0].At, entries[1].At)
+	}
 	started := map[string]int{} // the tools in events
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventToolStart {

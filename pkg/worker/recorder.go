@@ -45,10 +45,10 @@ type recorder struct {
 	unsent []session.Event
 	held   []session.Event // these and all after them wait for the journal's next write
 	hold   bool            // so do events from now on
-	title  string      // proposed and not stored yet
-	sent   time.Time   // when the last batch was sent; zero: never
-	due    time.Time   // when the next one is due; zero: none is
-	timer  *time.Timer // sends the next one
+	title  string          // proposed and not stored yet
+	sent   time.Time       // when the last batch was sent; zero: never
+	due    time.Time       // when the next one is due; zero: none is
+	timer  *time.Timer     // sends the next one
 
 	sending oneAtATime // one batch at a time, in order
 }

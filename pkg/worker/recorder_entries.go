@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 // entries are a turn's entries so far. The recorder's lock guards them.
 type entries struct {
 	turn    *protocol.ClaimedTurn
+	began   int64            // when the turn began from which this one goes on, ms by Redis' clock; 0: with this run
 	later   int              // how many of the turn's messages were steered into earlier runs. They are the last
 	before  []session.Entry  // of an earlier run of the turn, from which this one does not go on
 	made    []session.Entry  // of the assistant, tools and steered messages
@@ -52,6 +54,9 @@ func (s *entries) keep(j *protocol.Journal) (recap []session.Entry) {
 		}
 	}
 	entries, from := j.Entries[:j.Closed], min(j.Lead, j.Closed)
+	if from > 0 && !entries[0].At.IsZero() {
+		s.began = entries[0].At.UnixMilli()
+	}
 	for i := len(entries) - 1; i >= from && recap == nil; i-- {
 		if entries[i].Interrupted {
 			recap = entries[:i+1]
@@ -231,7 +236,7 @@ func (s *entries) first() int { return len(s.turn.Collected) + 1 - s.later + len
 func (s *entries) given() []session.Entry {
 	given := make([]session.Entry, 0, s.first()+len(s.made)+1)
 	for _, m := range s.lead() {
-		given = append(given, s.userEntry(m.Message, s.turn.StartedAt.UnixMilli()))
+		given = append(given, s.userEntry(m.Message, cmp.Or(s.began, s.turn.StartedAt.UnixMilli())))
 	}
 	return append(given, s.before...)
 }
