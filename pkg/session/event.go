@@ -24,7 +24,7 @@ const (
 	EventUsage EventType = "usage"
 
 	// EventNotice tells the user something that is not part of the reply: Text; shown, not kept.
-	// Turnstile has notices, too.
+	// Turnstile has notices, too: one about a step that may have happened has its CallID.
 	EventNotice EventType = "notice"
 
 	// EventRaw is an event of the agent's own protocol that fits no other type: Name is its type

@@ -219,25 +219,25 @@ func (r *recorder) ended(e agent.Event, s stepRecord) {
 	r.entries.was(e.CallID, s)
 }
 
-// keep stores the record of a step. end is its end's event, if it is over and shown. It returns after the
-// write, which may have the records of several steps.
-func (r *recorder) keep(key string, s stepRecord, text string, end *agent.Event) error {
-	if err := r.note(key, s, text, end); err != nil {
+// keep stores the record of a step with the events that show sends; nil: none. It returns after the write, which
+// may have the records of several steps.
+func (r *recorder) keep(key string, s stepRecord, text string, show func()) error {
+	if err := r.note(key, s, text, show); err != nil {
 		return err
 	}
 	return r.store(key, false)
 }
 
-// note notes the record of a step for the next write, and its end with it, so that no write has only one.
-func (r *recorder) note(key string, s stepRecord, text string, end *agent.Event) error {
+// note notes the record of a step for the next write, and its events with it, so that no write has only one.
+func (r *recorder) note(key string, s stepRecord, text string, show func()) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
 		return errOver
 	}
-	if end != nil {
+	if show != nil {
 		r.hold = true
-		r.ended(*end, s)
+		show()
 	}
 	r.entries.flushWords()
 	r.entries.closed = len(r.entries.made)

@@ -15,6 +15,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // The bounds of a turn's steps. The transcript's entries of tools have their inputs and outputs again.
@@ -38,6 +39,7 @@ type stepRecord struct {
 	At     int64           `json:"at"`              // when it started, ms by Redis' clock
 	Took   int64           `json:"took,omitempty"`
 	Hidden bool            `json:"hidden,omitempty"`
+	Named  bool            `json:"named,omitempty"` // the user knows that its end is unknown
 
 	size int // of this as JSON, in the journal
 }
@@ -111,8 +113,7 @@ func (s *steps) start(ctx context.Context, spec agent.StepSpec) (agent.StepRecor
 	}
 	if before.unknown() {
 		record.State, record.Turn = agent.StepUnknown, before.Turn
-		s.name(spec)
-		return record, nil
+		return record, s.name(spec, before, step)
 	}
 	if spec.Permit != nil {
 		if err := spec.Permit(ctx); err != nil {
@@ -181,13 +182,24 @@ func (s *steps) replay(announced agent.Event, spec agent.StepSpec, before stepRe
 	s.recorder.ended(spec.Ended(agent.StepEnd{Output: before.Output, Error: before.Error}), before)
 }
 
-// name says once, to the user and in the log, that nobody knows whether a step has happened.
-func (s *steps) name(spec agent.StepSpec) {
-	s.recorder.log.Warn("a step was started by an earlier run of the turn, and its end is unknown", "step", spec.Key, "name", nameOf(spec), "runs_again", spec.RunAgain || spec.Safe)
-	if spec.RunAgain || spec.Safe || spec.Hidden {
-		return
+// name says once, to the user and in the log, that nobody knows whether a step has happened. What the user is shown
+// is stored with a note that it was.
+func (s *steps) name(spec agent.StepSpec, before, step stepRecord) error {
+	if before.Named {
+		return nil
 	}
-	s.recorder.notice(fmt.Sprintf("%s was started before an interruption, and may have happened: please check.", nameOf(spec)))
+	again := spec.RunAgain || spec.Safe
+	s.recorder.log.Warn("a step was started by an earlier run of the turn, and its end is unknown", "step", spec.Key, "name", nameOf(spec), "runs_again", again)
+	if again || spec.Hidden {
+		return nil
+	}
+	step.Named = true
+	return s.store(spec.Key, step, func() {
+		s.recorder.send(session.Event{
+			Type: session.EventNotice, Turn: s.recorder.turn.ID, CallID: spec.Started().CallID,
+			Text: nameOf(spec) + " was started before an interruption, and may have happened: please check.",
+		})
+	})
 }
 
 // end is the agent's EndStep. ctx may be over.
@@ -215,11 +227,11 @@ func (s *steps) end(_ context.Context, spec agent.StepSpec, e agent.StepEnd) err
 	if spec.Hidden {
 		return errors.Join(s.store(spec.Key, step, nil), full)
 	}
-	return errors.Join(s.store(spec.Key, step, &end), full)
+	return errors.Join(s.store(spec.Key, step, func() { s.recorder.ended(end, step) }), full)
 }
 
-// store writes a step's record. end is its end's event, if it is over and shown.
-func (s *steps) store(key string, step stepRecord, end *agent.Event) error {
+// store writes a step's record with the events that show sends under the recorder's lock; nil: none.
+func (s *steps) store(key string, step stepRecord, show func()) error {
 	text, err := encode(step)
 	if err != nil {
 		return fmt.Errorf("%w: step %q: %w", agent.ErrStep, key, err)
@@ -230,7 +242,7 @@ func (s *steps) store(key string, step stepRecord, end *agent.Event) error {
 		s.known[key] = step
 	}
 	s.mu.Unlock()
-	return s.recorder.keep(key, step, text, end)
+	return s.recorder.keep(key, step, text, show)
 }
 
 // idempotencyKey is the same in every run of the turn, and after /resume.

@@ -122,13 +122,33 @@ func TestStepsOfADeadWorker(t *testing.T) {
 	expect.List(t, "transcript", lines(entries), "user hello",
 		`tool again {"again":"<&`+"\u2028"+`>"} `+a.ID, `tool a {"a":"<&`+"\u2028"+`>"} `+a.ID, `tool b {"b":"<&`+"\u2028"+`>"} `+a.ID,
 		"tool c unknown "+a.ID, "assistant done")
-	var notices []string
-	for _, e := range r.events(r.key) {
-		if e.Type == session.EventNotice {
-			notices = append(notices, e.Text)
-		}
+	expect.List(t, "notices", r.notices(), "pay was started before an interruption, and may have happened: please check.")
+}
+
+// A step of which nobody knows the end is named once, and before its end is stored, though a worker that comes to it
+// dies there. Another step with the same name is named, too.
+func TestUnknownStepIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.mortalWorker(s, s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.begin(t, spec("a"), agent.StepNew)
+	a.begin(t, spec("b"), agent.StepNew)
+	for range 2 { // a third death without a step's end would suspend the session
+		next := newStage()
+		a = r.inherits(next, next)
+		a.begin(t, spec("a"), agent.StepUnknown)
+		expect.Equal(t, "notices", len(r.notices()), 1)
 	}
-	expect.List(t, "notices", notices, "pay was started before an interruption, and may have happened: please check.")
+	a.finish(t, spec("a"), agent.StepEnd{Error: "unknown"})
+	a.begin(t, spec("b"), agent.StepUnknown)
+	expect.Equal(t, "notices", len(r.notices()), 2)
+	a.finish(t, spec("b"), agent.StepEnd{Error: "unknown"})
+	a.reply("done")
+	r.ends("m1", session.StatusDone)
+	expect.Equal(t, "notices", len(r.notices()), 2)
 }
 
 // The ways to run again: a step without effects, one whose receiver knows its key, and one that failed for now.
