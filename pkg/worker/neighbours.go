@@ -26,6 +26,7 @@ type neighbours struct {
 	rdb   redis.UniversalClient
 	life  *lifecycle
 	log   *slog.Logger
+	soon  chan struct{} // the first journal waits for a look
 
 	mu        sync.Mutex
 	wanted    bool            // what the others know matters here
@@ -57,7 +58,10 @@ func (n *neighbours) runElsewhere() ([]string, bool) {
 func (n *neighbours) partials() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.wanted = true
+	if !n.wanted {
+		n.wanted = true
+		n.soon <- struct{}{} // there is room
+	}
 	return !n.looked || !n.journals
 }
 
@@ -125,6 +129,7 @@ func (n *neighbours) run() {
 		case <-n.life.intake.Done():
 			return
 		case <-ticks.C:
+		case <-n.soon:
 		}
 		n.mu.Lock()
 		wanted := n.named || n.wanted

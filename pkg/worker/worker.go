@@ -73,7 +73,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		return nil, err
 	}
 	log, life := opts.Logger, newLifecycle()
-	n := &neighbours{name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, missing: map[string]bool{}}
+	n := &neighbours{name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
 	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, n))
 	if err != nil {
 		return nil, err
