@@ -20,6 +20,8 @@ BUSY     ?= 1
 # choices.
 CHAOS     ?= 2m
 CHAOS_GAP ?= 1s
+# How many workers `make kills` kills. SEED repeats which at what point, not the timing.
+KILLS     ?= 1000
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
@@ -30,7 +32,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects kills simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +107,9 @@ chaos: ## the real programs under faults for CHAOS (2m), and a check of what hap
 
 chaos-defects: ## defects put into copies of the programs, each of which make chaos must find
 	cd chaos && go run . -defects defects
+
+kills: ## KILLS (1000) workers killed in the middle of turns of 20 steps, and Redis now and then (Linux; SEED)
+	go test -count=1 -timeout 60m -v -run '^TestKills$$' ./test/kills -kills $(KILLS) -seed $(SEED)
 
 simulate: ## whole workers in simulated time, under faults from SEEDS (300) seeds from SEED (1) on
 	go test -count=1 -timeout 60m -v -run '^TestSeeds$$' ./test/simulate -seeds $(SEEDS) -seed $(SEED)
