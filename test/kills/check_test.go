@@ -196,3 +196,10 @@ func counts(words map[string]int) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+func total(words map[string]int) (all int) {
+	for _, n := range words {
+		all += n
+	}
+	return all
+}

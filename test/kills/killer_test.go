@@ -35,19 +35,18 @@ type killer struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	lives   map[string]*exec.Cmd
-	left    int // kills
-	killed  int
+	planned map[string]int // kills by agents: each agent's workers have a third
+	made    map[string]int // those that are over
 	outages int
-	points  map[string]int // kills by their points, and by agents
-	agents  map[string]int
+	points  map[string]int // by their points
 	over    bool
 }
 
 func newKiller(t *testing.T, dir string) *killer {
 	t.Helper()
 	k := &killer{
-		t: t, dir: dir, redis: make(chan struct{}, *number), random: rand.New(rand.NewPCG(*seed, 0)), lives: map[string]*exec.Cmd{}, left: *number,
-		points: map[string]int{}, agents: map[string]int{},
+		t: t, dir: dir, redis: make(chan struct{}, *number), random: rand.New(rand.NewPCG(*seed, 0)), lives: map[string]*exec.Cmd{},
+		planned: map[string]int{}, made: map[string]int{}, points: map[string]int{},
 	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, kills.SocketName))
 	expect.OK(t, err)
@@ -88,10 +87,10 @@ func (k *killer) meet(conn net.Conn) {
 func (k *killer) at(worker, point string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.left == 0 || k.random.IntN(*every) > 0 {
+	if k.planned[agentOf(worker)] == share() || k.random.IntN(*every) > 0 {
 		return
 	}
-	k.left--
+	k.planned[agentOf(worker)]++
 	life := k.lives[worker]
 	withRedis, now, wait := k.random.IntN(*outage) == 0, k.random.IntN(2) == 0, rand.N(later)
 	if now {
@@ -109,24 +108,29 @@ func (k *killer) at(worker, point string) {
 // kill kills a life of a worker. k.mu is held.
 func (k *killer) kill(worker string, life *exec.Cmd, point string, withRedis bool) {
 	if k.over || life == nil || k.lives[worker] != life || life.Process.Kill() != nil {
-		k.left++ // another kill came first
+		k.planned[agentOf(worker)]-- // another kill came first
 		return
 	}
 	delete(k.lives, worker)
-	k.killed++
+	k.made[agentOf(worker)]++
 	k.points[point]++
-	k.agents[strings.TrimRight(worker, "01")]++
 	if withRedis {
 		k.outages++
 		k.redis <- struct{}{}
 	}
 }
 
-// goesOn reports whether there are kills left to make.
-func (k *killer) goesOn() bool {
+// agentOf returns a worker's agent.
+func agentOf(worker string) string { return strings.TrimRight(worker, "01") }
+
+// share is how many kills each agent's workers have.
+func share() int { return (*number + len(kinds) - 1) / len(kinds) }
+
+// goesOn reports whether an agent's workers have kills left.
+func (k *killer) goesOn(agent string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.killed < *number && !k.t.Failed()
+	return k.made[agent] < share() && !k.t.Failed()
 }
 
 // start starts a worker, and again after each kill.

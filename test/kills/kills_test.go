@@ -17,10 +17,10 @@ import (
 
 // The flags of `make kills`.
 var (
-	number = flag.Int("kills", 30, "how many workers are killed")
+	number = flag.Int("kills", 30, "how many workers are killed, a third of them with each agent")
 	seed   = flag.Uint64("seed", 1, "repeats what is killed at which point, not the timing")
 	every  = flag.Int("every", 12, "a worker is killed at one of so many points of its agents")
-	outage = flag.Int("outage", 25, "Redis is killed with one of so many workers")
+	outage = flag.Int("outage", 15, "Redis is killed with one of so many workers")
 	keep   = flag.Bool("keep", false, "the run's directory is kept, also without a finding")
 )
 
@@ -52,7 +52,7 @@ func TestKills(t *testing.T) {
 	} else {
 		expect.OK(t, os.RemoveAll(dir))
 	}
-	fmt.Printf("%d kills in %s: %s; %s\n", w.killer.killed, time.Since(began).Round(time.Second), counts(w.killer.agents), counts(w.killer.points))
+	fmt.Printf("%8d workers killed, in %s: %s; %s\n", total(w.killer.made), time.Since(began).Round(time.Second), counts(w.killer.made), counts(w.killer.points))
 	fmt.Printf("%8d Redis killed and started again\n", w.killer.outages)
 	report.print(os.Stdout)
 	fmt.Printf("%8d requests to the model, of them %d repeated, %d not byte-equal with the first of their number, %d of which the response was stored\n",

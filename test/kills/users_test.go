@@ -26,7 +26,7 @@ type chat struct {
 
 // use has sessions, one after the other, until all kills are made.
 func (w *world) use(kind string, client *actors.Client) {
-	for w.killer.goesOn() {
+	for w.killer.goesOn(kind) {
 		w.mu.Lock()
 		key := fmt.Sprintf("%s:%d", kind, len(w.chats))
 		c := &chat{session: client.Session(key), outcomes: map[string]session.Outcome{}}
