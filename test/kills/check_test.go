@@ -34,7 +34,6 @@ type step struct {
 	stored  string
 	ended   string // nonce of the last end
 	nonces  map[string]bool
-	again   int // starts after its end was stored
 	keys    []string
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { actors.Main(m) }
 // and every message has one reply.
 func TestKills(t *testing.T) {
 	expect.NotQuick(t)
-	dir, err := os.MkdirTemp("", "turnstile-kills-")
+	dir, err := os.MkdirTemp("", "turnstile-kills-") //nolint:usetesting // it is kept after a finding
 	expect.OK(t, err)
 	began := time.Now()
 	w := newWorld(t, dir)
