@@ -72,7 +72,7 @@ func step(ctx context.Context, turn *agent.Turn, n int) error {
 	return err
 }
 
-// talk has a worker run turns, each in a session of its own: each begins after the end of the one before. It returns
+// talk has a worker run turns, one after the other, each in another session. It returns
 // how long they took, without the worker's start and end.
 func talk(ctx context.Context, rdb, sender redis.UniversalClient, prefix string, a agent.Agent, turns int) (took time.Duration, err error) {
 	w, err := lab.Work(ctx, rdb, a, lab.Production(1))
