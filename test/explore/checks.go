@@ -42,6 +42,9 @@ func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string
 				checkHolder, s.db.scripts.name(cmd[1]), token, fence)
 		}
 	}
+	if what := s.journals(n.db, after, cmd); what != "" {
+		return what
+	}
 	if what := s.ttl(n.db, after); what != "" || s.leftOut(checkFence) {
 		return what
 	}

@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,12 +49,27 @@ type Life struct {
 	proc, number int
 	drawn        int // random names so far
 	facts        []string
+	sent         [][]string
 }
 
 // Report records a fact for the checks, such as that a message was accepted. It is a part of the
 // step before it.
 func (l *Life) Report(words ...any) {
 	l.facts = append(l.facts, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
+}
+
+// Last is the last command with this name that the life has got a reply to, for it to come again late.
+func (l *Life) Last(name string) (cmd []any) {
+	for _, words := range slices.Backward(l.sent) {
+		if CommandName(words) != name {
+			continue
+		}
+		for _, word := range words {
+			cmd = append(cmd, word)
+		}
+		return cmd
+	}
+	return nil
 }
 
 // pause is the request of a Pause. It does not reach Redis.

@@ -117,6 +117,8 @@ type behaviour struct {
 	asks        bool // its agent asks a question, and does not wait for the decision
 	survives    bool // it reports that it lives after it lost its lease
 	limit       int  // interruptions that suspend; 0: the default
+	steps       int  // of each turn: see stepping
+	late        bool // each write of a journal comes a second time after the next one, the last one after the turn's end
 
 	ttl  time.Duration // of its sentinels; 0: the default
 	kept time.Duration // its turns' results; 0: an hour, unkept: not at all
@@ -184,17 +186,21 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		l.Report("note", t.ID, t.SessionID)
 	}
 	var before []session.Entry
+	var kept *sq.Journal
 	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || t.Carries != "" || len(t.Dropped) > 0 {
 		past, err := h.History(ctx)
 		if err != nil {
-			return false, h.Retry(ctx, err, 0, 0)
+			return false, h.Retry(ctx, err, 0, -1)
 		}
 		if past.Earlier != nil {
-			before = past.Earlier.Entries
+			before, kept = past.Earlier.Entries, past.Earlier
 		}
 	}
 	if err := h.Promote(ctx); err != nil {
 		return endRequested(h, err, nil)
+	}
+	if a.steps > 0 {
+		return newStepping(l, h, a, kept).run(c)
 	}
 	if a.tells {
 		l.Report("started", t.ID, t.SessionID)

@@ -240,6 +240,7 @@ func (p *player) call(cmds []redis.Cmder) error {
 	}
 	a := p.responses[n-1]
 	p.responses = p.responses[:n-1]
+	p.life.sent = append(p.life.sent, texts...)
 	var first error
 	for i, cmd := range cmds {
 		err := a.err

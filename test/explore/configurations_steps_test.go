@@ -1,0 +1,49 @@
+package explore_test
+
+import (
+	"turnstile/pkg/session"
+	"turnstile/test/explore"
+)
+
+// stepOnes are about turns with steps. The first turn has two messages, and another one waits.
+func stepOnes() []configuration {
+	all := append(before(text("m0"), mode("m1", session.ModeCollect), mode("m2", session.ModeCollect), text("m3")), func(l *explore.Life) {
+		work(l, "worker0", behaviour{makesWay: true}) // of m0
+	})
+	steps := func(name, purpose string, least int, kinds explore.Fault, faults int, processes ...explore.Process) configuration {
+		return configuration{Configuration: explore.Configuration{
+			Name: name, Purpose: purpose, AtLeast: least, Kinds: kinds, Faults: faults, Before: all, Check: stepsKept,
+			Processes: with(processes, timers()),
+		}, Deep: true}
+	}
+	renews := behaviour{steps: 2, renews: true}
+	return []configuration{
+		steps("steps-deaths", "a turn with steps goes on after its last stored one, wherever its workers die", 3_000, explore.Crash, 2,
+			working("worker1", behaviour{steps: 2})),
+		steps("steps-lost-leases", "an owner that lost its lease adds nothing to the journal of the next run", 6_000, explore.Expiry|explore.ClockJump, 2,
+			working("worker1", behaviour{steps: 2, late: true}), working("worker2", behaviour{steps: 2})),
+		steps("steps-network", "writes of a journal that are lost, repeated or late change nothing twice", 10_000, explore.NetFaults, 2,
+			working("worker1", behaviour{steps: 2, late: true})),
+		steps("steps-drain", "a drained turn with steps goes on before the messages behind it", 6_000, explore.AllFaults, 1,
+			stepDrainer("worker1"), working("worker2", behaviour{steps: 2})),
+		steps("steps-retry", "a failed attempt leaves its steps to the next one", 2_000, explore.AllFaults, 1,
+			working("worker1", behaviour{steps: 2, fails: 1})),
+		steps("steps-interrupt", "an interrupted turn ends with its steps, and they are in no other turn", 20_000, explore.AllFaults, 1,
+			sender("sender4", mode("m4", session.ModeInterrupt)), working("worker1", renews)),
+		steps("steps-rollback", "of a turn that is taken back no step is left", 20_000, explore.AllFaults, 1,
+			sender("sender4", mode("m4", session.ModeRollback)), working("worker1", renews)),
+		steps("steps-steer", "a steered message stays in a turn that goes on, once it stands in its journal", 20_000, explore.AllFaults, 1,
+			sender("sender4", mode("m4", session.ModeSteer)), working("worker1", behaviour{steps: 2, renews: true, steers: true})),
+		steps("steps-stop", "/stop ends a turn with steps, whatever becomes of its owner", 5_000, explore.AllFaults, 1,
+			stopper("stop"), working("worker1", renews)),
+		steps("steps-new", "/new lets a turn with steps end, and none of them gets into the new conversation's turns", 6_000, explore.AllFaults, 1,
+			rotator(), working("worker1", renews)),
+	}
+}
+
+// stepDrainer is a worker that drains once, in its first turn.
+func stepDrainer(name string) explore.Process {
+	p := working(name, behaviour{steps: 2, drains: true})
+	p.Loops = false
+	return p
+}
