@@ -10,7 +10,7 @@ trap '[[ ${#searches[@]} -eq 0 ]] || kill "${searches[@]}" 2>/dev/null || true; 
 go test -c -o "$work/explore.test" ./test/explore
 
 cd test/explore
-halves=('[^r-z]' '[r-z]') # the first letters of configurations: each takes about half of the time
+halves=('[^s-z]' '[s-z]') # the first letters of configurations: each takes about half of the time
 for half in "${halves[@]}"; do
 	"$work/explore.test" -test.v -test.timeout 60m -test.run "^TestConfigurations\$/^$half" >"$work/$half" 2>&1 &
 	searches+=($!)

@@ -31,6 +31,7 @@ const (
 	Late      = "late"
 	Bounded   = "bounded"
 	Leftover  = "leftover"
+	Steps     = "steps"
 )
 
 // Finding is a promise that did not hold.
@@ -133,7 +134,7 @@ func Check(records []history.Record, limits Limits) Report {
 		return cmp.Or(cmp.Compare(a.first.At, b.first.At), cmp.Compare(a.id, b.id))
 	})
 	for _, rule := range []func(){
-		r.exclusive, r.fenced, r.deliveries, r.order, r.outcomes, r.history, r.waits, r.streams, r.live, r.late, r.bounded, r.poison, r.leftovers,
+		r.exclusive, r.fenced, r.deliveries, r.order, r.outcomes, r.steps, r.history, r.waits, r.streams, r.live, r.late, r.bounded, r.poison, r.leftovers,
 	} {
 		rule()
 	}
@@ -157,7 +158,7 @@ var lossy = []string{"primary killed", "Redis killed under everysec", "power los
 // or it is about the session as a whole. Entries, order and leftovers must be right even then.
 func (r *run) lost(f Finding) bool {
 	switch f.Rule {
-	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed:
+	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed, Steps:
 	default:
 		return false
 	}

@@ -338,7 +338,7 @@ func TestTotal(t *testing.T) {
 	var out strings.Builder
 	checker.Total([]checker.Report{one, other}).Print(&out)
 	for _, want := range []string{
-		"messages: accepted 4, in 2 sessions\n", "outcomes: done 4\n", "turns: exec 4; overlaps 0, again 0\n",
+		"messages: accepted 4, in 2 sessions\n", "outcomes: done 4\n", "turns: exec 4; overlaps 0, again 0; steps: 0\n",
 		"| none | 0 | 2 | 24ms | 24ms |\n", "| worker killed | 1 | 2 | 24ms | 24ms |\n",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -27,6 +27,7 @@ type Totals struct {
 	Commands int
 	Overlaps int // the excused ones, too
 	Reruns   int // turns with a first message that had run before
+	Steps    int // that were done
 	Stalls   int // of the machine
 
 	// Delays are the waiting times, without their work, of messages that waited during a fault, by
@@ -50,6 +51,7 @@ func (t *Totals) add(other Totals) {
 	t.Commands += other.Commands
 	t.Overlaps += other.Overlaps
 	t.Reruns += other.Reruns
+	t.Steps += other.Steps
 	t.Stalls += other.Stalls
 	for _, counts := range [][2]map[string]int{
 		{t.Messages, other.Messages}, {t.Turns, other.Turns}, {t.Outcomes, other.Outcomes}, {t.Failures, other.Failures}, {t.Faults, other.Faults},
@@ -112,6 +114,8 @@ func (r *run) totals() Totals {
 				t.Reruns++
 			}
 			begun[first] = true
+		case history.Step:
+			t.Steps++
 		case history.Fault:
 			if rec.Error == "" { // it was made
 				t.Faults[rec.Name]++
@@ -183,7 +187,7 @@ func (rep Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "messages: %s, in %d sessions\n", counts(t.Messages), t.Sessions)
 	fmt.Fprintf(w, "outcomes: %s\n", counts(t.Outcomes))
 	fmt.Fprintf(w, "not done: %s\n", counts(t.Failures))
-	fmt.Fprintf(w, "turns: %s; overlaps %d, again %d\n", counts(t.Turns), t.Overlaps, t.Reruns)
+	fmt.Fprintf(w, "turns: %s; overlaps %d, again %d; steps: %d\n", counts(t.Turns), t.Overlaps, t.Reruns, t.Steps)
 	fmt.Fprintf(w, "commands and operators' calls: %d; waits and responses: %d; events followed: %d; deliveries: %d attempts\n", t.Commands, t.Waits, t.Streams, t.Posts)
 	fmt.Fprintf(w, "faults: %d of %d kinds; stalls of the machine: %d\n\n", faults, len(t.Faults), t.Stalls)
 	fmt.Fprintf(w, "| fault | times | messages that waited | delay p50 | p99 |\n|---|---|---|---|---|\n")

@@ -143,9 +143,13 @@ func (h *Harvest) transcripts(ctx context.Context) error {
 			return err
 		}
 		for i, e := range entries {
-			h.log.Add(history.Record{
+			rec := history.Record{
 				Kind: history.Entry, Session: session, SID: sid, N: int64(i), Role: string(e.Role), ID: e.Message, Turn: e.Turn, Text: e.Text,
-			})
+			}
+			if e.Tool != nil {
+				rec.Name = e.Tool.Name
+			}
+			h.log.Add(rec)
 		}
 	}
 	return nil

@@ -26,6 +26,8 @@ const (
 	Turn     = "turn"     // an agent that begins: IDs, Seen, Overlap
 	Steered  = "steered"  // an agent that takes a message in
 	Ended    = "ended"    // an agent at its normal end: Status
+	Step     = "step"     // an agent does a step of a message: Name, Again (it may be done again), Sum (its idempotency key)
+	Stepped  = "stepped"  // an agent learned that the step's end is stored
 	Wait     = "wait"     // a receiver: the outcome of a wait
 	Stream   = "stream"   // a follower of a session's events begins
 	Followed = "followed" // a follower got an event: ID, Name, Text

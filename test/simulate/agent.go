@@ -46,7 +46,11 @@ func (a recorder) Run(ctx context.Context, t *agent.Turn) (agent.Result, error) 
 	p := a.plan(t)
 	this.Plan, this.Overlap = p.end, a.life.enters(t.Session)
 	a.life.log.Add(this)
-	text, err := a.speak(ctx, t, p)
+	var text string
+	err := a.steps(ctx, t)
+	if err == nil {
+		text, err = a.speak(ctx, t, p)
+	}
 	this.Kind, this.Seen, this.Status = history.Ended, nil, "done"
 	if err != nil {
 		this.Status = err.Error()
@@ -94,6 +98,34 @@ func (a recorder) plan(t *agent.Turn) plan {
 		p.end = history.EndRetry
 	}
 	return p
+}
+
+// steps does the turn's steps. Each has another answer to the question whether it may be done again.
+func (a recorder) steps(ctx context.Context, t *agent.Turn) error {
+	r := newRandom(a.life.seed, fmt.Sprint("steps ", t.Session, t.Messages[0].ID))
+	for n := range r.below(5) {
+		spec := agent.StepSpec{Key: fmt.Sprint(t.Messages[0].ID, "-", n), Safe: n%3 == 1, RunAgain: n%3 == 2}
+		rec := history.Record{Session: t.Session, ID: t.Messages[0].ID, Turn: t.ID, Name: spec.Key, Via: history.Inside}
+		_, err := agent.Step(ctx, t, spec, func(ctx context.Context, key string) (string, error) {
+			did := rec
+			did.Kind, did.Again, did.Sum = history.Step, spec.Safe || spec.RunAgain, key
+			a.life.log.Add(did)
+			select {
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			case <-a.proc.dead:
+				return "", agent.Retryable(errDied)
+			case <-time.After(r.about(500 * time.Millisecond)):
+				return "done", nil
+			}
+		})
+		if err != nil && !errors.Is(err, agent.ErrStepUnknown) {
+			return err
+		}
+		rec.Kind = history.Stepped
+		a.life.log.Add(rec)
+	}
+	return nil
 }
 
 // speak emits a piece of text from time to time, and accepts steers.
