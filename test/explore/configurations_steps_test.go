@@ -38,6 +38,15 @@ func stepOnes() []configuration {
 			stopper("stop"), working("worker1", renews)),
 		steps("steps-new", "/new lets a turn with steps end, and none of them gets into the new conversation's turns", 6_000, explore.AllFaults, 1,
 			rotator(), working("worker1", renews)),
+		{Configuration: explore.Configuration{
+			Name: "steps-cancel", Purpose: "a turn with steps that was given back goes on without a cancelled message, and with those after it", AtLeast: 500,
+			Before: append([]func(*explore.Life){settings(session.QueueSettings{Mode: session.ModeCollect, Cap: 10})},
+				append(before(mode("m0", session.ModeQueue), text("m1"), text("m2"), text("m3")), func(l *explore.Life) {
+					work(l, "worker0", behaviour{makesWay: true}) // of m0
+				})...),
+			Check:     stepsKept,
+			Processes: with(list(canceller("m2"), stepDrainer("worker1"), working("worker2", behaviour{steps: 2})), timers()),
+		}, Known: "27: the message after a cancelled one runs apart", Finds: "journal: the turn had the messages"},
 	}
 }
 
