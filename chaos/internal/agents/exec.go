@@ -45,6 +45,10 @@ type line struct {
 	Type    string
 	ID      string
 	Message struct{ ID, Text string }
+
+	// Of a step.
+	Key, State, Error string
+	IdempotencyKey    string `json:"idempotency_key"`
 }
 
 // Exec is a command of exec with TURNSTILE_AGENT_FORMAT=jsonl. It returns its exit code.
@@ -138,9 +142,7 @@ const pieces = 4
 
 func (a *execAgent) work(p Plan) {
 	for i := range p.Tools {
-		call := fmt.Sprintf("%s-%d", p.ID, i)
-		say(object{"type": "tool_start", "name": "tool", "call_id": call})
-		say(object{"type": "tool_end", "call_id": call, "output": "ok"})
+		a.step(p, fmt.Sprintf("%s-%d", p.ID, i), i%2 == 1)
 	}
 	for n := range pieces {
 		say(object{"type": "text", "text": history.Piece(p.ID, n)})
@@ -149,14 +151,61 @@ func (a *execAgent) work(p Plan) {
 	}
 }
 
+// step uses a tool as a step, unless the message kills its worker: a run that has ended a step does not count.
+func (a *execAgent) step(p Plan, key string, again bool) {
+	if p.End == history.EndPoison {
+		say(object{"type": "tool_start", "name": key, "call_id": key})
+		say(object{"type": "tool_end", "call_id": key, "output": "ok"})
+		return
+	}
+	say(object{"type": "tool_start", "key": key, "input": "x", "run_again": again})
+	known := a.await("step", key)
+	end := object{"type": "tool_end", "key": key, "output": "ok"}
+	switch {
+	case known.State == "refused":
+		fmt.Fprintln(os.Stderr, known.Error)
+		os.Exit(1)
+	case known.State == "unknown" && !again:
+		end = object{"type": "tool_end", "key": key, "error": "it may have happened"}
+	case known.State != "done":
+		a.t.step(history.Step, p.ID, key, known.IdempotencyKey, again)
+		time.Sleep(p.Work / pieces)
+	}
+	if known.State != "done" {
+		say(end)
+		if stored := a.await("stored", key); stored.Error != "" {
+			fmt.Fprintln(os.Stderr, stored.Error)
+			os.Exit(1)
+		}
+	}
+	a.t.step(history.Stepped, p.ID, key, "", again)
+}
+
+// await waits for a line about a step. It takes steers that come before it.
+func (a *execAgent) await(kind, key string) line {
+	for l := range a.lines {
+		switch {
+		case l.Type == kind && l.Key == key:
+			return l
+		case l.Type == "steer":
+			a.take(l)
+		}
+	}
+	return line{}
+}
+
+func (a *execAgent) take(l line) {
+	a.t.steered(l.Message.ID)
+	say(object{"type": "steered", "id": l.Message.ID})
+	a.ids = append(a.ids, l.Message.ID)
+}
+
 func (a *execAgent) steers() {
 	for {
 		select {
 		case l := <-a.lines:
 			if l.Type == "steer" {
-				a.t.steered(l.Message.ID)
-				say(object{"type": "steered", "id": l.Message.ID})
-				a.ids = append(a.ids, l.Message.ID)
+				a.take(l)
 			}
 		default:
 			return
@@ -169,9 +218,7 @@ func (a *execAgent) ask() {
 	for l := range a.lines {
 		switch l.Type {
 		case "steer":
-			a.t.steered(l.Message.ID)
-			say(object{"type": "steered", "id": l.Message.ID})
-			a.ids = append(a.ids, l.Message.ID)
+			a.take(l)
 		case "answer":
 			return
 		}

@@ -66,6 +66,13 @@ func (t *turn) steered(id string) {
 	t.r.log.Add(history.Record{Kind: history.Steered, Session: t.rec.Session, ID: id, Turn: t.rec.Turn, PID: t.rec.PID, Via: t.rec.Via})
 }
 
+// step records that the agent does a step of a message, or that its end is stored.
+func (t *turn) step(kind, id, name, idempotencyKey string, again bool) {
+	t.r.log.Add(history.Record{
+		Kind: kind, Session: t.rec.Session, ID: id, Turn: t.rec.Turn, PID: t.rec.PID, Via: t.rec.Via, Name: name, Sum: idempotencyKey, Again: again,
+	})
+}
+
 // end records the end and then releases the lock.
 func (t *turn) end(status string) {
 	rec := t.rec
