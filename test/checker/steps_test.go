@@ -13,7 +13,7 @@ import (
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	did := func(kind, turn, name string, at int64) history.Record {
-		return history.Record{At: ms(at), Kind: kind, Session: session, ID: "m1", Turn: turn, Name: name}
+		return history.Record{At: ms(at), Kind: kind, Session: session, ID: "m1", Turn: turn, Name: name, Via: "exec"}
 	}
 	notice := func(turn string) history.Record {
 		return history.Record{At: ms(70), Kind: history.Event, Session: session, ID: "0-0.0",
