@@ -785,12 +785,10 @@ local function regroup(s_longest, s_pending, s_task, journal, first, back, gone,
   for i, b in ipairs(back) do from[b.id] = i end
   local stay = {back[#back]}
   for i = 2, #ids do
-    local t = (from[ids[i]] or line[#line + 1 - i] == ids[i]) and load_task(s_longest, s_task, ids[i])
-    if t and t.msg and not t.too_long then
+    local t = (from[ids[i]] or line[#line - #group] == ids[i]) and load_task(s_longest, s_task, ids[i])
+    if t and t.msg and not t.too_long then -- else it was cancelled, or is behind another message
       group[#group + 1] = t
       if from[t.id] then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + 1, back[from[t.id]] end
-    elseif #back == 0 then
-      break
     end
   end
   for _, b in ipairs(stay) do from[b.id] = nil end
