@@ -28,7 +28,7 @@ type liveItem struct {
 	Ends bool // the tool is done
 	Run  session.Event
 
-	began  time.Time
+	began time.Time
 
 	pieces []string // of Text, while it is made
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"turnstile/internal/boundedjson"
 	"turnstile/internal/protocol/scripts"
@@ -30,6 +31,7 @@ type JournalWrite struct {
 	Closed   int            // how many of them stand when the turn goes on, if it has steps
 	Progress bool           // a step has ended in this run
 	Usage    *session.Usage // so far; nil: unknown
+	Ran      time.Duration  // how long the turn has run, in all runs, if it has steps
 	Messages []string       // IDs of the messages whose words are in the entries
 	Lead     int            // how many of them the first entries have; the rest was steered in. 0: all of the claim
 
@@ -124,7 +126,7 @@ func (c *Claim) journalChanges(w JournalWrite) (changes []string, err error) {
 	}
 	changes = append(changes, "ids", tasks, "agent", c.Turn().Agent, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))), "n", strconv.Itoa(w.Count))
 	if w.HasSteps {
-		changes = append(changes, "closed", strconv.Itoa(w.Closed))
+		changes = append(changes, "closed", strconv.Itoa(w.Closed), "ran", strconv.FormatInt(w.Ran.Milliseconds(), 10))
 	}
 	if w.HasSteps && w.Keeps >= 0 {
 		began := strings.TrimPrefix(cmp.Or(c.Turn().Continues, c.Turn().ID), c.prefix)
@@ -181,6 +183,7 @@ type Journal struct {
 	Entries  []session.Entry
 	Closed   int // how many entries stand if the turn goes on
 	Usage    *session.Usage
+	Ran      time.Duration // if it has steps: how long, in all runs
 	Origin   string
 	Steps    map[string]string // records by their keys, JSON
 }
@@ -213,6 +216,8 @@ func (c *Claim) readJournal(ctx context.Context, turn ClaimedTurn) (*Journal, er
 		return nil, nil //nolint:nilnil // the turn has none
 	}
 	j := &Journal{Lead: number("lead"), Closed: number("closed"), Origin: stored["origin"], Steps: map[string]string{}}
+	ran, _ := strconv.ParseInt(stored["ran"], 10, 64)
+	j.Ran = time.Duration(max(ran, 0)) * time.Millisecond
 	fence, _, _ := strings.Cut(stored["call"], " ")
 	j.Fence, _ = strconv.ParseInt(fence, 10, 64)
 	var tasks []string

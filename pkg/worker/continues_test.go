@@ -310,3 +310,24 @@ func TestKilledBetweenSteps(t *testing.T) {
 		})
 	}
 }
+
+// All runs of a turn with steps together have AGENT_TIMEOUT.
+func TestTimeoutOfAllRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, next := newStage(), newStage()
+	r.mortalWorker(s, s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.begin(t, spec("a"), agent.StepNew)
+	a.finish(t, spec("a"), ok("1"))
+	journal := rediskey.For(r.key).Journal()
+	if ran, err := r.rdb.HGet(r.ctx, journal, "ran").Int64(); err != nil || ran < 0 || ran > time.Hour.Milliseconds() {
+		t.Errorf("it has run for %d ms: %v", ran, err)
+	}
+	expect.OK(t, r.rdb.HSet(r.ctx, journal, "ran", (24*time.Hour).Milliseconds()).Err())
+	b := r.inherits(next, next)
+	<-b.ctx.Done()
+	b.fail(b.ctx.Err())
+	expect.Equal(t, "code", r.ends("m1", session.StatusFailed).Code, session.CodeTimeout)
+}

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
@@ -20,6 +21,7 @@ type journal struct {
 	steps   bool              // the turn has steps
 	ended   bool              // a step has ended in this run
 	origin  string            // see protocol.Claim.Journal; "" before the first write
+	ran     time.Duration     // of earlier runs with steps, until their last writes
 }
 
 // storeCheckpoint stores the turn's entries so far.
@@ -100,6 +102,7 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	w = protocol.JournalWrite{
 		Entries: map[int]session.Entry{}, Count: len(given) + len(s.made), HasSteps: j.steps, Closed: len(given) + s.closed, Progress: j.ended,
 		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand), Keeps: -1,
+		Ran: j.ran + time.Since(r.turn.Started),
 	}
 	if s.apart {
 		w.Keeps = items(s.made[:s.closed])
@@ -199,7 +202,7 @@ func (r *recorder) inherit(j *protocol.Journal) {
 
 // took takes over the counts of earlier runs. r.mu is held.
 func (r *recorder) took(j *protocol.Journal) {
-	r.journal.steps, r.journal.origin, r.entries.usage = len(j.Steps) > 0, j.Origin, j.Usage
+	r.journal.steps, r.journal.origin, r.journal.ran, r.entries.usage = len(j.Steps) > 0, j.Origin, j.Ran, j.Usage
 }
 
 // announce records a step's start, unless an earlier run has shown it.

@@ -54,7 +54,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 func (t *turnRun) runAgent(in *agent.Turn) (result agent.Result, err error) {
 	t.ran = true
 	t.reportStart()
-	timeout := time.AfterFunc(t.timeout, func() {
+	timeout := time.AfterFunc(t.timeout-t.recorder.journal.ran, func() {
 		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.timeout))
 	})
 	defer timeout.Stop()
