@@ -26,10 +26,10 @@ func (o *Output) See(e session.Event) (drop int) {
 	switch started := e.Type == session.EventTurnStarted; {
 	case started && e.Continues != "" && e.Continues == o.First,
 		e.Type == session.EventTurnRetry, e.Type == session.EventTurnRequeued:
-		drop = e.Keeps
+		drop = max(e.Keeps, 0)
 		o.Items = min(o.Items, drop)
 	case started, e.Turn != o.turn:
-		o.First, o.Items, drop = cmp.Or(e.Continues, e.Turn), e.Keeps, 0
+		o.First, o.Items, drop = cmp.Or(e.Continues, e.Turn), max(e.Keeps, 0), 0
 	}
 	o.turn, o.text = e.Turn, o.text && drop < 0
 	switch e.Type {

@@ -64,6 +64,9 @@ func TestStanding(t *testing.T) {
 		"a steered message parts texts": {
 			[]session.Event{start("a", "", 0), text("a", "1"), steered("a"), text("a", "2"), start("b", "a", 1)}, "1", 1, "a",
 		},
+		"a number that cannot be": {
+			[]session.Event{start("a", "", 0), text("a", "1"), start("b", "a", -1), text("b", "2")}, "2", 1, "a",
+		},
 		"another's runs": {
 			[]session.Event{start("b", "a", 2), text("b", "3")}, "3", 3, "a",
 		},
