@@ -82,10 +82,13 @@ type streamed struct {
 	turn    string
 	output  stream.Output
 	text    []byte // grows in place, because a long reply has many pieces
-	last    int    // where the last item in it begins
+	parts   []part // of text
 	steered int    // how much of text precedes the last steer
 	cut     bool   // the stream has lost an earlier part of the text
 }
+
+// part is an item of a text: its number, from 1, and where it begins.
+type part struct{ item, at int }
 
 func (s *streamed) seen(e session.Event) {
 	if e.Turn != s.turn && e.Type != session.EventTurnStarted {
@@ -95,18 +98,21 @@ func (s *streamed) seen(e session.Event) {
 	before := s.output.Items
 	switch drop := s.output.See(e); {
 	case drop == 0:
-		s.text, s.last, s.steered, s.cut = s.text[:0], 0, 0, s.cut && e.Type != session.EventTurnStarted
-	case drop > 0 && drop < before:
-		s.text = s.text[:min(s.last, len(s.text))]
+		s.text, s.parts, s.steered, s.cut = s.text[:0], nil, 0, s.cut && e.Type != session.EventTurnStarted
+	case drop > 0:
+		for n := len(s.parts); n > 0 && s.parts[n-1].item > drop; n-- {
+			s.text, s.parts = s.text[:s.parts[n-1].at], s.parts[:n-1]
+		}
+		s.steered = min(s.steered, len(s.text))
 	}
 	switch e.Type {
 	case session.EventText:
-		if s.output.Items > before {
-			s.last = len(s.text)
+		if s.output.Items != before {
+			s.parts = append(s.parts, part{s.output.Items, len(s.text)})
 		}
 		s.text = append(s.text, e.Text...)
 	case session.EventToolStart:
-		s.text, s.last, s.steered, s.cut = s.text[:0], 0, 0, false
+		s.text, s.parts, s.steered, s.cut = s.text[:0], nil, 0, false
 	case session.EventSteered:
 		s.steered = len(s.text)
 	}

@@ -26,6 +26,18 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	return err
 }
 
+// startUnsent returns a function that marks the turn's start as unsent, if it is now.
+func (c *Claim) startUnsent() func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := c.startSent
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.startSent = sent
+	}
+}
+
 // nextBatch returns the next batch of events, JSON, and its number within the turn. The turn's first has its
 // start, too.
 func (c *Claim) nextBatch(events []session.Event) (batch []string, number string, err error) {

@@ -18,7 +18,7 @@ func stepped(b *actors.Bench, h *protocol.Claim, keeps int) {
 	turn := h.Turn()
 	w := protocol.JournalWrite{
 		Entries: map[int]session.Entry{}, Count: 1 + keeps, HasSteps: true, Closed: 1 + keeps, Progress: true, Messages: []string{turn.Message.ID},
-		Steps: map[string]string{fmt.Sprint(keeps): `{"state":"ended"}`}, Keeps: keeps,
+		Steps: map[string]string{fmt.Sprint(keeps): `{"state":"ended"}`}, Items: keeps, Keeps: keeps,
 		Events: []session.Event{{Type: session.EventText, Turn: turn.ID, Text: fmt.Sprint("item ", keeps)}},
 	}
 	for i := range w.Count {
@@ -104,7 +104,7 @@ func TestWhatFollowersKeepAtAnEnd(t *testing.T) {
 	}
 	ends := claims[0]
 	expect.Equal(t, "carries", ends.Turn().Carries, protocol.CarriesInterrupt)
-	if turn := ends.Turn(); turn.Continues != first || turn.Keeps < 3 {
+	if turn := ends.Turn(); turn.Continues != first || turn.Keeps != 3 {
 		t.Errorf("it goes on from %q with %d items", turn.Continues, turn.Keeps)
 	}
 	more, err := ends.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Error: "interrupted by a newer message"})

@@ -38,6 +38,9 @@ type JournalWrite struct {
 	// Steps are records by their keys, JSON.
 	Steps map[string]string
 
+	// Items is how many items of the turn's output the entries have: texts and tools.
+	Items int
+
 	// Keeps is how many items of the turn's output followers keep if it is interrupted now, because its next
 	// run goes on from here; -1: that one begins again.
 	Keeps int
@@ -60,22 +63,16 @@ func (c *Claim) Journal(ctx context.Context, w JournalWrite) (origin string, err
 	if err != nil {
 		return "", err
 	}
-	var events []string
-	number := ""
-	if len(w.Events) > 0 {
-		if events, number, err = c.nextBatch(w.Events); err != nil {
+	all := slices.Collect(batches(changes))
+	for i, batch := range all {
+		var events []session.Event
+		if i == len(all)-1 { // with the counts
+			events = w.Events
+		}
+		if origin, err = c.journal(ctx, batch, events, partial); err != nil {
 			return "", err
 		}
-	}
-	for batch := range batches(changes) {
-		origin, err = c.journal(ctx, batch, events, number, partial)
-		if err != nil {
-			return "", err
-		}
-		events, partial = nil, ""
-	}
-	if len(w.Events) > 0 {
-		c.consumer.readers.Wrote(c.session)
+		partial = ""
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +87,21 @@ func (c *Claim) stands() int {
 	return c.keeps
 }
 
-func (c *Claim) journal(ctx context.Context, changes, events []string, batch, partial string) (origin string, err error) {
+func (c *Claim) journal(ctx context.Context, changes []string, events []session.Event, partial string) (origin string, err error) {
+	var texts []string
+	batch := ""
+	if len(events) > 0 {
+		undo := c.startUnsent()
+		if texts, batch, err = c.nextBatch(events); err != nil {
+			return "", err
+		}
+		defer func() {
+			if err != nil {
+				undo()
+			}
+		}()
+		defer c.consumer.readers.Wrote(c.session)
+	}
 	k, o := c.owner()
 	c.mu.Lock()
 	c.journaled++
@@ -102,7 +113,7 @@ func (c *Claim) journal(ctx context.Context, changes, events []string, batch, pa
 	r, err := own(ctx, c, true, scripts.Journal, scripts.JournalKeys(k), scripts.JournalArgs{
 		Owner: o, Stream: c.consumer.stream, Task: k.TaskPrefix(), TTL: c.consumer.ttl(), JournalTTL: c.consumer.cfg.TranscriptTTL.Milliseconds(),
 		Number: strconv.Itoa(number), Origin: rand.Text(), First: first, Content: partial,
-		Batch: batch, Events: int64(len(events)), Texts: append(events, changes...),
+		Batch: batch, Events: int64(len(texts)), Texts: append(texts, changes...),
 	})
 	return r.Origin, err
 }
@@ -124,11 +135,16 @@ func (c *Claim) journalChanges(w JournalWrite) (changes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	changes = append(changes, "ids", tasks, "agent", c.Turn().Agent, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))), "n", strconv.Itoa(w.Count))
+	changes = append(changes, "ids", tasks, "agent", c.Turn().Agent, "lead", strconv.Itoa(cmp.Or(w.Lead, 1+len(c.Turn().Collected))),
+		"items", strconv.Itoa(w.Items), "n", strconv.Itoa(w.Count))
 	if w.HasSteps {
 		changes = append(changes, "closed", strconv.Itoa(w.Closed), "ran", strconv.FormatInt(w.Ran.Milliseconds(), 10))
 	}
-	if w.HasSteps && w.Keeps >= 0 {
+	switch {
+	case !w.HasSteps:
+	case w.Keeps < 0: // an agent of an earlier run may have gone on
+		changes = append(changes, "began", "0", "keeps", "0")
+	default:
 		began := strings.TrimPrefix(cmp.Or(c.Turn().Continues, c.Turn().ID), c.prefix)
 		changes = append(changes, "began", began, "keeps", strconv.Itoa(w.Keeps))
 	}

@@ -12,8 +12,9 @@ type Output struct {
 	First string // the ID of the run in which it began
 	Items int    // so far
 
-	turn string // the latest run
-	text bool   // the last item is a text that goes on
+	turn    string // the latest run
+	text    bool   // the last item is a text that goes on
+	partial bool   // the stream has lost the beginning: nobody knows how many items came before
 }
 
 // See counts an event of a turn. It returns from which item on the output so far does not count, because the
@@ -23,13 +24,14 @@ func (o *Output) See(e session.Event) (drop int) {
 		return -1
 	}
 	drop = -1
-	switch started := e.Type == session.EventTurnStarted; {
-	case started && e.Continues != "" && e.Continues == o.First,
-		e.Type == session.EventTurnRetry, e.Type == session.EventTurnRequeued:
+	started, again := e.Type == session.EventTurnStarted, e.Type == session.EventTurnRetry || e.Type == session.EventTurnRequeued
+	switch {
+	case !o.partial && (again && e.Turn == o.turn || started && e.Continues != "" && e.Continues == o.First):
 		drop = max(e.Keeps, 0)
 		o.Items = min(o.Items, drop)
-	case started, e.Turn != o.turn:
+	case started, again, e.Turn != o.turn:
 		o.First, o.Items, drop = cmp.Or(e.Continues, e.Turn), max(e.Keeps, 0), 0
+		o.partial = !started && e.Type != session.EventSteered
 	}
 	o.turn, o.text = e.Turn, o.text && drop < 0
 	switch e.Type {

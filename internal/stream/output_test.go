@@ -67,6 +67,12 @@ func TestStanding(t *testing.T) {
 		"a number that cannot be": {
 			[]session.Event{start("a", "", 0), text("a", "1"), start("b", "a", -1), text("b", "2")}, "2", 1, "a",
 		},
+		"a reader of a steered message": {
+			[]session.Event{{Type: session.EventSteered, Turn: "b", Continues: "a", Keeps: 3}, text("b", "4"), tool("b", "c"), start("c", "a", 4), text("c", "5")}, "4 5", 5, "a",
+		},
+		"a stream without its beginning": {
+			[]session.Event{text("a", "2"), tool("a", "c"), start("b", "a", 2), text("b", "3")}, "3", 3, "a",
+		},
 		"another's runs": {
 			[]session.Event{start("b", "a", 2), text("b", "3")}, "3", 3, "a",
 		},

@@ -110,8 +110,9 @@ func (r *recorder) add(e agent.Event) {
 func (r *recorder) steered(m wire.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := items(r.entries.made)
 	r.entries.addUser(m, r.redisNow())
-	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
+	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}, Continues: r.turn.Continues, Keeps: before})
 }
 
 // notice publishes a text for the user that is not the agent's. It returns false if it is too

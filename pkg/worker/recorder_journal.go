@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"turnstile/internal/protocol"
@@ -38,17 +39,17 @@ func (r *recorder) store(key string, ending bool) error {
 	r.journal.storing.lock()
 	defer r.journal.storing.unlock()
 	r.sending.lock()
-	if !ending {
+	sent := sync.OnceFunc(r.sending.unlock)
+	defer sent()
+	if !ending && r.running() {
 		r.state.save() // as in flush
 	}
 	w, ok, err := r.toStore(key, ending)
-	if len(w.Events) == 0 {
-		r.sending.unlock()
-	} else {
-		defer r.sending.unlock()
-	}
 	if !ok {
 		return err
+	}
+	if len(w.Events) == 0 {
+		sent()
 	}
 	// Not the turn's context: a step that ended with the turn is stored, too.
 	origin, err := r.claim.Journal(r.claim.Lease().Context(), w)
@@ -60,6 +61,13 @@ func (r *recorder) store(key string, ending bool) error {
 	}
 	r.journal.origin = origin
 	return nil
+}
+
+// running reports whether the recording goes on.
+func (r *recorder) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.over
 }
 
 // toStore takes what a call of store is to write.
@@ -101,7 +109,7 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 	}
 	w = protocol.JournalWrite{
 		Entries: map[int]session.Entry{}, Count: len(given) + len(s.made), HasSteps: j.steps, Closed: len(given) + s.closed, Progress: j.ended,
-		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand), Keeps: -1,
+		Steps: j.changed, Usage: s.usage, Lead: len(s.lead()), Messages: s.messages(stand), Items: items(s.made), Keeps: -1,
 		Ran: j.ran + time.Since(r.turn.Started),
 	}
 	if s.apart {
@@ -127,8 +135,9 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 
 // restore notes again what a failed write has not stored. r.mu is held.
 func (r *recorder) restore(w protocol.JournalWrite) {
-	r.held, r.unsent = slices.Concat(w.Events, r.unsent, r.held), nil
-	r.hold = r.hold || len(r.held) > 0
+	if len(w.Events) > 0 {
+		r.held, r.unsent, r.hold = slices.Concat(w.Events, r.unsent, r.held), nil, true
+	}
 	given := r.entries.first()
 	for i := range w.Entries {
 		if i < given {

@@ -186,7 +186,7 @@ type chat struct {
 	place   place
 	model   string
 	created time.Time
-	from    int64 // fencing token of the first turn that a repeated request shows
+	from    beginning // of a repeated request
 }
 
 func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }

@@ -17,9 +17,10 @@ import (
 func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &chatStream{chat: c, send: send}
+		before := past{until: c.from.latest}
 		s.chunk(object{"role": "assistant", "content": ""}, nil)
 		o, err := receipt.Follow(ctx, c.api.client.Session(c.place.session), c.place.message, "", func(e session.Event) error {
-			s.see(e)
+			before.pass(e, s.see)
 			return s.err
 		})
 		switch {
@@ -60,7 +61,7 @@ type chatStream struct {
 func (s *chatStream) see(e session.Event) {
 	drop := s.output.See(e)
 	switch first := s.output.First; {
-	case s.err != nil || first != "" && fenceOf(first) < s.from:
+	case s.err != nil || first != "" && fenceOf(first) < s.from.first:
 		return
 	case drop >= 0 && drop < s.told:
 		s.err = errRestarted

@@ -10,6 +10,8 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/stream"
+	"turnstile/pkg/session"
 )
 
 // A stream that ends early says so in an event, which makes every SDK fail.
@@ -73,21 +75,48 @@ func (a *API) turns(ctx context.Context, sessionKey string) (t turns, err error)
 	return t, err
 }
 
-// from is the fencing token of the first turn in a stream from the beginning: the turn that the message is
-// in, was last in, or will be in, with the runs that it goes on from.
-func (t turns) from(m turnstile.StoredMessage) (first int64) {
+// from returns where a stream from the beginning begins: with the turn that the message is in, was last in, or
+// will be in, and the runs that it goes on from.
+func (t turns) from(m turnstile.StoredMessage) beginning {
 	switch {
 	case m.Outcome != nil:
-		return fenceOf(cmp.Or(m.Outcome.Continues, m.Outcome.Turn))
+		return beginning{fenceOf(cmp.Or(m.Outcome.Continues, m.Outcome.Turn)), fenceOf(m.Outcome.Turn)}
 	case m.State == "running":
-		first = t.latest
-	default:
-		first = t.latest + 1
+		return t.to(t.latest)
 	}
+	return t.to(t.latest + 1)
+}
+
+func (t turns) to(run int64) beginning {
 	if t.first > 0 {
-		first = min(first, t.first)
+		return beginning{min(run, t.first), run}
 	}
-	return first
+	return beginning{run, run}
+}
+
+// beginning is where a stream begins: the fencing tokens of the first run of a turn, and of its latest one.
+type beginning struct{ first, latest int64 }
+
+// past holds the events of the runs before the latest one until that begins: then it is known which of them
+// count. The zero value holds none.
+type past struct {
+	until  int64 // the latest run
+	events []session.Event
+}
+
+// pass gives see an event, or later, if it counts then.
+func (p *past) pass(e session.Event, see func(session.Event)) {
+	switch {
+	case e.Turn == "" || p.until == 0:
+		see(e)
+	case fenceOf(e.Turn) < p.until:
+		p.events = append(p.events, e)
+	default:
+		for _, e := range stream.Standing(append(p.events, e)) {
+			see(e)
+		}
+		*p = past{}
+	}
 }
 
 // fenceOf is the fencing token in a turn's ID.

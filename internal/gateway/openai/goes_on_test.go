@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,18 +43,7 @@ func TestStreamOfATurnThatGoesOn(t *testing.T) {
 			})
 			// The first run of the second tool waits for its end. cat reads the input's end.
 			tool := fmt.Sprintf(`cd %q; n=$(cat); case $n in *2*) if [ ! -e begun ]; then touch begun; exec sleep 1000; fi;; esac; echo '{"saw":1}'`, dir)
-			tools, err := json.Marshal([]map[string]any{{
-				"name": "work", "description": "works", "parameters": map[string]any{"type": "object"}, "argv": []string{"/bin/sh", "-c", tool}, "safe": safe,
-			}})
-			expect.OK(t, err)
-			path := filepath.Join(dir, "tools.json")
-			expect.OK(t, os.WriteFile(path, tools, 0o600))
-			work := func() *program.Process {
-				return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
-					"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
-					"TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
-				}))
-			}
+			work := func() *program.Process { return worksWith(t, model, dir, tool, safe) }
 			worker := work()
 			chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("work twice")), option.WithHeader("Idempotency-Key", "k"))
 			id := ""
@@ -119,4 +110,94 @@ func TestStreamOfATurnThatGoesOn(t *testing.T) {
 			expect.Equal(t, "chat", chatText, "I look. \n\nAnd again. \n\nThat is all.")
 		})
 	}
+}
+
+// worksWith starts a worker whose model has one tool, a shell command.
+func worksWith(t *testing.T, model *modelserver.Server, dir, tool string, safe bool) *program.Process {
+	t.Helper()
+	tools, err := json.Marshal([]map[string]any{{
+		"name": "work", "description": "works", "parameters": map[string]any{"type": "object"}, "argv": []string{"/bin/sh", "-c", tool}, "safe": safe,
+	}})
+	expect.OK(t, err)
+	path := filepath.Join(dir, "tools.json")
+	expect.OK(t, os.WriteFile(path, tools, 0o600))
+	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+		"TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
+	}))
+}
+
+// A worker is killed while the model writes, behind a tool. A reader of what does not count learns it, and a new one,
+// now and after the end, gets only what counts.
+func TestStreamFromTheBeginningAfterVoidText(t *testing.T) {
+	t.Parallel()
+	r, dir := newRig(t), t.TempDir()
+	client := r.at(r.url, option.WithMaxRetries(0))
+	model := modelserver.New(t)
+	var third atomic.Int32
+	model.Otherwise(func(q modelserver.Request) modelserver.Response {
+		switch {
+		case q.Messages[len(q.Messages)-1].Role != "tool":
+			return modelserver.Stream(modelserver.Text("I look. "), modelserver.Call("c1", "work", `{}`))
+		case third.Add(1) <= 2: // one for each message
+			return modelserver.Stream(modelserver.Text("Half "), modelserver.Hang())
+		}
+		return modelserver.Reply("That is all.")
+	})
+	worker := worksWith(t, model, dir, "cat >/dev/null; echo 1", false)
+	keyed := option.WithHeader("Idempotency-Key", "k")
+	chatted := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("work")), keyed)
+	s := client.Responses.NewStreaming(t.Context(), say("s", "work"))
+	id := ""
+	for said := ""; !strings.HasSuffix(said, "Half ") && s.Next(); said += s.Current().Delta {
+		if s.Current().Type == "response.created" {
+			id = s.Current().Response.ID
+		}
+	}
+	for said := ""; !strings.HasSuffix(said, "Half ") && chatted.Next(); {
+		if c := chatted.Current().Choices; len(c) > 0 {
+			said += c[0].Delta.Content
+		}
+	}
+	worker.Signal(syscall.SIGKILL)
+	reopened := client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{})
+	worksWith(t, model, dir, "cat >/dev/null; echo 1", false)
+	for s.Next() {
+	}
+	for chatted.Next() {
+	}
+	for name, err := range map[string]error{"the stream": s.Err(), "the chat": chatted.Err()} {
+		if err == nil || !strings.Contains(err.Error(), "turn_restarted") {
+			t.Errorf("%s is not told: %v", name, err)
+		}
+	}
+	for reopened.Next() { // it may have had the text before the kill was known
+	}
+	again := client.Chat.Completions.NewStreaming(t.Context(), chat(sdk.UserMessage("work")), keyed)
+	said := ""
+	for again.Next() {
+		if c := again.Current().Choices; len(c) > 0 {
+			said += c[0].Delta.Content
+		}
+	}
+	expect.OK(t, again.Err())
+	expect.Equal(t, "the same request again", said, "I look. \n\nThat is all.")
+	var stored *responses.Response
+	expect.Soon(t, "the response is completed", func() (done bool) {
+		var err error
+		stored, err = client.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+		return err == nil && stored.Status == "completed"
+	})
+	events, text := streamed(t, client.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{}))
+	expect.Equal(t, "text", text, "I look. That is all.")
+	var items, want []string
+	for _, e := range events {
+		if e.Type == "response.output_item.done" {
+			items = append(items, e.Item.ID+" "+e.Item.Status)
+		}
+	}
+	for _, item := range stored.Output {
+		want = append(want, item.ID+" "+item.Status)
+	}
+	expect.List(t, "items", items, want...)
 }

@@ -61,7 +61,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	switch {
 	case body.Stream:
-		return unrepeated(r, a.stream(w, r, p, stored, position{after: -1, turn: turns.from(stored)}))
+		return unrepeated(r, a.stream(w, r, p, stored, position{after: -1, beginning: turns.from(stored)}))
 	case body.Background:
 		return a.respond(w, r, p, stored)
 	}
@@ -169,7 +169,7 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 	case m.AcceptedAt.IsZero():
 		return unknownResponse(p.id()) // an asynq.Client stored it a moment ago
 	case from.after < 0:
-		from.turn = turns.from(m)
+		from.beginning = turns.from(m)
 	}
 	return a.stream(w, r, p, m, from)
 }

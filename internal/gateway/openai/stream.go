@@ -15,7 +15,7 @@ import (
 // position is where a stream begins.
 type position struct {
 	after int64 // the number that the client has; -1: none
-	turn  int64 // fencing token of the first turn to send
+	beginning
 }
 
 // stream sends a response's events until the response ends.
@@ -23,13 +23,14 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
 		begun := p.begun(m.Message, m.AcceptedAt)
-		t := newTranslation(begun, newNumbers(m.AcceptedAt), from.turn, s.event)
+		t := newTranslation(begun, newNumbers(m.AcceptedAt), from.first, s.event)
+		before := past{until: from.latest}
 		ended := false
 		o, err := receipt.Follow(ctx, a.client.Session(p.session), p.message, "", func(e session.Event) error {
 			if e.Type == session.EventTurnEnded {
 				ended = true
 			}
-			t.see(e)
+			before.pass(e, t.see)
 			return s.failed
 		})
 		if err == nil && s.failed == nil {

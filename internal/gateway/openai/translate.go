@@ -155,6 +155,7 @@ func (t *translation) add(piece string) {
 		return
 	}
 	if t.text == nil {
+		t.replace()
 		n, index := t.next()
 		t.text = &openText{textItem: newText(t.output.First, n, inProgress, ""), n: n, index: index}
 		t.tell("response.output_item.added", object{"output_index": index, "item": t.text.textItem})
@@ -187,19 +188,24 @@ func (t *translation) closeText(status, reply string) {
 }
 
 func (t *translation) openTool(e session.Event) {
-	for i, o := range t.tools {
-		if o.callID == e.CallID && o.n == t.output.Items-1 {
-			return // it ran when its turn was interrupted
-		} else if o.n >= t.output.Items-1 {
-			t.endTool(i, true)
-			break
-		}
+	if slices.ContainsFunc(t.tools, func(o openTool) bool { return o.callID == e.CallID && o.n == t.output.Items-1 }) {
+		return // it ran when its turn was interrupted
 	}
+	t.replace()
 	n, index := t.next()
 	o := openTool{newTool(t.output.First, n, inProgress, e.Name), n, index, e.CallID}
 	t.tools = append(t.tools, o)
 	t.tell("response.output_item.added", object{"output_index": index, "item": o.toolItem})
 	t.tell("response.mcp_call.in_progress", object{"output_index": index, "item_id": o.ID})
+}
+
+// replace ends the tools of an interrupted run that the item, which the output has just got, stands for.
+func (t *translation) replace() {
+	for i := len(t.tools) - 1; i >= 0; i-- {
+		if t.tools[i].n >= t.output.Items-1 {
+			t.endTool(i, true)
+		}
+	}
 }
 
 func (t *translation) closeTool(callID string, broken bool) {

@@ -271,7 +271,7 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
   append_event(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
-    (journal.began and '],"continues":"' .. s.prefix .. int(tonumber(journal.began) or 0) .. '","keeps":' .. int(tonumber(journal.keeps) or 0) .. '}' or ']}'))
+    ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s.prefix .. int(tonumber(journal.began) or 0) .. '","keeps":' .. int(tonumber(journal.keeps) or 0) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do

@@ -415,10 +415,10 @@ end
 -- result, and if it goes on, its first run's fence and how many items of its output stand. ends: it was begun
 -- to end, and all of them stand.
 local function carries_on(s_journal, ends, fence)
-  local v = call('HMGET', s_journal, 'fence', 'closed', 'began', 'keeps', 'call', 'n')
-  local j_fence, j_closed, j_began, j_keeps, j_call, j_n = v[1], v[2], v[3], v[4], v[5], v[6]
+  local v = call('HMGET', s_journal, 'fence', 'closed', 'began', 'keeps', 'call', 'items')
+  local j_fence, j_closed, j_began, j_keeps, j_call, j_items = v[1], v[2], v[3], v[4], v[5], v[6]
   if j_fence ~= tostring(fence) then return ends and 'interrupt' or '', 0, 0 end
-  if ends then return 'interrupt', tonumber(j_began or string.match(j_call or '', '^%d+')) or 0, tonumber(j_n) or 0 end
+  if ends then return 'interrupt', tonumber(j_began ~= '0' and j_began or string.match(j_call or '', '^%d+')) or 0, tonumber(j_items) or 0 end
   return j_closed and 'steps' or 'entries', tonumber(j_began) or 0, tonumber(j_keeps) or 0
 end
 
@@ -1060,7 +1060,7 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s_prefix, id)) end
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') ..
-    (journal.began and '],"continues":"' .. s_prefix .. string.format('%d', (tonumber(journal.began) or 0)) .. '","keeps":' .. string.format('%d', (tonumber(journal.keeps) or 0)) .. '}' or ']}'))
+    ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s_prefix .. string.format('%d', (tonumber(journal.began) or 0)) .. '","keeps":' .. string.format('%d', (tonumber(journal.keeps) or 0)) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
 for _, e in ipairs(ending) do

@@ -50,8 +50,8 @@ end
 -- result, and if it goes on, its first run's fence and how many items of its output stand. ends: it was begun
 -- to end, and all of them stand.
 local function carries_on(s, ends, fence)
-  local j = fields(s.journal, 'fence', 'closed', 'began', 'keeps', 'call', 'n')
+  local j = fields(s.journal, 'fence', 'closed', 'began', 'keeps', 'call', 'items')
   if j.fence ~= tostring(fence) then return ends and 'interrupt' or '', 0, 0 end
-  if ends then return 'interrupt', tonumber(j.began or string.match(j.call or '', '^%d+')) or 0, tonumber(j.n) or 0 end
+  if ends then return 'interrupt', tonumber(j.began ~= '0' and j.began or string.match(j.call or '', '^%d+')) or 0, tonumber(j.items) or 0 end
   return j.closed and 'steps' or 'entries', tonumber(j.began) or 0, tonumber(j.keeps) or 0
 end
