@@ -43,7 +43,7 @@ func TestKillRunsAtTheEnd(t *testing.T) {
 		end      func(p *Process)
 	}{
 		"exit":             {script: "exit 3"},
-		"lease":            {script: "sleep 1000", deadline: time.Now().Add(100 * time.Millisecond)},
+		"lease":            {script: "sleep 1000", deadline: time.Now().Add(2 * time.Second)}, // it has started by then
 		"order":            {script: "sleep 1000", end: (*Process).Kill},
 		"interrupt":        {script: "sleep 1000", end: func(p *Process) { p.Interrupt(0) }},
 		"guardian's death": {script: "sleep 1000", end: func(p *Process) { _ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL) }},
