@@ -11,7 +11,7 @@ import (
 // timeline prints what ran when in a turn with tools: its runs with their workers, and their tools with inputs
 // and outputs.
 func timeline(b *strings.Builder, events []session.Event) {
-	tools := map[string]*session.Entry{}
+	tools, running := map[string]*session.Entry{}, map[*session.Entry]bool{}
 	var rows []*session.Entry
 	for _, e := range events {
 		row := &session.Entry{At: session.Time{Time: e.At}, Turn: e.Turn}
@@ -25,9 +25,10 @@ func timeline(b *strings.Builder, events []session.Event) {
 			}
 		case session.EventToolStart:
 			row.Tool = &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}
-			tools[e.CallID] = row
+			tools[e.CallID], running[row] = row, true
 		case session.EventToolEnd:
 			if of := tools[e.CallID]; of != nil {
+				delete(running, of)
 				of.Tool.Output, of.Tool.Error, of.Tool.Took = e.Output, e.Error, session.Millis(e.At.Sub(of.At.Time))
 			}
 			continue
@@ -42,7 +43,7 @@ func timeline(b *strings.Builder, events []session.Event) {
 	b.WriteString("  timeline\n")
 	for _, row := range rows {
 		text := entryText(*row)
-		if t := row.Tool; t != nil && t.Took == 0 && t.Output == nil && t.Error == "" {
+		if running[row] {
 			text += " runs"
 		}
 		inside := ""

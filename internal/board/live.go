@@ -25,10 +25,10 @@ type liveItem struct {
 	Kind session.EventType // text, thought, notice, turn_started or "tool"
 	Text string
 	Tool *session.ToolUse
-	Ends bool // the tool is done
-	Run  session.Event
+	Ends bool          // the tool is done
+	Run  session.Event // of a turn_started
 
-	began time.Time
+	began time.Time // a tool
 
 	pieces []string // of Text, while it is made
 }

@@ -84,8 +84,8 @@ func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 	return c.turn.Fence, slices.ContainsFunc(c.part, func(p part) bool { return p.taskID == taskID })
 }
 
-// BeginAgain says that the running turn does not go on from an earlier run, although that could be
-// gone on from. Call it before the first event.
+// BeginAgain makes the running turn begin anew for its followers, because its agent does, although the journal
+// has a run to go on from. Call it before the first event.
 func (c *Claim) BeginAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	return err
 }
 
-// startUnsent returns a function that marks the turn's start as unsent, if it is now.
+// startUnsent returns a function that undoes what the next batch notes of the turn's start, if it was not written.
 func (c *Claim) startUnsent() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -157,9 +157,9 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	p := place{receipt.Session, receipt.ID}
 	repeated := body.Stream && receipt.Duplicate
-	var turns turns
+	var before session.Info
 	if repeated {
-		if turns, err = a.turns(r.Work(), p.session); err != nil {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	if body.Stream {
 		if repeated {
-			c.from = turns.from(stored)
+			c.run = lastRun(stored, before.Fence)
 		}
 		return unrepeated(r, c.stream(w, r, body.Options.Usage))
 	}
@@ -186,7 +186,7 @@ type chat struct {
 	place   place
 	model   string
 	created time.Time
-	from    beginning // of a repeated request
+	run     int64 // of a repeated request: see lastRun
 }
 
 func (c chat) id() string { return "chatcmpl-" + strings.TrimPrefix(c.place.id(), responsePrefix) }

@@ -17,7 +17,7 @@ import (
 func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) error {
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &chatStream{chat: c, send: send}
-		before := past{until: c.from.latest}
+		before := past{until: c.run}
 		s.chunk(object{"role": "assistant", "content": ""}, nil)
 		o, err := receipt.Follow(ctx, c.api.client.Session(c.place.session), c.place.message, "", func(e session.Event) error {
 			before.pass(e, s.see)
@@ -59,9 +59,8 @@ type chatStream struct {
 
 // see sends the chunks of an event.
 func (s *chatStream) see(e session.Event) {
-	drop := s.output.See(e)
-	switch first := s.output.First; {
-	case s.err != nil || first != "" && fenceOf(first) < s.from.first:
+	switch drop := s.output.See(e); {
+	case s.err != nil:
 		return
 	case drop >= 0 && drop < s.told:
 		s.err = errRestarted

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -58,49 +57,22 @@ func unrepeated(r *gateway.Request, err error) error {
 	return &p
 }
 
-// turns are fencing tokens of a session's turns. They must be read before the message, since later they may
-// be those of a later turn.
-type turns struct {
-	latest int64
-	first  int64 // of the runs that the latest turn goes on from, or the next one will; 0: none
-}
-
-// turns reads a session's.
-func (a *API) turns(ctx context.Context, sessionKey string) (t turns, err error) {
-	info, err := a.client.Session(sessionKey).Info(ctx)
-	if err == nil {
-		t.latest = info.Fence
-		t.first, err = a.kept.FirstRun(ctx, sessionKey)
-	}
-	return t, err
-}
-
-// from returns where a stream from the beginning begins: with the turn that the message is in, was last in, or
-// will be in, and the runs that it goes on from.
-func (t turns) from(m turnstile.StoredMessage) beginning {
+// lastRun is the fencing token of the latest run that a message is in, was last in, or will be in. latest is the
+// session's token. It must be read before the message, since later it may be that of a later turn.
+func lastRun(m turnstile.StoredMessage, latest int64) int64 {
 	switch {
 	case m.Outcome != nil:
-		return beginning{fenceOf(cmp.Or(m.Outcome.Continues, m.Outcome.Turn)), fenceOf(m.Outcome.Turn)}
+		return fenceOf(m.Outcome.Turn)
 	case m.State == "running":
-		return t.to(t.latest)
+		return latest
 	}
-	return t.to(t.latest + 1)
+	return latest + 1
 }
 
-func (t turns) to(run int64) beginning {
-	if t.first > 0 {
-		return beginning{min(run, t.first), run}
-	}
-	return beginning{run, run}
-}
-
-// beginning is where a stream begins: the fencing tokens of the first run of a turn, and of its latest one.
-type beginning struct{ first, latest int64 }
-
-// past holds the events of the runs before the latest one until that begins: then it is known which of them
-// count. The zero value holds none.
+// past holds the events of a message's runs before the last one until that begins, in a stream from the beginning:
+// then it is known which of them count. The zero value holds none.
 type past struct {
-	until  int64 // the latest run
+	until  int64 // the last run, see lastRun
 	events []session.Event
 }
 

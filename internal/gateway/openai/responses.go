@@ -49,9 +49,9 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 		return err
 	}
 	p := place{receipt.Session, receipt.ID}
-	var turns turns
+	var before session.Info
 	if repeated := body.Stream && receipt.Duplicate; repeated {
-		if turns, err = a.turns(r.Work(), p.session); err != nil {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	}
 	switch {
 	case body.Stream:
-		return unrepeated(r, a.stream(w, r, p, stored, position{after: -1, beginning: turns.from(stored)}))
+		return unrepeated(r, a.stream(w, r, p, stored, position{after: -1, run: lastRun(stored, before.Fence)}))
 	case body.Background:
 		return a.respond(w, r, p, stored)
 	}
@@ -154,9 +154,9 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	var turns turns
+	var before session.Info
 	if p, ok := parseResponseID(r.PathValue("id")); ok && streamed && from.after < 0 && r.See(p.session) == nil {
-		if turns, err = a.turns(r.Work(), p.session); err != nil {
+		if before, err = a.client.Session(p.session).Info(r.Work()); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (a *API) getResponse(w http.ResponseWriter, r *gateway.Request) error {
 	case m.AcceptedAt.IsZero():
 		return unknownResponse(p.id()) // an asynq.Client stored it a moment ago
 	case from.after < 0:
-		from.beginning = turns.from(m)
+		from.run = lastRun(m, before.Fence)
 	}
 	return a.stream(w, r, p, m, from)
 }

@@ -15,7 +15,7 @@ import (
 // position is where a stream begins.
 type position struct {
 	after int64 // the number that the client has; -1: none
-	beginning
+	run   int64 // if none: see lastRun
 }
 
 // stream sends a response's events until the response ends.
@@ -23,8 +23,8 @@ func (a *API) stream(w http.ResponseWriter, r *gateway.Request, p place, m turns
 	return r.Stream(w, func(ctx context.Context, send func(string) error) error {
 		s := &sender{send: send, after: from.after, last: max(from.after, 0), found: from.after <= queuedNumber}
 		begun := p.begun(m.Message, m.AcceptedAt)
-		t := newTranslation(begun, newNumbers(m.AcceptedAt), from.first, s.event)
-		before := past{until: from.latest}
+		t := newTranslation(begun, newNumbers(m.AcceptedAt), s.event)
+		before := past{until: from.run}
 		ended := false
 		o, err := receipt.Follow(ctx, a.client.Session(p.session), p.message, "", func(e session.Event) error {
 			if e.Type == session.EventTurnEnded {

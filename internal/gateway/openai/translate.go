@@ -13,11 +13,9 @@ type translation struct {
 	response response // as it was accepted
 	numbers  numbers
 	send     func(number int64, kind string, fields object)
-	from     int64 // fencing token of the first turn that is sent
 
 	output stream.Output
-	muted  bool // the turn is before the first to send
-	index  int  // of the response's next item
+	index  int // of the response's next item
 	text   *openText
 	tools  []openTool // that run; of those behind the output, one may start again
 	ended  []endedItem
@@ -44,8 +42,8 @@ type endedItem struct {
 	item any
 }
 
-func newTranslation(r response, n numbers, from int64, send func(number int64, kind string, fields object)) *translation {
-	t := &translation{response: r, numbers: n, from: from, send: send}
+func newTranslation(r response, n numbers, send func(number int64, kind string, fields object)) *translation {
+	t := &translation{response: r, numbers: n, send: send}
 	for number, kind := range []string{"response.created", "response.queued"} {
 		t.send(int64(number), kind, object{"response": r})
 	}
@@ -54,20 +52,16 @@ func newTranslation(r response, n numbers, from int64, send func(number int64, k
 
 // tell sends an event for the latest stored event.
 func (t *translation) tell(kind string, fields object) {
-	if number := t.numbers.next(t.latest); !t.muted {
-		t.send(number, kind, fields)
-	}
+	t.send(t.numbers.next(t.latest), kind, fields)
 }
 
 // see translates a stored event.
 func (t *translation) see(e session.Event) {
 	t.latest = e.ID
-	before := t.output
+	before := t.output.First
 	switch drop := t.output.See(e); {
 	case drop < 0:
-	case t.output.First != before.First:
-		t.begin()
-	case drop == 0 && e.Continues == "":
+	case t.output.First != before, drop == 0 && e.Continues == "":
 		t.restart()
 	default:
 		t.cut(drop)
@@ -88,16 +82,6 @@ func (t *translation) see(e session.Event) {
 		}
 		t.abandon()
 	}
-}
-
-// begin begins a turn anew.
-func (t *translation) begin() {
-	t.abandon()
-	if t.muted {
-		t.index = 0
-	}
-	t.muted = fenceOf(t.output.First) < t.from
-	t.restart()
 }
 
 // restart drops the output: its items that are open are incomplete.
@@ -236,7 +220,6 @@ func (t *translation) end(r response, seen bool) {
 		t.abandon()
 		t.numbers.last = max(t.numbers.last, lastNumber-2) // the end has the last number
 	}
-	t.muted = false
 	kind := "response.completed"
 	switch r.Status {
 	case failed:
