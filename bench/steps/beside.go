@@ -76,7 +76,7 @@ func beside(ctx context.Context, srv *lab.Server, report *lab.Report, rounds, tu
 
 // used measures turns of a kind, with their messages.
 func used(ctx context.Context, srv *lab.Server, prefix string, a agent.Agent, turns int) (u use, err error) {
-	rdb, sent := open(srv.Addr())
+	rdb, sent := counted(srv)
 	admin := srv.Client()
 	defer rdb.Close()
 	defer admin.Close()
@@ -107,7 +107,7 @@ func used(ctx context.Context, srv *lab.Server, prefix string, a agent.Agent, tu
 		return u, err
 	}
 	u.processor = (ownAfter - own + serverAfter - server) / time.Duration(turns)
-	u.bytes, u.commands = float64(sent.Load())/each, float64(commands.Total())/each
+	u.bytes, u.commands = float64(sent.bytes.Load())/each, float64(sent.commands.Load())/each
 	u.redis, err = lab.RedisTime(ctx, admin, commands.Commands())
 	u.redis /= each
 	return u, err

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,25 +16,48 @@ import (
 // quiet is longer than events are collected.
 const quiet = 100 * time.Millisecond
 
-// wire counts the bytes that a client writes.
-type wire struct {
-	net.Conn
-	sent *atomic.Int64
+// sent counts the commands of a client that name a session, and the bytes of their arguments. What a worker does
+// beside its turns names none.
+type sent struct{ commands, bytes atomic.Int64 }
+
+func (s *sent) count(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		size, named := 0, false
+		for _, arg := range cmd.Args() {
+			text := fmt.Sprint(arg)
+			size, named = size+len(text), named || strings.Contains(text, "{session:")
+		}
+		if named {
+			s.commands.Add(1)
+			s.bytes.Add(int64(size))
+		}
+	}
 }
 
-// Write implements net.Conn.
-func (w wire) Write(p []byte) (int, error) {
-	w.sent.Add(int64(len(p)))
-	return w.Conn.Write(p)
+// counted makes a client whose commands are counted.
+func counted(srv *lab.Server) (rdb *redis.Client, s *sent) {
+	rdb, s = srv.Client(), &sent{}
+	rdb.AddHook(s)
+	return rdb, s
 }
 
-// open makes a client whose bytes are counted.
-func open(addr string) (rdb *redis.Client, sent *atomic.Int64) {
-	sent = new(atomic.Int64)
-	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 100, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return wire{conn, sent}, err
-	}}), sent
+// DialHook implements redis.Hook.
+func (s *sent) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (s *sent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.count(cmds...)
+		return next(ctx, cmds)
+	}
 }
 
 // costs are those of steps, with their writes and events.
@@ -43,8 +66,7 @@ type costs struct{ bytes, commands, took []float64 }
 // lengthy is an agent with a turn of 100 steps. It counts what the second and the hundredth send, and times ten steps
 // after the second and ten before the hundredth.
 type lengthy struct {
-	sent        *atomic.Int64
-	commands    *lab.Counter
+	sent        *sent
 	early, late *costs
 }
 
@@ -70,21 +92,21 @@ func (l lengthy) Run(ctx context.Context, turn *agent.Turn) (result agent.Result
 
 func (l lengthy) count(ctx context.Context, turn *agent.Turn, n int, c *costs) error {
 	time.Sleep(quiet)
-	bytes, commands := l.sent.Load(), l.commands.Total()
+	bytes, commands := l.sent.bytes.Load(), l.sent.commands.Load()
 	err := step(ctx, turn, n)
 	time.Sleep(quiet)
-	c.bytes, c.commands = append(c.bytes, float64(l.sent.Load()-bytes)), append(c.commands, float64(l.commands.Total()-commands))
+	c.bytes, c.commands = append(c.bytes, float64(l.sent.bytes.Load()-bytes)), append(c.commands, float64(l.sent.commands.Load()-commands))
 	return err
 }
 
 // growth compares the hundredth step of each turn with its second. Medians drop what a renewal adds.
 func growth(ctx context.Context, srv *lab.Server, report *lab.Report, turns int) error {
-	rdb, sent := open(srv.Addr())
+	rdb, sent := counted(srv)
 	sender := srv.Client()
 	defer rdb.Close()
 	defer sender.Close()
 	var early, late costs
-	if _, err := talk(ctx, rdb, sender, "long", lengthy{sent, lab.Count(rdb), &early, &late}, turns); err != nil {
+	if _, err := talk(ctx, rdb, sender, "long", lengthy{sent, &early, &late}, turns); err != nil {
 		return err
 	}
 	lab.Progress("%d turns of 100 steps", turns)

@@ -48,13 +48,14 @@ type Story struct {
 type tool struct {
 	callID, name, input string
 	began               time.Time
+	interrupted         bool // its run was: it may run again
 }
 
 // See returns the lines for an event. Text, thoughts and raw events have none.
 func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
 	case session.EventToolStart:
-		s.remove(e.CallID) // it ran when its turn was interrupted, and runs again
+		s.tools = slices.DeleteFunc(s.tools, func(t tool) bool { return t.interrupted && t.callID == e.CallID })
 		s.tools = append(s.tools, tool{callID: e.CallID, name: toolName(e.Name), input: brief(e.Input, inputLen), began: e.At})
 	case session.EventToolEnd:
 		return []Line{s.ended(e)}
@@ -73,7 +74,10 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		}
 		return []Line{{Text: text}}
 	case session.EventTurnStarted, session.EventTurnRetry, session.EventTurnRequeued:
-		if e.Continues == "" && e.Keeps == 0 { // the tools are of an earlier run
+		for i := range s.tools {
+			s.tools[i].interrupted = true
+		}
+		if e.Continues == "" && e.Keeps == 0 {
 			lines = s.unfinished("did not end", Trouble)
 		}
 		fallthrough
@@ -126,9 +130,10 @@ func (s *Story) Doing() string {
 
 // ended removes a tool and returns the line for its end.
 func (s *Story) ended(e session.Event) Line {
-	t, ok := s.remove(e.CallID)
-	if !ok {
-		t = tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it started before the following began
+	t := tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it started before the following began
+	if i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == e.CallID }); i >= 0 {
+		t = s.tools[i]
+		s.tools = slices.Delete(s.tools, i, i+1)
 	}
 	text := t.String()
 	if !t.began.IsZero() && !e.At.IsZero() {
@@ -138,17 +143,6 @@ func (s *Story) ended(e session.Event) Line {
 		return Line{text + " failed: " + cut(printable.Line(e.Error), failureLen), Trouble}
 	}
 	return Line{Text: text}
-}
-
-// remove removes a tool that runs.
-func (s *Story) remove(callID string) (t tool, ok bool) {
-	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == callID })
-	if i < 0 {
-		return t, false
-	}
-	t = s.tools[i]
-	s.tools = slices.Delete(s.tools, i, i+1)
-	return t, true
 }
 
 func (s *Story) unfinished(how string, tone Tone) (lines []Line) {

@@ -122,8 +122,8 @@ type Event struct {
 
 	// Continues, in a turn's start and end and an EventSteered, is the ID of the turn's first run, from which
 	// it goes on; "" if it began anew. Keeps, in its start, retry and requeue, is how many items of the output
-	// since then stand, and in an EventSteered how many there are: a tool or adjacent text is one. A reader drops those behind them, and if the start does not
-	// continue the output that it shows, all.
+	// since then stand, and in an EventSteered how many there are: a tool or adjacent text is one. A reader
+	// drops the items behind them, and all if the start does not continue the output that it shows.
 	Continues string `json:"continues,omitempty"`
 	Keeps     int    `json:"keeps,omitempty"`
 

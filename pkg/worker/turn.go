@@ -57,6 +57,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	}
 	if t.Carries == protocol.CarriesSteps && !t.served.Continues {
 		claim.BeginAgain()
+		t.ClaimedTurn = claim.Turn()
 	}
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
