@@ -54,8 +54,6 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, session.ErrRunning)
 	case "late":
 		return o, false, fmt.Errorf("cancel message %s of %s: %w", id, s.key, errLate)
-	case "ending":
-		return o, false, nil
 	}
 	if found.State == "taken" {
 		_ = index.NeedAttention(ctx, s.c.rdb, found.Now, s.key)
@@ -64,7 +62,7 @@ func (s *Session) cancel(ctx context.Context, id string, running bool) (o sessio
 		// The message was cancelled whatever becomes of this: the due index or the sweep has the session.
 		_ = index.ListAndWake(ctx, s.c.rdb, s.key, found.Now, 0)
 	}
-	return found.Outcome, true, nil
+	return found.Outcome, found.State != "ending", nil
 }
 
 func (s *Session) notFound(id string) error {

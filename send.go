@@ -207,7 +207,7 @@ func (s *Session) receipt(id string, a protocol.Accepted) (Receipt, error) {
 		return Receipt{}, s.refusal(id, why)
 	}
 	switch {
-	case a.State == "queued":
+	case a.State == "queued" || a.State == "ends":
 		r.Position = int(a.N)
 	case a.State == "scheduled":
 		r.State, r.At = session.MessageScheduled, time.UnixMilli(a.N)

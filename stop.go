@@ -42,6 +42,9 @@ func (s *Session) Stop(ctx context.Context) (stopped session.Stopped, err error)
 			continue
 		}
 		stopped = session.Stopped{Phase: session.Phase(found.Phase), Fence: found.Fence, Dropped: found.Dropped}
+		if found.Phase == string(session.PhaseParked) {
+			_ = index.ListAndWake(ctx, rdb, s.key, now, 0) // the due index or the sweep has the session
+		}
 		if !found.More {
 			if stopped.Dropped > 0 {
 				_ = index.NeedAttention(ctx, rdb, now, s.key)

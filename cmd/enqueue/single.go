@@ -150,7 +150,7 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 	s.link.wait()
 	defer hintNoWorker(ctx, client, func() {
 		// A draining worker without maintenance shows only by its turn.
-		if info, err := client.Session(s.o.session).Info(ctx); err == nil && info.Phase == session.PhaseIdle {
+		if info, err := client.Session(s.o.session).Info(ctx); err == nil && (info.Phase == session.PhaseIdle || info.Phase == session.PhaseParked) {
 			s.out.note("enqueue: no worker is running: the message waits until one is started")
 		}
 	})()

@@ -55,7 +55,7 @@ running. FOLLOW-UPS are the messages that arrived since; PENDING are all message
 queue, with these; DELAYED wait for a later time.
 
 With --json it prints one array, and errors as plain text on stderr:
-  {"session","session_id","phase":"idle|starting|running",
+  {"session","session_id","phase":"idle|starting|running|parked",
    "state":"starting|running|asking|waiting|delayed|paused","paused","suspended",
    "worker","fence","turn","since","followups","pending","scheduled",
    "agent","needs"}
@@ -78,7 +78,7 @@ Ctrl-C (exit code 130), after which the turn continues. If nothing runs or waits
 at once.
 
 With --json it prints one object, and errors as plain text on stderr:
-  {"session","session_id","phase":"idle|starting|running","state","paused","worker",
+  {"session","session_id","phase":"idle|starting|running|parked","state","paused","worker",
    "fence","pending",
    "followups":[{"id","text","mode","state":"queued|steered|collected"}],
    "resume":{"pending","reason","interruptions","suspended","marked_at"},

@@ -30,7 +30,7 @@ func (s shown) print(w io.Writer) error {
 	}
 	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs))
 	if s.Phase != session.PhaseIdle {
-		row("worker", "%s", s.Worker)
+		row("worker", "%s", orDash(s.Worker))
 		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.Running.Round(100*time.Millisecond))
 	}
 	if q := s.Question; q != nil {

@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Retry requeues the turn after a failure, to be claimed again after wait. It stores the error's
+// Retry requeues the turn after a failure, or parks one with steps, to be claimed again after wait. It stores the error's
 // text with the message. The first entries of the turn's journal stay, as many as left says, or with -1
 // all, and its steps. entries are those that stay, for a worker of the version before.
 func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left int, entries ...session.Entry) error {
@@ -27,7 +27,7 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left
 	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial, stays)
 }
 
-// Requeue requeues an interrupted turn, to be claimed again at once. It does not count as an
+// Requeue requeues an interrupted turn, or parks one with steps, to be claimed again at once. It does not count as an
 // attempt. reason becomes the reason of the resume mark. Its journal stays; first write what is not in
 // it yet. entries are all of them, for a worker of the version before.
 func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
@@ -56,7 +56,7 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
 		Wait: wait.Milliseconds(), Attempts: attempts, Why: failure, Event: event, Start: start,
-		Content: partial, PartialTTL: cfg.TranscriptTTL.Milliseconds(), Left: left, Reason: e.Reason, StuckLimit: int64(cfg.StuckLimit), IDs: taskIDs(parts),
+		Content: partial, PartialTTL: cfg.TranscriptTTL.Milliseconds(), Left: left, Reason: e.Reason, StuckLimit: int64(cfg.StuckLimit), Parks: cfg.Parks(), IDs: taskIDs(parts),
 	})
 	if err != nil {
 		return err

@@ -153,7 +153,11 @@ func (s *Sender) wake(ctx context.Context, messages []*acceptance) {
 	var ups []index.WakeUp
 	for _, m := range messages {
 		if now = max(now, m.result.Now); m.woken() {
-			ups = append(ups, index.WakeUp{Session: m.session, At: m.result.N})
+			at := m.result.N
+			if m.result.State == ends {
+				at = m.result.Now
+			}
+			ups = append(ups, index.WakeUp{Session: m.session, At: at})
 		}
 	}
 	if len(ups) == 0 {
@@ -173,5 +177,10 @@ func (a Accepted) refused() bool {
 	return slices.Contains([]string{"busy", "full", "line", "outbox", "not_last"}, a.State)
 }
 
+// ends is the state of a message that ends a parked turn.
+const ends = "ends"
+
 // woken reports whether the message's session is to be woken, now or when a delay is over.
-func (m *acceptance) woken() bool { return m.result.State == "idle" || m.result.State == "scheduled" }
+func (m *acceptance) woken() bool {
+	return slices.Contains([]string{"idle", "scheduled", ends}, m.result.State)
+}

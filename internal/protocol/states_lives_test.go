@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -329,5 +330,6 @@ func lives() map[string]func(b *actors.Bench) {
 			then(b)
 		}
 	}
+	maps.Copy(all, parkedLives())
 	return all
 }

@@ -170,6 +170,8 @@ func (o *observer) states() map[string]string {
 		states["session"] = "interrupting"
 	case owner != "":
 		states["session"] = phase
+	case phase == "parked":
+		states["session"] = "parked"
 	case phase == "starting" || phase == "running":
 		states["session"] = "dead"
 	case len(pending) > 0:

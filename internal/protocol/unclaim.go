@@ -51,7 +51,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 	defer cancel()
 	var r scripts.UnclaimResult
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token})
+		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: consumer.cfg.Parks()})
 		return err
 	})
 	if err != nil {

@@ -78,13 +78,16 @@ func (r reads) info(key string, now time.Time) session.Info {
 	if run.Text("sid") == s.TranscriptID { // otherwise no turn has run in the current transcript
 		s.Entries = run.Int("entries")
 	}
-	if token := r.sentinel.Val(); token == "" || token != run.Text("token") {
+	phase := session.Phase(run.Text("phase"))
+	if token := r.sentinel.Val(); phase != session.PhaseParked && (token == "" || token != run.Text("token")) {
 		// A dead worker's message counts as neither waiting nor delayed, and may need the agent, too.
 		s.Needs = protocol.NeededAgent(record.Text("needs"), time.UnixMilli(max(run.Int("started_at"), run.Int("ended_at"))), now)
 		return s
 	}
 	fence, prefix := run.Text("fence"), rediskey.IDPrefix(key)
-	s.Phase, s.Worker, s.LeaseLeft = session.Phase(run.Text("phase")), run.Text("worker"), r.ttl.Val()
+	if s.Phase = phase; phase != session.PhaseParked {
+		s.Worker, s.LeaseLeft = run.Text("worker"), r.ttl.Val()
+	}
 	s.Turn = prefix + fence
 	s.StartedAt = time.UnixMilli(run.Int("started_at"))
 	s.Running = now.Sub(s.StartedAt)

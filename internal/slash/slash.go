@@ -165,7 +165,7 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 		lines = append(lines, "An operator has paused the session: no further turn begins until it is unpaused.")
 	}
 	switch {
-	case s.Phase == session.PhaseIdle && noWorker(ctx, c):
+	case (s.Phase == session.PhaseIdle || s.Phase == session.PhaseParked) && noWorker(ctx, c):
 		lines = append(lines, "No worker is running: messages wait until one is started.")
 	case s.Needs != "":
 		lines = append(lines, "No running worker runs the agent "+s.Needs+" for this session: messages wait until one does.")
@@ -219,6 +219,8 @@ func statusLine(s session.Info, paused bool) string {
 		return "Nothing runs yet, " + waiting + "."
 	case session.PhaseStarting:
 		return "The agent is starting up, " + waiting + "."
+	case session.PhaseParked:
+		return "A turn waits to go on, " + waiting + "."
 	}
 	return fmt.Sprintf("A turn has been running for %s, %s.", s.Running.Round(time.Second), waiting)
 }
@@ -240,6 +242,8 @@ func stop(ctx context.Context, c Operations, _ string) (string, error) {
 		return "The agent is still starting up; it will be stopped before it runs." + stopped, nil
 	case session.PhaseRunning:
 		return "Stopping the running turn." + stopped, nil
+	case session.PhaseParked:
+		return "Ending the turn that waits to go on." + stopped, nil
 	}
 	if s.Dropped > 0 {
 		return "Nothing is running." + stopped, nil
@@ -259,6 +263,9 @@ func newConversation(ctx context.Context, c Operations, _ string) (string, error
 }
 
 func begins(what string, s session.Info) string {
+	if s.Phase == session.PhaseParked {
+		return "The turn that waits goes on in " + what + "."
+	}
 	if s.Phase != session.PhaseIdle {
 		return "The next message begins " + what + ". The running turn ends in the old one."
 	}

@@ -92,18 +92,20 @@ func (a *Client) infos(ctx context.Context, keys []string) ([]SessionInfo, error
 
 // state returns the state, given whether the session is in the ready and the due index.
 func (s SessionInfo) state(ready, due bool) State {
+	parked := s.Phase == session.PhaseParked // its messages wait, too
+	waits := parked || s.Waiting+s.Delayed > 0
 	switch {
 	case s.Phase == session.PhaseStarting:
 		return StateStarting
-	case s.Phase != session.PhaseIdle && s.Question != nil:
+	case s.Phase == session.PhaseRunning && s.Question != nil:
 		return StateAsking
-	case s.Phase != session.PhaseIdle:
+	case s.Phase == session.PhaseRunning:
 		return StateRunning
 	case s.Paused:
 		return StatePaused
-	case s.Waiting+s.Delayed > 0 && ready, s.Waiting > 0 && !due:
+	case waits && ready, (parked || s.Waiting > 0) && !due:
 		return StateWaiting
-	case s.Waiting+s.Delayed > 0:
+	case waits:
 		return StateDelayed
 	case s.Suspended:
 		return StateSuspended

@@ -10,6 +10,7 @@ const (
 	PhaseIdle     Phase = "idle"     // it has no owner
 	PhaseStarting Phase = "starting" // a worker has claimed a turn; the agent does not run yet
 	PhaseRunning  Phase = "running"  // the turn's agent runs
+	PhaseParked   Phase = "parked"   // a turn with steps waits, without a worker, to go on after a failure or a drain
 )
 
 // Info is the state of a session. That of an unknown one is idle and empty.
@@ -19,8 +20,8 @@ type Info struct {
 	Phase        Phase
 	Fence        int64 // the fencing token of the running or the last turn
 
-	// Of the running turn. Zero if the session is idle.
-	Worker    string        // the owner's name
+	// Of the running turn, or the parked one. Zero if the session is idle.
+	Worker    string        // the owner's name, "" if it is parked
 	Turn      string        // the turn's ID
 	Messages  []string      // the IDs of its messages
 	Question  *Question     // the open question, nil if there is none

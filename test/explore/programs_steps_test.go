@@ -152,8 +152,8 @@ func (s *stepping) all() (all []session.Entry) {
 	return append(all, session.Entry{Role: session.RoleAssistant, Text: "done", Turn: s.turn.ID})
 }
 
-// stepsKept finds an acknowledged end of a step that a later run of the turn has not got, and one that is not
-// in the journal of the turn that still runs.
+// stepsKept finds an acknowledged end of a step that a later run of the turn has not got, one that is not
+// in the journal of the turn that still runs, and a turn with steps whose message waits in the queue.
 func stepsKept(v explore.View) string {
 	k := rediskey.For(main)
 	for _, f := range v.Facts() {
@@ -166,6 +166,9 @@ func stepsKept(v explore.View) string {
 		}
 		if v.Field(k.Run(), "fence") == words[3] && v.Field(k.Run(), "phase") == "running" && v.Field(k.Journal(), "s:"+words[2]) != stepEnded {
 			return "steps: the end of " + words[2] + " was acknowledged, and is not stored"
+		}
+		if v.Field(k.Task(rediskey.TaskID(main, words[1])), "state") == "pending" {
+			return "steps: " + words[1] + " waits in the queue, though its turn has begun"
 		}
 		for _, g := range v.Facts() {
 			if later := strings.Fields(g); later[0] == "new" && later[1] == words[1] && later[2] == words[2] && later[3] > words[3] {

@@ -98,6 +98,21 @@ func situations() []situation {
 			},
 		},
 		{
+			name: "a parked turn, whose steps the old worker does not know",
+			prepare: func(r *records) {
+				r.says("now", "next")
+				h := r.start()
+				_, err := h.Journal(r.ctx, sq.JournalWrite{
+					Entries: map[int]session.Entry{0: {Role: session.RoleUser, Text: "now"}}, Count: 1, HasSteps: true, Closed: 1, Progress: true,
+					Messages: []string{"now"}, Steps: map[string]string{"charge": `{"state":"ended"}`},
+				})
+				expect.OK(r, err)
+				expect.OK(r, h.Retry(r.ctx, errors.New("no"), time.Second, -1))
+				expect.Equal(r, "phase", r.info(r.key).Phase, session.PhaseParked)
+			},
+			runs: []string{"now", "next"},
+		},
+		{
 			name: "a turn that somebody asked to give way, with a steer in it",
 			prepare: func(r *records) {
 				r.says("now")

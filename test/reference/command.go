@@ -19,6 +19,9 @@ func (s *Session) Stop() string {
 	if s.Run.Phase != Idle {
 		s.Run.Stop = true // of a dead owner, too: the next claim reads it
 	}
+	if s.Run.Phase == Parked {
+		s.announce()
+	}
 	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
 }
 
@@ -34,6 +37,9 @@ func (s *Session) Cancel(id string, running bool) string {
 		return "running"
 	case m.State == Active:
 		s.Run.Stop = true // of a dead owner, too: the next claim reads it
+		if s.Owner == 0 {
+			s.announce()
+		}
 		return "ending"
 	}
 	waited := m.Quiet != nil || s.Run.RetryID == id
@@ -108,7 +114,7 @@ func (s *Session) SetReplyTo(destination string) {
 // Undo removes the last turn's entries from the transcript. again: the user's text becomes one new
 // message at the head of the queue.
 func (s *Session) Undo(again bool) string {
-	if s.Owner > 0 {
+	if s.Owner > 0 || s.Run.Phase == Parked {
 		return "a turn is running"
 	}
 	entries := s.Transcripts[s.SessionID]
@@ -127,7 +133,7 @@ func (s *Session) Undo(again bool) string {
 	if again && text == "" {
 		return "invalid"
 	}
-	if s.Owner == inDoubt {
+	if s.Owner == inDoubt || s.Run.Phase != Idle {
 		return "a turn is running"
 	}
 	n := 0

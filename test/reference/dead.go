@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// recoverDead ends or requeues the turn of a dead owner. Its messages go back to the head of the queue,
+// recoverDead ends or requeues the turn of a dead owner, or a parked one. Its messages go back to the head of the queue,
 // unless the turn's end was requested, or too many workers have died with them. A turn that was to be
 // interrupted begins again, to end: ends are its messages.
 func (s *Session) recoverDead() (ends []string) {
@@ -13,10 +13,11 @@ func (s *Session) recoverDead() (ends []string) {
 	if r.Phase == Idle {
 		return nil
 	}
-	if !r.Announced {
+	dead := r.Phase != Parked
+	if dead && !r.Announced {
 		s.tell(started(r.Fence, r.SessionID, r.IDs))
 	}
-	counts := r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
+	counts := dead && r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
 	given := s.verdict(counts)
 	if r.Rollback {
 		r.Entries++ // the state that an agent stored in the turn is lost
@@ -35,7 +36,10 @@ func (s *Session) recoverDead() (ends []string) {
 			}
 		}
 		if end.status == "" {
-			m.Redelivered, m.Deaths = m.Redelivered+1, deaths
+			m.Deaths = deaths
+			if dead {
+				m.Redelivered++
+			}
 			if counts {
 				m.diedIn = append(m.diedIn, r.Fence)
 			}
@@ -58,7 +62,7 @@ func (s *Session) recoverDead() (ends []string) {
 	if given.status != "" {
 		s.Partial = nil
 	}
-	if r.Rotated != "" && len(ends) == 0 {
+	if dead && r.Rotated != "" && len(ends) == 0 {
 		s.leaveConversation()
 	}
 	// After a suspension by policy the interruptions still count in the new transcript, because the
@@ -76,7 +80,7 @@ const inDoubt = -1
 // final reports whether the dead owner's turn, if it counts, suspends the session or ends a message.
 func (s *Session) final() bool {
 	r := &s.Run
-	if r.Phase == Idle || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt || r.Ending {
+	if r.Phase == Idle || r.Phase == Parked || !r.Begun || r.Survived || r.Stop || r.Rollback || r.Interrupt || r.Ending {
 		return false
 	}
 	if r.Phase == Starting {

@@ -145,13 +145,13 @@ func (s *Session) release() {
 	}
 }
 
-// Retry requeues a turn after a failure. It is taken again after wait. Its steps stay, and with stays its
+// Retry requeues a turn after a failure, or parks one with steps. It is taken again after wait. Its steps stay, and with stays its
 // entries, too: else it starts from the beginning.
 func (s *Session) Retry(h *Claim, why string, wait int64, stays bool) string {
 	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", stays)
 }
 
-// Requeue requeues an interrupted turn. That is not a failed attempt.
+// Requeue requeues an interrupted turn, or parks one with steps. That is not a failed attempt.
 func (s *Session) Requeue(h *Claim, reason string) string {
 	return s.requeue(h, "turn_requeued "+reason, 0, reason, true)
 }
@@ -173,7 +173,10 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays 
 			m.Redelivered++
 		}
 	}
-	s.returns(h.parts)
+	parks := s.Partial != nil && s.Partial.Steps && s.Partial.Messages[0] == h.parts[0]
+	if !parks {
+		s.returns(h.parts)
+	}
 	s.closeQuestion()
 	if start := h.start(); start != "" {
 		s.tell(start)
@@ -192,10 +195,15 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays 
 	case p != nil && !stays:
 		s.Partial = nil
 	}
-	if wait > 0 {
+	if parks || wait > 0 {
 		r.RetryID, r.RetryAt = h.parts[0], s.Now+wait
 	}
-	s.release()
+	if !parks {
+		s.release()
+		return "released"
+	}
+	s.Owner, r.Phase = 0, Parked
+	s.Index.wake(r.RetryAt, s.Now)
 	return "released"
 }
 

@@ -79,10 +79,18 @@ func (s *Session) look() (what string, at int64) {
 		return "held", 0
 	case s.Paused:
 		return "paused", 0
+	case s.Run.Phase == Parked && s.Asked() != "":
+		return "ready", 0
+	case s.Run.Phase == Parked:
+		return s.waits(s.Run.RetryAt)
 	case s.has(Active):
 		return "dead", 0
 	}
-	if at = s.nextAt(); at > s.Now {
+	return s.waits(s.nextAt())
+}
+
+func (s *Session) waits(at int64) (what string, until int64) {
+	if at > s.Now {
 		return "wait", at
 	}
 	return "ready", 0

@@ -103,10 +103,11 @@ const (
 	Idle     = "idle"
 	Starting = "starting"
 	Running  = "running"
+	Parked   = "parked" // a turn with steps that waits without an owner
 )
 
-// Run is the running turn, or the last one. If it is not idle and nobody has the sentinel, its
-// owner is dead.
+// Run is the running turn, or the last one. If it is starting or running and nobody has the sentinel,
+// its owner is dead.
 type Run struct {
 	Exists    bool // there was a turn
 	Phase     string
@@ -130,7 +131,7 @@ type Run struct {
 	Said    Settings // its owner's
 	Rotated string   // the transcript ID of the next turn
 	Chosen  int      // the turn after which another agent's begins
-	RetryID string   // the message that waits after a failure
+	RetryID string   // the message that waits after a failure, or the first of a parked turn
 	RetryAt int64    // until then
 }
 

@@ -28,6 +28,8 @@ type Receipt struct {
 	Status, State, Reason string
 	Position              int
 	At                    int64
+
+	ends bool // it ends a parked turn
 }
 
 // enqueue stores a message, unless there is one with its ID.
@@ -116,6 +118,9 @@ func (s *Session) Submit(id, mode string, due int64, to Route, fallback, after, 
 	case "scheduled":
 		s.Index.wake(r.At, s.Now)
 	}
+	if r.ends {
+		s.Index.wake(s.Now, s.Now)
+	}
 	if !fresh && r.Status != "refused" {
 		r.State = r.Status
 		if r.Status == "queued" || r.Status == "accepted" {
@@ -162,9 +167,10 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	policy := cmp.Or(set.Drop, worker.Drop, DropNew)
 	debounce := cmp.Or(set.Debounce, worker.Debounce)
 
-	busy := s.Owner > 0
+	parked := s.Owner == 0 && s.Run.Phase == Parked
+	busy := s.Owner > 0 || parked
 	told := s.followUp(id) != nil // repeated: it is not counted, moved or signalled again
-	urgent := (mode == Interrupt || mode == Rollback) && s.Run.Phase == Running
+	urgent := (mode == Interrupt || mode == Rollback) && (s.Run.Phase == Running || parked)
 	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's place
 
 	if busy && fresh && !told {
@@ -202,7 +208,7 @@ func (s *Session) accept(id, mode string, fresh bool) Receipt {
 	if !told {
 		s.joins(m, mode, urgent, collected)
 	}
-	return Receipt{Status: "queued", Position: s.position(id)}
+	return Receipt{Status: "queued", Position: s.position(id), ends: parked && urgent}
 }
 
 // delayedCap is how many delayed messages a session may have: half of its queue.

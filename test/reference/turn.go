@@ -55,6 +55,10 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	if s.Paused {
 		return nil, 0
 	}
+	if s.Run.Phase == Parked && s.Asked() == "" && s.Run.RetryAt > s.Now {
+		s.Index.later(s.Run.RetryAt)
+		return nil, 0
+	}
 	if s.final() && !s.Run.Doubted {
 		s.Owner, s.Run.Doubted = inDoubt, true
 		return nil, 0

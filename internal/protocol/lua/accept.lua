@@ -41,6 +41,7 @@
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Submit. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
+--     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
@@ -205,7 +206,8 @@ if new then waiting = waiting + 1 end
 
 -- 5. Whether a turn runs, and the message's mode.
 local owner = call('GET', s.sentinel)
-local busy = owner and owner == run.token
+local parked = not owner and run.phase == 'parked'
+local busy = owner and owner == run.token or parked
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
@@ -223,7 +225,7 @@ if not new and (busy or over) and call('LINDEX', s.pending, 0) ~= id then place 
 
 -- A message that replaces the running turn makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
-local urgent = first and run.phase == 'running' and place
+local urgent = first and (run.phase == 'running' or parked) and place
 local full = waiting > cap and not urgent
 
 -- 6. Whether it is refused, and the messages that it drops.
@@ -286,10 +288,10 @@ count_archived(s, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the present turn only.
+-- signal(kind) requests this of the present turn only. A parked one has nobody to be notified.
 local function signal(kind)
   call('HSET', s.run, kind, run.fence)
-  call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')
+  if not parked then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
 end
 
 -- 9. The owner is notified, and the follow-up is recorded.
@@ -314,4 +316,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return result{now = now, state = 'queued', n = position, duplicate = duplicate}
+return result{now = now, state = parked and urgent and 'ends' or 'queued', n = position, duplicate = duplicate}

@@ -107,8 +107,6 @@ local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, record.created_at)
 return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
-local MOST = 100 -- messages that are too long, archived by one call
-
 local run = fields(s.run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries', 'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special', 'survived', 'doubted', 'other_agent', 'ending')
 local record = fields(s.record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, run.sid or ''
@@ -152,7 +150,7 @@ if not ordinary then
   journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
 end
 
--- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
+-- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or its message was
 -- in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
 -- end: that one can read what it has done. An owner that has not confirmed its claim may not know
 -- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
@@ -161,8 +159,10 @@ local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
-local request = dead and requested(run, run.fence)
-if dead and request == '' and run.ending == run.fence then request = 'interrupt' end
+local begun = dead or parked_until(run) -- the messages in active are those of run's turn
+local request = begun and requested(run, run.fence)
+if begun and request == '' and run.ending == run.fence then request = 'interrupt' end
+if not dead and begun and begun > now then return wait{at = begun} end
 local verdict, crashed, excused = false, false, false
 local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
@@ -182,7 +182,7 @@ end
 -- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
 -- a stock asynq.Server works on this queue: wait for it.
 local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
-if dead then
+if begun then
   local ok, ids = try(cjson.decode, run.ids)
   if ok and type(ids) == 'table' then in_turn = ids end
   for _, id in ipairs(in_turn) do ours[id] = true end
@@ -206,7 +206,7 @@ for _, id in ipairs(in_active) do
     local msg, unique = load_short(s, id)
     ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s, id)}
   else
-    back[#back + 1] = {id = id, died = died, fences = deaths.died}
+    back[#back + 1] = {id = id, died = died, fences = deaths.died, again = not dead and ours[id] and 0 or 1} -- a park has counted
   end
 end
 -- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
@@ -222,15 +222,15 @@ if journal.origin and not ends and (journal.agent or bound) ~= bound then journa
 local first, gone, waits = false, 0, false
 if #back > 0 then
   first = load_task(s, back[#back].id)
-  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + 1, false
+  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + back[#back].again, false
 else
   first, gone = head(s, due)
 end
 local group = {}
 if first and first.too_long then
   -- A dead owner's turn and due messages come first.
-  if #in_active == 0 and #due == 0 and not dead and gone == 0 then
-    local ids, batch = call('LRANGE', s.pending, -MOST, -1), {}
+  if #in_active == 0 and #due == 0 and not begun and gone == 0 then
+    local ids, batch = call('LRANGE', s.pending, '-100', -1), {} -- one call archives at most a hundred
     for i = #ids, 1, -1 do
       local bytes = too_long(s, ids[i])
       if not bytes then break end
@@ -248,9 +248,9 @@ end
 if first then
   group = regroup(s, journal, first, back, gone, ends)
   if not group then group, waits = gather(s, first, gone, now, turn_limits) end
-  waits = held_back(first.id, run.hold, now) or waits
+  waits = not ends and held_back(first.id, run.hold, now) or waits
 end
-if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
+if #in_active == 0 and #due == 0 and not begun and (waits or not first and gone == 0) then
   waits = waits or next_at(s, run.hold, now)
   if waits then return wait{at = waits} end
   return empty{}
@@ -288,7 +288,7 @@ for _, e in ipairs(ending) do
 end
 for _, b in ipairs(back) do
   requeue_message(s, b.id)
-  pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)
+  if b.again > 0 then pcall('HINCRBY', s.task .. b.id, 'redelivered', 1) end
   if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died, 'died', with_fence(b.fences, run.fence)) end
 end
 if #in_active > 0 or dead then call('DEL', s.lease) end
@@ -296,7 +296,7 @@ if verdict or given_up then call('DEL', s.partial, s.journal) end
 if dead and rotated and not ends then leave_conversation(s) end
 if dead then close_question(s, now) end
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
-if dead and run.rollback == run.fence then entries = entries + 1 end
+if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s, mark) end
 if crashed and journal.progress ~= run.fence then call('HSET', s.resume, 'crashes', with_fence(mark.crashes, run.fence)) end
@@ -339,8 +339,7 @@ local ids, messages = take(s, group, now)
 if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
-local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
-local fence = begin(s, not run.fence, last, sid, ids, entries, record.created_at)
+local fence = begin(s, not run.fence, math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0), sid, ids, entries, record.created_at)
 if bound ~= (record.agent or DEFAULT_AGENT) then call('HSET', s.record, 'agent', bound) end
 if ends then
   call('HSET', s.run, 'ending', fence)

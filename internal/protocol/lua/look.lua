@@ -22,14 +22,15 @@ if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.stopp
 local left = call('PTTL', s.sentinel)
 if left >= 0 then return result{now = now, state = 'held', n = left} end
 if call('EXISTS', s.paused) == 1 then return result{now = now, state = 'paused', n = 0} end
+local run = fields(s.run, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt')
 if call('EXISTS', s.active) == 1 then
   for _, id in ipairs(call('LRANGE', s.active, 0, -1)) do
     local theirs = leased(s, id, now)
     if theirs then return result{now = now, state = 'wait', n = theirs} end
   end
-  return ready(1)
+  if run.phase ~= 'parked' then return ready(1) end
 end
-local at = next_at(s, call('HGET', s.run, 'hold'), now)
+local at = claimable_at(s, run, now)
 if not at and call('EXISTS', s.stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return result{now = now, state = 'empty', n = 0} end
 if at > now then return result{now = now, state = 'wait', n = at} end

@@ -1,5 +1,5 @@
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
--- while, or because its worker drains.
+-- while, or because its worker drains. A turn with steps is parked instead: it stays one turn.
 --
 -- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
@@ -22,6 +22,7 @@
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
+--   parks flag             every living worker knows parked turns
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -33,7 +34,7 @@ local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt')
 local hold = run.hold
 if not owned(s, run) then
-  if earlier_result(s, run) then return released{at = next_at(s, hold, now) or 0, now = now} end
+  if earlier_result(s, run) then return released{at = claimable_at(s, run, now) or 0, now = now} end
   return lost{}
 end
 local request = requested(run, s.fence)
@@ -56,6 +57,7 @@ if failed and content == '' then
   stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s.fence
 end
 local mark, journal = load_mark(s), fields(s.journal, 'origin', 'progress', 'closed')
+local park = parks and journal.closed and #back > 0 and belongs(s, journal, back[#back].id)
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s.fence, reason, rotated, now, journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
@@ -67,7 +69,8 @@ for _, id in ipairs(gone) do -- another program has deleted the task
   pcall('ZREM', s.lease, id)
 end
 for _, b in ipairs(back) do
-  if requeue_message(s, b.id) then
+  if park then pcall('ZREM', s.lease, b.id) end
+  if park or requeue_message(s, b.id) then
     if failed then -- 6 retried
       call('HSET', s.task .. b.id, 'msg', with_error(b.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
     else
@@ -89,10 +92,11 @@ elseif left ~= '' and journal.origin then
   call('HSET', s.journal, 'n', left)
 end
 if interrupted then store_interruption(s, mark) end
-if wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id end
+if park or wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id end
 count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
-call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
+local phase = park and 'parked' or 'idle'
+call('HSET', s.run, 'token', '', 'phase', phase, 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
 close_question(s, now)
 append_event(s, event, start)
-return released{at = next_at(s, hold, now) or 0, now = now}
+return released{at = park and now + wait or next_at(s, hold, now) or 0, now = now}

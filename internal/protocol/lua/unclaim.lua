@@ -1,20 +1,21 @@
 -- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
--- the queue as they were, because no agent got them. If the end of that turn was requested
+-- the queue as they were, because no agent got them; a turn with steps is parked again. If the end of that turn was requested
 -- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
--- KEYS sentinel run followups resume pending active lease scheduled retry
+-- KEYS sentinel run followups resume journal pending active lease scheduled retry
 -- ARGS
 --   s.task       prefix of the session's task hashes
 --   s.prefix     of task ids
 --   s.token      of the claim
+--   parks flag   every living worker knows parked turns
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
 --   'lost'                the claim was not carried out, or its sentinel has expired
 
 local now = now_ms()
-local run = fields(s.run, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'stop', 'rollback', 'interrupt')
+local run = fields(s.run, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
 local mine = s.token .. ' - released' -- no fence: the caller does not know it
-if run.last == mine then return released{at = run.token == s.token and now or next_at(s, run.hold, now) or 0, now = now} end
+if run.last == mine then return released{at = run.token == s.token and now or claimable_at(s, run, now) or 0, now = now} end
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local ids, back = cjson.decode(run.ids), {}
 local ends = requested(run, run.fence) ~= ''
@@ -24,9 +25,13 @@ end
 call('LLEN', s.active)
 call('LLEN', s.pending)
 local carried = call('HGET', s.resume, 'interruptions')
+local journal = parks and #back > 0 and fields(s.journal, 'closed', 'fence') or {}
+local park = journal.closed and journal.fence == run.fence
 
 call('DEL', s.sentinel)
-for _, id in ipairs(back) do requeue_message(s, id, true) end
+for _, id in ipairs(back) do
+  if park then pcall('ZREM', s.lease, id) else requeue_message(s, id, true) end
+end
 if run.reset == 'suspended' then -- the turn that begins a new transcript is still to come
   call('HSET', s.run, 'special', '1')
   call('HSET', s.resume, 'suspended', '1')
@@ -36,5 +41,5 @@ if ends then
   call('HSET', s.run, 'reset', '', 'last', mine)
   return released{at = now, now = now}
 end
-call('HSET', s.run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
-return released{at = next_at(s, run.hold, now) or 0, now = now}
+call('HSET', s.run, 'token', '', 'phase', park and 'parked' or 'idle', 'reset', '', 'last', mine)
+return released{at = park and now or next_at(s, run.hold, now) or 0, now = now}

@@ -1,5 +1,5 @@
 -- undo: removes the last turn's entries from the transcript. For a retry, the same texts become a
--- message at the head of the queue. It is refused while the session has an owner, or if the
+-- message at the head of the queue. It is refused while a turn has begun and not ended, or if the
 -- transcript was changed since the caller read its end.
 --
 -- KEYS sentinel run record transcript pending owed outbox deliveries audit call
@@ -28,10 +28,10 @@ local record = fields(s.record, 'session_id')
 local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
 n = tonumber(n)
 if n and (not again or put_in ~= '') then return ok{removed = n, now = now} end
-if call('EXISTS', s.sentinel) == 1 then return held{} end
+local run, out = fields(s.run, 'sid', 'entries', 'phase'), n
+if call('EXISTS', s.sentinel) == 1 or (run.phase or 'idle') ~= 'idle' then return held{} end
 if (record.session_id or '') ~= sid then return changed{} end
 
-local run, out = fields(s.run, 'sid', 'entries'), n
 local counted = run.sid == sid
 if not out then
   local so_far = counted and tonumber(run.entries) or 0

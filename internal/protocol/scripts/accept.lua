@@ -42,6 +42,7 @@
 --   result: now:int state n:int duplicate:flag
 --     duplicate: 1 if there was a message with its id, of another Submit. state:
 --     'queued'     behind a turn; n = its position, which counts the running turn
+--     'ends'       likewise, and the turn is parked and is to end: the session is to be claimed
 --     'idle'       nothing runs: the session is to be claimed; n = when, ms
 --     'scheduled'  n = when, ms
 --     'running', 'completed', 'archived'; 'completed' also of this call, repeated after the result
@@ -610,7 +611,8 @@ if new then waiting = waiting + 1 end
 
 -- 5. Whether a turn runs, and the message's mode.
 local owner = call('GET', s_sentinel)
-local busy = owner and owner == run.token
+local parked = not owner and run.phase == 'parked'
+local busy = owner and owner == run.token or parked
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or run.mode or 'queue' end
 local cap = within(set.cap, 1, 10000) or tonumber(run.cap) or waiting
 local drop = policies[set.drop] or policies[run.drop] or 'new'
@@ -628,7 +630,7 @@ if not new and (busy or over) and call('LINDEX', s_pending, 0) ~= id then place 
 
 -- A message that replaces the running turn makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
-local urgent = first and run.phase == 'running' and place
+local urgent = first and (run.phase == 'running' or parked) and place
 local full = waiting > cap and not urgent
 
 -- 6. Whether it is refused, and the messages that it drops.
@@ -691,10 +693,10 @@ count_archived(s_failed, s_failed_day, s_processed, s_processed_day, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s_record, drops) end
 waiting = waiting - #drops
 
--- signal(kind) requests this of the present turn only.
+-- signal(kind) requests this of the present turn only. A parked one has nobody to be notified.
 local function signal(kind)
   call('HSET', s_run, kind, run.fence)
-  call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}')
+  if not parked then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. run.fence .. '}') end
 end
 
 -- 9. The owner is notified, and the follow-up is recorded.
@@ -719,4 +721,4 @@ if not known then
   if mode == 'steer' then signal('steer') end
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
-return {now, 'queued', position, duplicate}
+return {now, parked and urgent and 'ends' or 'queued', position, duplicate}

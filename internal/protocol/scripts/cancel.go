@@ -48,6 +48,8 @@ func readCancel(l script.Result) (r CancelResult) {
 	switch r.Status = Status(l.Text(0)); r.Status {
 	case Ended:
 		r.State, r.Result = l.Text(1), l.Text(2)
+	case Ending:
+		r.Now, r.Wake = l.Int(1), l.Bool(2)
 	case Taken:
 		r.Now, r.Wake = l.Int(1), l.Bool(2)
 	}

@@ -20,7 +20,7 @@
 --   deadline number      do nothing after this ms: the sender has given up
 -- RETURNS
 --   'taken' now:int wake:flag      it is a dead letter now; wake: 1 if the rest of the queue may be claimed sooner now
---   'ending'              the end of its turn is requested
+--   'ending' now:int wake:flag     the end of its turn is requested; wake: 1 if the turn has no owner
 --   'running'             it is part of a turn: nothing is written
 --   'ended' state result  the task's, before this call
 --   'unknown'             there is no such task
@@ -396,7 +396,8 @@ local SEARCHED = 1000 -- ids at either end of the queue
 
 local now = now_ms()
 local kept = call('GET', s_call)
-if kept == 'ending' then return {'ending'} end
+local ends = string.match(kept or '', '^ending (%d)$')
+if ends then return {'ending', now, tonumber(ends)} end
 if kept then return {'taken', now, tonumber(string.match(kept, '%d$'))} end
 if now > deadline then return {'late'} end
 local t = fields_1(s_task .. id)
@@ -419,9 +420,10 @@ if t.state == 'active' then
     call('HSET', s_run, 'stop', run_fence) -- also of a dead owner: the next claim reads it
     if owner then call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. run_fence .. '}') end
   end
-  keep_result(s_call, 'ending')
+  local wake = owner and 0 or 1
+  keep_result(s_call, 'ending', wake)
   audit(s_audit, s_by, 'cancel', own_id(s_prefix, id), now)
-  return {'ending'}
+  return {'ending', now, wake}
 end
 
 local msg, unique = load_short(s_longest, s_task, id)

@@ -739,6 +739,24 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end
+
 -- promise(s, id, route) records that the message's outcome must be delivered to its route. Returns
 -- whether that is new.
 local function promise(s_deliveries, s_owed, s_prefix, id, route)
@@ -788,7 +806,8 @@ local function regroup(s_longest, s_pending, s_task, journal, first, back, gone,
     local t = (from[ids[i]] or line[#line - #group] == ids[i]) and load_task(s_longest, s_task, ids[i])
     if t and t.msg and not t.too_long then -- else it was cancelled, or is behind another message
       group[#group + 1] = t
-      if from[t.id] then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + 1, back[from[t.id]] end
+      local b = back[from[t.id]]
+      if b then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + b.again, b end
     end
   end
   for _, b in ipairs(stay) do from[b.id] = nil end
@@ -798,15 +817,6 @@ local function regroup(s_longest, s_pending, s_task, journal, first, back, gone,
   end
   for i = #stay, 1, -1 do back[n + 1], n = stay[i], n + 1 end
   return group
-end
-
--- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
--- requested, or ''.
-local function requested(run, fence)
-  if run.stop == fence then return 'stop' end
-  if run.rollback == fence then return 'rollback' end
-  if run.interrupt == fence then return 'interrupt' end
-  return ''
 end
 
 -- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
@@ -897,8 +907,6 @@ local function begin(s_record, s_run, s_token, first, last, sid, ids, entries, k
   end
   return tonumber(fence)
 end
-local MOST = 100 -- messages that are too long, archived by one call
-
 local run = fields_2(s_run)
 local v = call('HMGET', s_record, 'session_id', 'fence', 'created_at', 'dropped', 'agent')
 local record_session_id, record_fence, record_created_at, record_dropped, record_agent = v[1], v[2], v[3], v[4], v[5]
@@ -941,7 +949,7 @@ if not ordinary then
   journal = fields_3(s_journal)
 end
 
--- 3. How a dead owner's turn ends: it is requeued, unless its end was requested, or its message was
+-- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or its message was
 -- in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
 -- end: that one can read what it has done. An owner that has not confirmed its claim may not know
 -- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
@@ -950,8 +958,10 @@ local dead = run.fence and (run.phase == 'starting' or run.phase == 'running')
 local rotated = (run.rotated or '') ~= ''
 local survived = dead and string.match(run.survived or '', '^%d+') == run.fence
 local confirmed = dead and not survived and string.match(run.seq or '', '^(%d+) ') == run.fence
-local request = dead and requested(run, run.fence)
-if dead and request == '' and run.ending == run.fence then request = 'interrupt' end
+local begun = dead or parked_until(run) -- the messages in active are those of run's turn
+local request = begun and requested(run, run.fence)
+if begun and request == '' and run.ending == run.fence then request = 'interrupt' end
+if not dead and begun and begun > now then return {'wait', begun} end
 local verdict, crashed, excused = false, false, false
 local final = false -- this death suspends the session or ends a message
 if request == 'stop' then
@@ -971,7 +981,7 @@ end
 -- 4. Messages in active go back to the head of the queue. If one has another program's live lease,
 -- a stock asynq.Server works on this queue: wait for it.
 local ours, in_turn, back, ending, lost, given_up = {}, {}, {}, {}, {}, false
-if dead then
+if begun then
   local ok, ids = try(cjson.decode, run.ids)
   if ok and type(ids) == 'table' then in_turn = ids end
   for _, id in ipairs(in_turn) do ours[id] = true end
@@ -995,7 +1005,7 @@ for _, id in ipairs(in_active) do
     local msg, unique = load_short(s_longest, s_task, id)
     ending[#ending + 1] = {id = id, msg = msg, unique = unique, ends = ends, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)}
   else
-    back[#back + 1] = {id = id, died = died, fences = deaths.died}
+    back[#back + 1] = {id = id, died = died, fences = deaths.died, again = not dead and ours[id] and 0 or 1} -- a park has counted
   end
 end
 -- 5. A step that cannot be taken back waits for one more TTL: the owner may live, and report so
@@ -1011,15 +1021,15 @@ if journal.origin and not ends and (journal.agent or bound) ~= bound then journa
 local first, gone, waits = false, 0, false
 if #back > 0 then
   first = load_task(s_longest, s_task, back[#back].id)
-  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + 1, false
+  first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + back[#back].again, false
 else
   first, gone = head(s_longest, s_pending, s_task, due)
 end
 local group = {}
 if first and first.too_long then
   -- A dead owner's turn and due messages come first.
-  if #in_active == 0 and #due == 0 and not dead and gone == 0 then
-    local ids, batch = call('LRANGE', s_pending, -MOST, -1), {}
+  if #in_active == 0 and #due == 0 and not begun and gone == 0 then
+    local ids, batch = call('LRANGE', s_pending, '-100', -1), {} -- one call archives at most a hundred
     for i = #ids, 1, -1 do
       local bytes = too_long(s_longest, s_task, ids[i])
       if not bytes then break end
@@ -1037,9 +1047,9 @@ end
 if first then
   group = regroup(s_longest, s_pending, s_task, journal, first, back, gone, ends)
   if not group then group, waits = gather(s_longest, s_pending, s_task, first, gone, now, turn_limits) end
-  waits = held_back(first.id, run.hold, now) or waits
+  waits = not ends and held_back(first.id, run.hold, now) or waits
 end
-if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
+if #in_active == 0 and #due == 0 and not begun and (waits or not first and gone == 0) then
   waits = waits or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
   if waits then return {'wait', waits} end
   return {'empty'}
@@ -1077,7 +1087,7 @@ for _, e in ipairs(ending) do
 end
 for _, b in ipairs(back) do
   requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id)
-  pcall('HINCRBY', s_task .. b.id, 'redelivered', 1)
+  if b.again > 0 then pcall('HINCRBY', s_task .. b.id, 'redelivered', 1) end
   if b.died > 0 then call('HSET', s_task .. b.id, 'deaths', b.died, 'died', string.sub((b.fences or '') .. run.fence .. ' ', -140)) end
 end
 if #in_active > 0 or dead then call('DEL', s_lease) end
@@ -1085,7 +1095,7 @@ if verdict or given_up then call('DEL', s_partial, s_journal) end
 if dead and rotated and not ends then leave_conversation(s_journal, s_partial, s_resume) end
 if dead then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
-if dead and run.rollback == run.fence then entries = entries + 1 end
+if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if crashed or excused then store_interruption(s_resume, s_run, mark) end
 if crashed and journal.progress ~= run.fence then call('HSET', s_resume, 'crashes', string.sub((mark.crashes or '') .. run.fence .. ' ', -140)) end
@@ -1128,8 +1138,7 @@ local ids, messages = take(s_active, s_pending, s_task, group, now)
 if not ordinary then
   for _, t in ipairs(group) do pcall('HDEL', s_followups, own_id(s_prefix, t.id)) end
 end
-local last = math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0)
-local fence = begin(s_record, s_run, s_token, not run.fence, last, sid, ids, entries, record_created_at)
+local fence = begin(s_record, s_run, s_token, not run.fence, math.max(tonumber(run.fence) or 0, tonumber(record_fence) or 0), sid, ids, entries, record_created_at)
 if bound ~= (record_agent or DEFAULT_AGENT) then call('HSET', s_record, 'agent', bound) end
 if ends then
   call('HSET', s_run, 'ending', fence)

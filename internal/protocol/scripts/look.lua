@@ -14,16 +14,9 @@
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_pending, s_active, s_lease, s_paused, s_scheduled, s_retry, s_completed, s_archived, s_stopped, s_task = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], ARGV[1]
-
--- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
--- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
--- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
--- unless the sentinel is deleted by hand.
-local function leased(s_lease, s_task, id, now)
-  local score = call('ZSCORE', s_lease, id)
-  score = score and tonumber(score) * 1000
-  if not score or score <= now or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
-  return math.min(score, now + 1000)
+local function fields_1(key)
+  local v = call('HMGET', key, 'phase', 'fence', 'hold', 'stop', 'rollback', 'interrupt')
+  return {phase = v[1], fence = v[2], hold = v[3], stop = v[4], rollback = v[5], interrupt = v[6]}
 end
 
 -- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
@@ -56,6 +49,42 @@ local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now
   return at
 end
 
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end
+
+-- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
+local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
+  local till = parked_until(run)
+  if till then return math.max(till, now) end
+  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+end
+
+-- leased(s, id, now) returns until when (ms) a stock asynq.Server works on an active task, or
+-- false. asynq's dequeue deletes pending_since, and a claim keeps it. A task that asynqmon's Run
+-- put into the queue never has it, but a claim's lease on such a task ends with the sentinel,
+-- unless the sentinel is deleted by hand.
+local function leased(s_lease, s_task, id, now)
+  local score = call('ZSCORE', s_lease, id)
+  score = score and tonumber(score) * 1000
+  if not score or score <= now or call('HEXISTS', s_task .. id, 'pending_since') == 1 then return false end
+  return math.min(score, now + 1000)
+end
+
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
   local time = redis.call('TIME')
@@ -76,14 +105,15 @@ if call('EXISTS', s_sentinel, s_pending, s_active, s_scheduled, s_retry, s_stopp
 local left = call('PTTL', s_sentinel)
 if left >= 0 then return {now, 'held', left} end
 if call('EXISTS', s_paused) == 1 then return {now, 'paused', 0} end
+local run = fields_1(s_run)
 if call('EXISTS', s_active) == 1 then
   for _, id in ipairs(call('LRANGE', s_active, 0, -1)) do
     local theirs = leased(s_lease, s_task, id, now)
     if theirs then return {now, 'wait', theirs} end
   end
-  return ready(1)
+  if run.phase ~= 'parked' then return ready(1) end
 end
-local at = next_at(s_pending, s_retry, s_run, s_scheduled, s_task, call('HGET', s_run, 'hold'), now)
+local at = claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
 if not at and call('EXISTS', s_stopped) == 1 then at = now end -- even if run's stopping was lost
 if not at then return {now, 'empty', 0} end
 if at > now then return {now, 'wait', at} end

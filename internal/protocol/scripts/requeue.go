@@ -34,12 +34,13 @@ type RequeueArgs struct {
 	Left       string   // how many of the journal's entries stay; '': all
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session
+	Parks      bool     // every living worker knows parked turns
 	IDs        []string // of the tasks, oldest first
 }
 
 // Words are the arguments as ARGV has them.
 func (a RequeueArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit, Flag(a.Parks)}, a.IDs)
 }
 
 // RequeueResult is the result of Requeue.

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/requeue.lua by go generate; DO NOT EDIT.
 --
 -- requeue: puts a turn back at the head of the queue and releases the session: for a retry after a
--- while, or because its worker drains.
+-- while, or because its worker drains. A turn with steps is parked instead: it stays one turn.
 --
 -- KEYS sentinel run followups resume events partial journal pending active lease scheduled retry processed processed_day
 -- KEYS outbox deliveries
@@ -24,6 +24,7 @@
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
+--   parks flag             every living worker knows parked turns
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -72,6 +73,67 @@ local function append_event(s_events, s_events_cap, s_large_bytes, s_run, s_shor
   if older + younger > most then first, older = from, 0 end
   if first then pcall('XTRIM', s_events, 'MINID', '~', first) end
   pcall('HSET', s_run, 'stream', string.format('%d', older) .. ' ' .. string.format('%d', younger) .. ' ' .. from)
+end
+
+-- belongs(s, journal, first) returns whether the journal, its fields, is of a turn with this first task.
+-- A task that is enqueued again under the same id has no origin.
+local function belongs(s_task, journal, first)
+  return journal.origin and journal.origin == call('HGET', s_task .. first, 'origin')
+end
+
+-- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
+-- failure, or false. hold is the run record's "ms id".
+local function held_back(id, hold, now)
+  if not hold or hold == '' then return false end
+  local at, who = string.match(hold, '^(%d+) (.*)$')
+  at = tonumber(at)
+  if who == id and at > now then return at end
+  return false
+end
+
+-- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
+-- for never. For messages that are collected the time may be too early: the claim finds the end of
+-- their quiet window.
+local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
+  local id = call('LINDEX', s_pending, '-1')
+  if id then
+    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
+    if at or type(quiet) ~= 'string' then return at or now end
+    return tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s_scheduled, s_retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end
+
+-- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
+local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
+  local till = parked_until(run)
+  if till then return math.max(till, now) end
+  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -242,36 +304,6 @@ local function load_mark(s_resume)
     fence = m_fence, suspended = m_suspended == '1', carried = m_carried, crashes = m_crashes}
 end
 
--- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
--- failure, or false. hold is the run record's "ms id".
-local function held_back(id, hold, now)
-  if not hold or hold == '' then return false end
-  local at, who = string.match(hold, '^(%d+) (.*)$')
-  at = tonumber(at)
-  if who == id and at > now then return at end
-  return false
-end
-
--- next_at(s, hold, now) returns when a message can be taken: now or earlier, a later ms, or false
--- for never. For messages that are collected the time may be too early: the claim finds the end of
--- their quiet window.
-local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now)
-  local id = call('LINDEX', s_pending, '-1')
-  if id then
-    local at, quiet = held_back(id, hold, now), pcall('HGET', s_task .. id, 'quiet')
-    if at or type(quiet) ~= 'string' then return at or now end
-    return tonumber(string.match(quiet, '^%d+')) or now
-  end
-  if call('HGET', s_run, 'stopping') == '1' then return now end -- for the claim to archive
-  if call('EXISTS', s_scheduled, s_retry) == 0 then return false end
-  local at = false
-  for _, zset in ipairs({s_scheduled, s_retry}) do
-    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
-    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
-  end
-  return at
-end
-
 -- Redis' clock in milliseconds. No script reads another clock.
 local function now_ms()
   local time = redis.call('TIME')
@@ -282,15 +314,6 @@ end
 -- be written.
 local function owned(s_fence, s_sentinel, s_token, run)
   return run.token == s_token and run.fence == s_fence and (redis.call('GET', s_sentinel) == s_token)
-end
-
--- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
--- requested, or ''.
-local function requested(run, fence)
-  if run.stop == fence then return 'stop' end
-  if run.rollback == fence then return 'rollback' end
-  if run.interrupt == fence then return 'interrupt' end
-  return ''
 end
 
 -- requeue_message(s, id, as_it_was) puts a message of the turn back at the head of the queue, as a
@@ -371,8 +394,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17])
-local at = 18
+local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit, parks = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1'
+local at = 19
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -385,7 +408,7 @@ local now = now_ms()
 local run = fields_1(s_run)
 local hold = run.hold
 if not owned(s_fence, s_sentinel, s_token, run) then
-  if earlier_result(s_fence, s_token, run) then return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now} end
+  if earlier_result(s_fence, s_token, run) then return {'released', claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
   return {'lost'}
 end
 local request = requested(run, s_fence)
@@ -408,6 +431,7 @@ if failed and content == '' then
   stored = type(begins) == 'string' and string.match(begins, '^{"v":%d+,"fence":(%d+),') == s_fence
 end
 local mark, journal = load_mark(s_resume), fields_2(s_journal)
+local park = parks and journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s_fence, reason, rotated, now, journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
 call('LLEN', s_active)
@@ -419,7 +443,8 @@ for _, id in ipairs(gone) do -- another program has deleted the task
   pcall('ZREM', s_lease, id)
 end
 for _, b in ipairs(back) do
-  if requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id) then
+  if park then pcall('ZREM', s_lease, b.id) end
+  if park or requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id) then
     if failed then -- 6 retried
       call('HSET', s_task .. b.id, 'msg', with_error(b.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
     else
@@ -441,10 +466,11 @@ elseif left ~= '' and journal.origin then
   call('HSET', s_journal, 'n', left)
 end
 if interrupted then store_interruption(s_resume, s_run, mark) end
-if wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end
+if park or wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if rotated then call('HSET', s_run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
-call('HSET', s_run, 'token', '', 'phase', 'idle', 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
+local phase = park and 'parked' or 'idle'
+call('HSET', s_run, 'token', '', 'phase', phase, 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
 close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
-return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}
+return {'released', park and now + wait or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}

@@ -16,18 +16,19 @@ var Unclaim = newMove[UnclaimArgs]("unclaim", unclaimLua, readUnclaim)
 
 // UnclaimKeys are the KEYS of Unclaim.
 func UnclaimKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry()}
+	return []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Journal(), k.Pending(), k.Active(), k.Lease(), k.Scheduled(), k.Retry()}
 }
 
 // UnclaimArgs are the arguments of Unclaim.
 type UnclaimArgs struct {
 	Prefixes
 	Token string // of the claim
+	Parks bool   // every living worker knows parked turns
 }
 
 // Words are the arguments as ARGV has them.
 func (a UnclaimArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Token}
+	return []any{a.Task, a.Prefix, a.Token, Flag(a.Parks)}
 }
 
 // UnclaimResult is the result of Unclaim.

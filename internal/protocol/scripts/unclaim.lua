@@ -1,24 +1,29 @@
 -- Code generated from ../lua/unclaim.lua by go generate; DO NOT EDIT.
 --
 -- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
--- the queue as they were, because no agent got them. If the end of that turn was requested
+-- the queue as they were, because no agent got them; a turn with steps is parked again. If the end of that turn was requested
 -- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
--- KEYS sentinel run followups resume pending active lease scheduled retry
+-- KEYS sentinel run followups resume journal pending active lease scheduled retry
 -- ARGS
 --   s.task       prefix of the session's task hashes
 --   s.prefix     of task ids
 --   s.token      of the claim
+--   parks flag   every living worker knows parked turns
 -- RETURNS
 --   'released' at:int now:int     at: when it can be claimed again, ms; 0: never
 --   'lost'                the claim was not carried out, or its sentinel has expired
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_followups, s_resume, s_pending, s_active, s_lease, s_scheduled, s_retry, s_task, s_prefix, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[1], ARGV[2], ARGV[3]
+local s_sentinel, s_run, s_followups, s_resume, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_task, s_prefix, s_token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], stop = v[7], rollback = v[8], interrupt = v[9]}
+  local v = call('HMGET', key, 'token', 'ids', 'hold', 'reset', 'last', 'fence', 'phase', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], ids = v[2], hold = v[3], reset = v[4], last = v[5], fence = v[6], phase = v[7], stop = v[8], rollback = v[9], interrupt = v[10]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'closed', 'fence')
+  return {closed = v[1], fence = v[2]}
 end
 
 -- held_back(id, hold, now) returns until when (ms) the head of the queue has to wait after a
@@ -51,12 +56,6 @@ local function next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now
   return at
 end
 
--- Redis' clock in milliseconds. No script reads another clock.
-local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
 -- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
 -- requested, or ''.
 local function requested(run, fence)
@@ -64,6 +63,28 @@ local function requested(run, fence)
   if run.rollback == fence then return 'rollback' end
   if run.interrupt == fence then return 'interrupt' end
   return ''
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end
+
+-- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
+local function claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now)
+  local till = parked_until(run)
+  if till then return math.max(till, now) end
+  return next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now)
+end
+
+-- Redis' clock in milliseconds. No script reads another clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 -- own_id(s, id) returns the message id of a task.
@@ -85,11 +106,12 @@ local function requeue_message(s_active, s_followups, s_lease, s_pending, s_pref
   return true
 end
 
+local parks = ARGV[4] == '1'
 
 local now = now_ms()
 local run = fields_1(s_run)
 local mine = s_token .. ' - released' -- no fence: the caller does not know it
-if run.last == mine then return {'released', run.token == s_token and now or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now} end
+if run.last == mine then return {'released', run.token == s_token and now or claimable_at(s_pending, s_retry, s_run, s_scheduled, s_task, run, now) or 0, now} end
 if run.token ~= s_token or not (redis.call('GET', s_sentinel) == s_token) then return {'lost'} end
 local ids, back = cjson.decode(run.ids), {}
 local ends = requested(run, run.fence) ~= ''
@@ -99,9 +121,13 @@ end
 call('LLEN', s_active)
 call('LLEN', s_pending)
 local carried = call('HGET', s_resume, 'interruptions')
+local journal = parks and #back > 0 and fields_2(s_journal) or {}
+local park = journal.closed and journal.fence == run.fence
 
 call('DEL', s_sentinel)
-for _, id in ipairs(back) do requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, true) end
+for _, id in ipairs(back) do
+  if park then pcall('ZREM', s_lease, id) else requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, id, true) end
+end
 if run.reset == 'suspended' then -- the turn that begins a new transcript is still to come
   call('HSET', s_run, 'special', '1')
   call('HSET', s_resume, 'suspended', '1')
@@ -111,5 +137,5 @@ if ends then
   call('HSET', s_run, 'reset', '', 'last', mine)
   return {'released', now, now}
 end
-call('HSET', s_run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
-return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
+call('HSET', s_run, 'token', '', 'phase', park and 'parked' or 'idle', 'reset', '', 'last', mine)
+return {'released', park and now or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}

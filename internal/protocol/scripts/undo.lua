@@ -1,7 +1,7 @@
 -- Code generated from ../lua/undo.lua by go generate; DO NOT EDIT.
 --
 -- undo: removes the last turn's entries from the transcript. For a retry, the same texts become a
--- message at the head of the queue. It is refused while the session has an owner, or if the
+-- message at the head of the queue. It is refused while a turn has begun and not ended, or if the
 -- transcript was changed since the caller read its end.
 --
 -- KEYS sentinel run record transcript pending owed outbox deliveries audit call
@@ -27,8 +27,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_transcript, s_pending, s_owed, s_outbox, s_deliveries, s_audit, s_call, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3]
 local function fields_1(key)
-  local v = call('HMGET', key, 'sid', 'entries')
-  return {sid = v[1], entries = v[2]}
+  local v = call('HMGET', key, 'sid', 'entries', 'phase')
+  return {sid = v[1], entries = v[2], phase = v[3]}
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -193,10 +193,10 @@ local record_session_id = v[1]
 local n, put_in = string.match(call('GET', s_call) or '', '^(%d+) (.*)$')
 n = tonumber(n)
 if n and (not again or put_in ~= '') then return {'ok', n, now} end
-if call('EXISTS', s_sentinel) == 1 then return {'held'} end
+local run, out = fields_1(s_run), n
+if call('EXISTS', s_sentinel) == 1 or (run.phase or 'idle') ~= 'idle' then return {'held'} end
 if (record_session_id or '') ~= sid then return {'changed'} end
 
-local run, out = fields_1(s_run), n
 local counted = run.sid == sid
 if not out then
   local so_far = counted and tonumber(run.entries) or 0

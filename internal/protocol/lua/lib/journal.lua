@@ -27,7 +27,8 @@ local function regroup(s, journal, first, back, gone, ends)
     local t = (from[ids[i]] or line[#line - #group] == ids[i]) and load_task(s, ids[i])
     if t and t.msg and not t.too_long then -- else it was cancelled, or is behind another message
       group[#group + 1] = t
-      if from[t.id] then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + 1, back[from[t.id]] end
+      local b = back[from[t.id]]
+      if b then t.redelivered, stay[#stay + 1] = (tonumber(t.redelivered) or 0) + b.again, b end
     end
   end
   for _, b in ipairs(stay) do from[b.id] = nil end

@@ -109,6 +109,13 @@ local function gather(s, first, gone, now, limits)
   return group, till
 end
 
+-- claimable_at(s, run, now) returns when a turn can be taken, as next_at, or a parked one.
+local function claimable_at(s, run, now)
+  local till = parked_until(run)
+  if till then return math.max(till, now) end
+  return next_at(s, run.hold, now)
+end
+
 -- take(s, group, now) moves the group from the queue to active. Returns its ids, as JSON, and the
 -- record of each for the worker.
 local function take(s, group, now)

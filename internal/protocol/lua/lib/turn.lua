@@ -53,3 +53,12 @@ local function requested(run, fence)
   if run.interrupt == fence then return 'interrupt' end
   return ''
 end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end

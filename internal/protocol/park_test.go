@@ -1,0 +1,114 @@
+package protocol_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// A turn with steps stays one while it waits for its retry: nothing runs before it, nobody takes its message
+// out of it, and it does not count as waiting.
+func TestParkedTurnIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Worker = actors.NewWorker(t, b.Redis, "w", func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 1, session.DropOld })
+	b.Say("before")
+	b.Drain()
+	parked(b, time.Hour)
+	chat, inspector := b.Chat(), b.Inspector()
+	info := b.Info()
+	if info.Phase != session.PhaseParked || info.Waiting != 1 || len(info.Messages) != 1 || info.Messages[0] != "now" || info.Worker != "" {
+		t.Errorf("the session: %+v", info)
+	}
+	for name, err := range map[string]error{
+		"undo":  func() error { _, err := chat.Undo(b.Ctx); return err }(),
+		"retry": func() error { _, err := chat.Retry(b.Ctx); return err }(),
+	} {
+		if !errors.Is(err, session.ErrBusy) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := chat.Cancel(b.Ctx, "now"); !errors.Is(err, session.ErrRunning) {
+		t.Errorf("cancel: %v", err)
+	}
+	if err := inspector.DeleteTask(rediskey.Queue(actors.Key), b.Task("now")); err == nil {
+		t.Error("asynqmon deletes its message")
+	}
+	if err := inspector.ArchiveTask(rediskey.Queue(actors.Key), b.Task("now")); err == nil {
+		t.Error("asynqmon archives its message")
+	}
+	expect.Equal(t, "the second in the queue", b.Say("later").Position, 2) // "next" has made room
+	expect.Equal(t, "next", b.Outcome("next").Status, session.StatusDropped)
+	b.ClaimNothing("it waits")
+
+	b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1 "+b.Task("now"))
+	h := b.Start()
+	if turn := h.Turn(); turn.Message.ID != "now" || turn.Carries != protocol.CarriesSteps || turn.Attempt != 2 || turn.Redelivered != 0 {
+		t.Errorf("the turn: %+v", turn)
+	}
+	expect.Equal(t, "the next one runs under the same claim", b.Finish(h), true)
+}
+
+// The end of a parked turn is requested as that of a running one, and a worker ends it at once, with what it
+// has done.
+func TestParkedTurnIsEnded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ask    func(b *actors.Bench) error
+		status session.Status
+		kept   bool // its work is in the transcript
+		next   string
+	}{
+		"stop":      {func(b *actors.Bench) error { _, err := b.Chat().Stop(b.Ctx); return err }, session.StatusStopped, false, ""},
+		"cancel":    {func(b *actors.Bench) error { return b.Chat().CancelTurn(b.Ctx, "now") }, session.StatusStopped, false, "next"},
+		"interrupt": {func(b *actors.Bench) error { b.Say("new", session.ModeInterrupt); return nil }, session.StatusInterrupted, true, "new"},
+		"rollback":  {func(b *actors.Bench) error { b.Say("new", session.ModeRollback); return nil }, session.StatusInterrupted, false, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			parked(b, time.Hour)
+			b.Pop()
+			expect.OK(t, c.ask(b))
+			expect.Equal(t, "a worker is woken", b.IsIn(rediskey.Ready, actors.Key), true)
+			if c.next == "" {
+				b.ClaimNothing("all is stopped")
+			} else {
+				expect.Equal(t, "runs next", b.Drain()[0], c.next)
+			}
+			expect.Equal(t, "its work is kept", slices.Contains(b.Transcript(b.Info().TranscriptID), "item"), c.kept)
+			expect.Equal(t, "outcome", b.Outcome("now").Status, c.status)
+			expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
+		})
+	}
+}
+
+// /new lets a parked turn go on in the new conversation.
+func TestParkedTurnGoesOnAfterNew(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	parked(b, 0)
+	sid, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{})
+	expect.OK(t, err)
+	h := b.Start()
+	expect.Equal(t, "transcript", h.Turn().SessionID, sid)
+	expect.Equal(t, "carries", h.Turn().Carries, protocol.CarriesSteps)
+}
+
+// While a worker of the version before may live, a turn with steps waits in the queue, where that one finds it.
+func TestNoParksBesideOldWorkers(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Worker = actors.NewWorker(t, b.Redis, "w", func(c *protocol.Config) { c.Parks = func() bool { return false } })
+	parked(b, time.Hour)
+	expect.List(t, "waiting", b.Waiting(), "now", "next")
+	expect.Equal(t, "phase", b.Info().Phase, session.PhaseIdle)
+}
