@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/index"
 	"turnstile/internal/protocol"
 	"turnstile/internal/slash"
 	"turnstile/pkg/session"
@@ -70,6 +71,11 @@ func (s *Session) decide(ctx context.Context, call protocol.Decide) (session.Que
 		return session.Question{}, fmt.Errorf("decide the question of %s: %w", s.key, protocol.Unchanged(err, false))
 	}
 	switch state {
+	case "parked":
+		// The decision counts whatever becomes of this: the due index or the sweep has the session.
+		if now, err := protocol.Now(ctx, s.c.rdb, s.key); err == nil {
+			_ = index.ListAndWake(ctx, s.c.rdb, s.key, now, 0)
+		}
 	case "none":
 		return q, session.ErrNoQuestion
 	case "other":

@@ -160,7 +160,7 @@ func (b *bot) event(e session.Event) {
 	case session.EventQuestionAsked:
 		b.say(fmt.Sprintf("May I %s? %s Send /approve or /deny.", e.Name, e.Text))
 	case session.EventTurnRequeued, session.EventTurnRetry:
-		if b.turn = ""; e.Keeps == 0 {
+		if b.turn = ""; e.Keeps == 0 && e.Reason != session.ReasonParked {
 			b.say("\nThis was interrupted, and begins again.")
 		}
 	case session.EventTurnEnded:

@@ -218,6 +218,7 @@ func (p *problems) judgeOpenAI(a AgentSettings) {
 func (p *problems) judgeTimes(w Worker) {
 	within(p, "TURNSTILE_SENTINEL_TTL", w.SentinelTTL, time.Second, time.Hour)
 	atLeast(p, "TURNSTILE_DRAIN_TIMEOUT", w.DrainTimeout, 0)
+	atLeast(p, "TURNSTILE_PARK_AFTER", w.ParkAfter, 0)
 	atLeast(p, "TURNSTILE_INTERRUPT_GRACE", w.InterruptGrace, 0)
 	atLeast(p, "TURNSTILE_STOP_TIMEOUT", w.StopTimeout, 0)
 	if need := w.DrainTimeout + w.InterruptGrace + stopMargin; w.StopTimeout > 0 && (need > w.StopTimeout || need < w.DrainTimeout) &&

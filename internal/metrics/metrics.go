@@ -32,7 +32,7 @@ var (
 var (
 	statuses = []session.Status{
 		session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusStopped, session.StatusExpired,
-		worker.StatusRequeued, worker.StatusRetried, worker.StatusLost,
+		worker.StatusRequeued, worker.StatusRetried, worker.StatusParked, worker.StatusLost,
 	}
 	duties = []string{"claim", "renew", "due", "reap", "sweep", "wake"}
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"turnstile/internal/index"
 	"turnstile/internal/protocol/scripts"
@@ -20,37 +21,54 @@ type Decided struct {
 	By       string // the user, "" if unknown
 }
 
+// Asked is a question in Redis.
+type Asked struct {
+	Decided               // without a decision, its number alone
+	Age     time.Duration // since it was asked first, in whichever run of the turn
+}
+
 // Ask stores a question of the turn's agent, for Decide to find, and returns its number. A turn has
 // one open question: a new one replaces it. Ask ignores q's own number.
 func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err error) {
+	a, err := c.AskFor(ctx, "", q)
+	return a.Question, err
+}
+
+// AskFor is Ask for a question with a name in all runs of the turn. One for which the turn was parked keeps its
+// number, and may have a decision.
+func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a Asked, err error) {
 	data, err := marshal(q)
 	if err != nil {
-		return 0, fmt.Errorf("encode question: %w", err)
+		return a, fmt.Errorf("encode question: %w", err)
 	}
 	c.mu.Lock()
 	c.questions++
 	c.mu.Unlock()
-	r, err := c.ask(ctx, data)
-	if err == nil {
+	r, err := c.ask(ctx, key, data)
+	if err == nil && r.Decision == "" {
 		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
 	}
-	return int(r.Number), err
+	a = Asked{Decided: Decided{int(r.Number), session.Decision(r.Decision), r.By}}
+	if r.At > 0 {
+		a.Age = time.Duration(max(c.redisNow()-r.At, 0)) * time.Millisecond
+	}
+	return a, err
 }
 
 // Withdraw closes the turn's last question: the agent no longer waits, and later decisions are
 // refused. It returns the decision, if there was one.
 func (c *Claim) Withdraw(ctx context.Context) (Decided, error) {
-	r, err := c.ask(ctx, "")
+	r, err := c.ask(ctx, "", "")
 	return Decided{int(r.Number), session.Decision(r.Decision), r.By}, err
 }
 
-func (c *Claim) ask(ctx context.Context, question string) (scripts.AskResult, error) {
+func (c *Claim) ask(ctx context.Context, key, question string) (scripts.AskResult, error) {
 	c.mu.Lock()
 	nth := c.questions
 	c.mu.Unlock()
 	k, o := c.owner()
 	return own(ctx, c, true, scripts.Ask, scripts.AskKeys(k), scripts.AskArgs{
-		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), Nth: int64(nth), Question: question,
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), Nth: int64(nth), Question: question, Key: key,
 	})
 }
 

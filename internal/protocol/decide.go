@@ -29,7 +29,8 @@ type Decide struct {
 	Fresh time.Duration
 }
 
-// Do returns ok, none, other, new or answered, and the open question.
+// Do returns ok, parked, none, other, new or answered, and the open question. parked is ok for a turn that was
+// parked for it: the session is to be claimed.
 func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q session.Question, err error) {
 	which := ""
 	if d.Question != 0 {
@@ -59,6 +60,9 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	q = readQuestion(r.Question)
 	if q.Number = int(r.Number); q.Number != 0 {
 		q.Turn = prefix + r.Fence
+	}
+	if r.Wake {
+		return "parked", q, call.Err
 	}
 	return string(r.Status), q, call.Err
 }

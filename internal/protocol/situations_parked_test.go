@@ -19,6 +19,17 @@ func parked(b *actors.Bench, wait time.Duration) {
 	expect.OK(b, h.Retry(b.Ctx, errors.New("no"), wait, -1))
 }
 
+// waits parks a turn, "now", for the decision on its question 1.
+func waits(b *actors.Bench) {
+	b.Helper()
+	b.SayAll("now", "next")
+	h := b.Start()
+	stepped(b, h, 1)
+	_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
+	expect.OK(b, err)
+	expect.OK(b, h.Park(b.Ctx, "pay", time.Hour))
+}
+
 // parkedSituations are those of turns with steps that are parked.
 func parkedSituations() []situation {
 	stepping := func(b *actors.Bench) *protocol.Claim {
@@ -53,6 +64,34 @@ func parkedSituations() []situation {
 		{"requeue", "parks in a drain", func(b *actors.Bench) func() error {
 			h := stepping(b)
 			return func() error { return h.Requeue(b.Ctx, "drain") }
+		}},
+		{"requeue", "parks for a question", func(b *actors.Bench) func() error {
+			h := stepping(b)
+			_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
+			expect.OK(b, err)
+			return func() error { return h.Park(b.Ctx, "pay", time.Hour) }
+		}},
+		{"decide", "for a parked turn", func(b *actors.Bench) func() error {
+			waits(b)
+			return func() error { _, err := b.Chat().Decide(b.Ctx, "1", session.Allow); return err }
+		}},
+		{"ask", "again", func(b *actors.Bench) func() error {
+			waits(b)
+			b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1 "+b.Task("now"))
+			h := b.Start()
+			return func() error { _, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"}); return err }
+		}},
+		{"ask", "again, when it is decided", func(b *actors.Bench) func() error {
+			waits(b)
+			_, err := b.Chat().Decide(b.Ctx, "1", session.Allow)
+			expect.OK(b, err)
+			h := b.Start()
+			return func() error { _, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"}); return err }
+		}},
+		{"claim", "waiting and stopped", func(b *actors.Bench) func() error {
+			waits(b)
+			expect.OK(b, cancelMove(b, "now", true)())
+			return claimMove(b)
 		}},
 		{"claim", "parked", after(0, claims(func(*actors.Bench) {}))},
 		{"claim", "parked and stopped", after(time.Hour, claims(func(b *actors.Bench) { expect.OK(b, cancelMove(b, "now", true)()) }))},

@@ -35,6 +35,7 @@ func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 		LeaseTTL:      s.SentinelTTL,
 		AgentTimeout:  s.AgentTimeout,
 		AskTimeout:    cmp.Or(s.AskTimeout, session.NoLimit),
+		ParkAfter:     cmp.Or(s.ParkAfter, session.NoLimit),
 		Approvers:     s.Approvers,
 		DrainTimeout:  cmp.Or(s.DrainTimeout, shortest),
 		MaxAttempts:   s.MaxAttempts,

@@ -97,7 +97,7 @@ func (s SessionInfo) state(ready, due bool) State {
 	switch {
 	case s.Phase == session.PhaseStarting:
 		return StateStarting
-	case s.Phase == session.PhaseRunning && s.Question != nil:
+	case s.Question != nil:
 		return StateAsking
 	case s.Phase == session.PhaseRunning:
 		return StateRunning

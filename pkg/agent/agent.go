@@ -136,6 +136,10 @@ var (
 	// ErrRetryable is wrapped by an error that Retryable has marked.
 	ErrRetryable = errors.New("may be tried again")
 
+	// ErrParked is Ask's error for a question with a Key whose decision takes long. Return it, wrapped
+	// or not, when everything that the turn has begun has ended.
+	ErrParked = errors.New("the turn is parked until the user decides")
+
 	// ErrLeaseLost says that the worker no longer owned the session.
 	//
 	// A worker that has lost the session cancels the turn with a cause that wraps ErrLeaseLost. The

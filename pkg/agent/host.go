@@ -38,8 +38,8 @@ func (t *Turn) Emit(e Event) {
 
 // Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
 // of one turn are asked one after the other. A turn that waits for a decision keeps its session
-// until its timeout. A question without a decision within the worker's AskTimeout is denied.
-// Without a host the decision is Deny.
+// until its timeout, unless the question has a Key. A question without a decision within the worker's
+// AskTimeout is denied. Without a host the decision is Deny.
 func (t *Turn) Ask(ctx context.Context, q Question) (session.Decision, error) {
 	if t.Host.Ask == nil {
 		return session.Deny, nil
@@ -63,6 +63,12 @@ func (t *Turn) LeaseEnd() time.Time {
 
 // Question asks the user whether the agent may do something.
 type Question struct {
+	// Key is the question's name within its turn, the same in every run, as a step's. With it Ask may
+	// fail with ErrParked after a while: the agent returns that error, the turn gives up its worker, and
+	// when the user has decided, it runs again as after an interruption. There Ask with the same Key
+	// returns the decision. Empty: the turn waits on its worker.
+	Key string
+
 	CallID string          // of the tool, if it is one
 	Name   string          // the tool's name, or a few words for the action
 	Text   string          // more about it, for a person; may be empty

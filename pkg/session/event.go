@@ -36,6 +36,10 @@ const (
 	EventState EventType = "state"
 )
 
+// ReasonParked is the Reason of an EventTurnRequeued: the turn waits for a decision without a worker, and
+// goes on when there is one.
+const ReasonParked = "parked"
+
 // The events of Turnstile.
 const (
 	EventTurnStarted  EventType = "turn_started"  // a turn was claimed for Messages

@@ -55,6 +55,11 @@ type Config struct {
 	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
 	AgentTimeout time.Duration
 
+	// ParkAfter is how long a question with a Key waits for its decision in a slot. Then its turn gives
+	// the slot and the session's lease up, and runs again when the user has decided. It is at once when
+	// the worker drains. Defaults to 30 s; session.NoLimit: never.
+	ParkAfter time.Duration
+
 	// AskTimeout is how long an agent's question waits for the user's decision before it is denied.
 	// NoLimit: as long as the turn may run. Defaults to 5 min.
 	AskTimeout time.Duration
@@ -196,6 +201,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Keep.EventBytes, 8<<20)
 	setDefault(&c.AgentTimeout, 10*time.Minute)
 	setDefault(&c.AskTimeout, 5*time.Minute)
+	setDefault(&c.ParkAfter, 30*time.Second)
 	setDefault(&c.DrainTimeout, time.Minute)
 	setDefault(&c.MaxAttempts, 3)
 	setDefault(&c.RetryBackoff, time.Second)
@@ -237,7 +243,7 @@ func (c Config) validate() error {
 			wrong(field, "is negative")
 		}
 	}
-	for field, d := range map[string]time.Duration{"AskTimeout": c.AskTimeout, "DrainTimeout": c.DrainTimeout, "MessageMaxAge": c.MessageMaxAge} {
+	for field, d := range map[string]time.Duration{"AskTimeout": c.AskTimeout, "ParkAfter": c.ParkAfter, "DrainTimeout": c.DrainTimeout, "MessageMaxAge": c.MessageMaxAge} {
 		if d < 0 && d != session.NoLimit {
 			wrong(field, "is negative and not session.NoLimit")
 		}

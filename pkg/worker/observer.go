@@ -26,7 +26,7 @@ type TurnEnd struct {
 	Session, Turn string
 	Message       string         // the turn's first; others may have joined it
 	Attempt       int            // from 1
-	Status        session.Status // one of package session, or StatusRequeued, StatusRetried, StatusLost
+	Status        session.Status // one of package session, or StatusRequeued, StatusRetried, StatusParked, StatusLost
 	Ran           bool           // its agent was started
 	Wait          time.Duration  // from the message's arrival to this turn's claim
 	Duration      time.Duration  // from the claim to the end
@@ -37,6 +37,7 @@ type TurnEnd struct {
 const (
 	StatusRequeued session.Status = "requeued" // interrupted, by a drain or the agent's guardian
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
+	StatusParked   session.Status = "parked"   // it waits for a decision, without a worker
 	StatusLost     session.Status = "lost"     // its end could not be written, usually because the lease was lost
 )
 

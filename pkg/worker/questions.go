@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,8 @@ type questions struct {
 	recorder  *recorder
 	open      *openQuestions
 	timeout   time.Duration // 0: only the turn's
-	approvers []string      // of the agent
+	parks     parks
+	approvers []string // of the agent
 	containment
 
 	ctx    context.Context // ends with the turn or with its agent
@@ -32,9 +34,9 @@ type questions struct {
 	early    protocol.Decided // a decision on a question before its number arrived from Redis
 }
 
-func newQuestions(ctx context.Context, r *recorder, open *openQuestions, a *served) *questions {
+func newQuestions(ctx context.Context, r *recorder, open *openQuestions, a *served, p parks) *questions {
 	q := &questions{
-		claim: r.claim, recorder: r, open: open, timeout: max(0, a.askTimeout), approvers: a.approvers, containment: r.containment,
+		claim: r.claim, recorder: r, open: open, timeout: max(0, a.askTimeout), parks: p, approvers: a.approvers, containment: r.containment,
 		one: make(chan struct{}, 1),
 	}
 	q.ctx, q.cancel = context.WithCancelCause(ctx)
@@ -71,11 +73,10 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 		return "", context.Cause(q.ctx)
 	}
 	d, err := q.put(ctx, question)
-	if err != nil {
+	if err != nil && !errors.Is(err, agent.ErrParked) {
 		q.withdraw()
-		return "", err
 	}
-	return d, nil
+	return d, err
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
@@ -85,9 +86,13 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	if len(asked.Approvers) == 0 {
 		asked.Approvers = q.approvers
 	}
-	number, err := q.claim.Ask(ctx, asked)
+	put, err := q.claim.AskFor(ctx, question.Key, asked)
 	if err != nil {
 		return "", err
+	}
+	number := put.Question
+	if put.Decision != "" {
+		return q.publishDecision(number, question, put.Decided), nil
 	}
 	decided := q.await(number)
 	defer q.await(0)
@@ -98,18 +103,31 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	q.open.begin()
 	defer q.open.end()
 	var overdue <-chan time.Time // 0: never
+	left := protocol.ParkMost
 	if q.timeout > 0 {
-		timer := time.NewTimer(q.timeout)
+		left = q.timeout - put.Age
+		timer := time.NewTimer(left)
 		defer timer.Stop()
 		overdue = timer.C
 	}
-	select {
-	case d := <-decided:
-		return q.publishDecision(number, question, d), nil
-	case <-overdue:
-	case <-ctx.Done():
-		q.publishEnd(number, session.Cancelled, "")
-		return "", context.Cause(ctx)
+	deadline, parked := time.Now().Add(left), q.parks.when(ctx, question.Key)
+	for waiting := true; waiting; {
+		select {
+		case d := <-decided:
+			return q.publishDecision(number, question, d), nil
+		case <-overdue:
+			waiting = false
+		case <-parked:
+			if err := q.parks.note(question.Key); err != nil {
+				q.log.Warn("the turn is not parked, and waits on its worker", "error", err)
+				parked = nil
+				continue
+			}
+			return "", parkedError{question.Key, time.Until(deadline)}
+		case <-ctx.Done():
+			q.publishEnd(number, session.Cancelled, "")
+			return "", context.Cause(ctx)
+		}
 	}
 	// No decision in time is a denial. But a decision that is in Redis by now counts, because its
 	// user was notified; only Withdraw returns it.

@@ -23,7 +23,7 @@ func askTimeout(d time.Duration) change { return with(func(o *worker.Config) { o
 // withdrawing matches the call that withdraws a question.
 func withdrawing(cmd redis.Cmder) bool {
 	args := cmd.Args()
-	return script("ask")(cmd) && args[len(args)-1] == ""
+	return script("ask")(cmd) && args[len(args)-2] == "" // question, before key
 }
 
 // notices returns the notices to the session's user.

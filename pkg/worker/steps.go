@@ -245,6 +245,18 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 	return s.recorder.keep(key, step, text, show)
 }
 
+// running reports whether a step that may have effects has begun in this run, and not ended.
+func (s *steps) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.used {
+		if r := s.known[key]; r.State == stepStarted && r.size > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // idempotencyKey is the same in every run of the turn, and after /resume.
 func (s *steps) idempotencyKey(step stepRecord) string {
 	s.recorder.mu.Lock()

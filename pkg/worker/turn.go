@@ -23,7 +23,8 @@ type turnDeps struct {
 	wakeUps     *lostWakeUps
 	tokens      *usedTokens
 	drainReason func() reason
-	partials    func() bool // partials are written, too: a worker of the version before lives
+	drains      <-chan struct{} // closed when the worker drains
+	partials    func() bool     // partials are written, too: a worker of the version before lives
 }
 
 // turnRun is the run of one turn on this worker.
@@ -64,7 +65,9 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
 	t.recorder.entries.apart = t.served.Continues
 	t.steps = newSteps(t.recorder)
-	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served)
+	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
+		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, drains: d.drains, steps: t.steps,
+	})
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
 			_, refused := t.refusal(m)

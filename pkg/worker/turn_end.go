@@ -37,7 +37,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 	if lost := t.claim.Lease().Held(); lost != nil {
 		return false, lost
 	}
-	cause := context.Cause(t.ctx)
+	cause, parked := context.Cause(t.ctx), parkedError{}
 	if errors.Is(err, agent.ErrLeaseLost) {
 		// The agent's guardian received no renewal in time, and killed it.
 		if err := t.claim.Lease().Held(); err != nil {
@@ -49,6 +49,8 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		return t.finish(end)
 	}
 	switch {
+	case errors.As(err, &parked):
+		return t.park(parked)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
 		return t.requeue(cause)
 	case errors.Is(cause, errPanicked):
@@ -169,6 +171,16 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 		return false, err
 	}
 	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason), t.recorder.unfinishedWork()...))
+}
+
+// park lets the turn wait for a decision without a worker.
+func (t *turnRun) park(p parkedError) (more bool, _ error) {
+	t.end = ending{status: StatusParked}
+	t.recorder.state.end(0, false)
+	if err := t.recorder.store("", true); err != nil {
+		return false, err
+	}
+	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.key, p.left))
 }
 
 // retry puts the messages of a failed turn back at the head of the queue for the next attempt.

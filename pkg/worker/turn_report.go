@@ -43,7 +43,7 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 		} else {
 			level = slog.LevelError // the sentinel will expire
 		}
-	case end.Status == StatusRequeued:
+	case end.Status == StatusRequeued, end.Status == StatusParked:
 		last = outcomeRequeued
 	case end.Status == session.StatusFailed:
 		level = slog.LevelWarn

@@ -91,7 +91,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	}
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
-		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials,
+		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life},
 		open:  &openQuestions{slots: opts.Concurrency, log: log},
 	}

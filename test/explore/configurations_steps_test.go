@@ -16,6 +16,11 @@ func stepOnes() []configuration {
 			Processes: with(processes, timers()),
 		}, Deep: true}
 	}
+	waits := func(name, purpose string, least int, processes ...explore.Process) configuration {
+		c := steps(name, purpose, least, explore.AllFaults, 1, processes...)
+		c.Check = decisionKept
+		return c
+	}
 	renews := behaviour{steps: 2, renews: true}
 	return []configuration{
 		steps("steps-deaths", "a turn with steps goes on after its last stored one, wherever its workers die", 3_000, explore.Crash, 2,
@@ -40,6 +45,8 @@ func stepOnes() []configuration {
 			undoer("undo"), working("worker1", behaviour{steps: 2, fails: 1})),
 		steps("steps-park-new", "/new lets a parked turn go on in the new conversation", 2_000, explore.AllFaults, 1,
 			rotator(), working("worker1", behaviour{steps: 2, fails: 1})),
+		waits("steps-wait", "a parked turn goes on with the decision, or without one when nobody decides in time", 1_000, decider(), working("worker1", behaviour{steps: 2, waits: true})),
+		waits("steps-wait-stop", "/stop ends a turn that waits, and a decision that was acknowledged counts", 1_000, decider(), stopper("stop"), working("worker1", behaviour{steps: 2, waits: true})),
 		steps("steps-interrupt", "an interrupted turn ends with its steps, and they are in no other turn", 20_000, explore.AllFaults, 1,
 			sender("sender4", mode("m4", session.ModeInterrupt)), working("worker1", renews)),
 		steps("steps-rollback", "of a turn that is taken back no step is left", 20_000, explore.AllFaults, 1,

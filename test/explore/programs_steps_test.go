@@ -43,7 +43,7 @@ func newStepping(l *explore.Life, h *sq.Claim, a behaviour, kept *sq.Journal) *s
 	}
 	s.lead = len(s.messages)
 	if kept != nil && len(kept.Steps) > 0 {
-		if s.turn.First() {
+		if s.turn.First() && !a.waits {
 			l.Report("foreign", s.turn.Message.ID)
 		}
 		s.steps, s.entries, s.lead = kept.Steps, kept.Entries[:kept.Closed], kept.Lead
@@ -57,6 +57,11 @@ func (s *stepping) run(c *actors.Consumer) (more bool, err error) {
 		key := fmt.Sprint("step", n+1)
 		if s.steps[key] == stepEnded {
 			continue
+		}
+		if s.does.waits && n == 1 {
+			if over, more, err := s.wait(ctx); over {
+				return more, err
+			}
 		}
 		if s.steps[key] == "" {
 			s.life.Report("new", s.turn.Message.ID, key, s.turn.Fence)
@@ -109,6 +114,61 @@ func (s *stepping) between(ctx context.Context, c *actors.Consumer) (more, over 
 		}
 	}
 	return false, false, nil
+}
+
+// wait asks before the second step, and parks the turn until there is a decision. After a second without one it
+// is denied.
+func (s *stepping) wait(ctx context.Context) (over, more bool, err error) {
+	asked, err := s.claim.AskFor(ctx, "pay", session.Question{Name: "pay"})
+	switch {
+	case err != nil:
+		return true, false, err
+	case s.asked(asked.Question) && asked.Decision == "" && asked.Age < time.Second:
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, "pay", time.Second-asked.Age), s.all()))
+		return true, more, err
+	case asked.Decision == "":
+		if asked.Decided, err = s.claim.Withdraw(ctx); err != nil {
+			return true, false, err
+		}
+		if asked.Decision == "" {
+			asked.Decision = session.Deny
+		}
+	}
+	s.life.Report("got", asked.Question, asked.Decision)
+	return false, false, nil
+}
+
+// asked reports the question's number.
+func (s *stepping) asked(number int) bool {
+	s.life.Report("asked", s.turn.Message.ID, number)
+	return true
+}
+
+// decider allows the question, whichever is open.
+func decider() explore.Process {
+	return explore.Process{Name: "decider", Crashes: true, Run: func(l *explore.Life) {
+		if _, err := actors.NewClient(l.Redis).Session(main).Decide(l.Context, "1", session.Allow); err == nil {
+			l.Report("allowed", "pay")
+		}
+	}}
+}
+
+// decisionKept finds a decision that was acknowledged and that the agent has not got, and a question that a turn's
+// next run asks under another number.
+func decisionKept(v explore.View) string {
+	numbers := map[string]string{}
+	for _, f := range v.Facts() {
+		if words := strings.Fields(f); words[0] == "asked" {
+			if n := numbers[words[1]]; n != "" && n != words[2] {
+				return "decision: the question of " + words[1] + " is asked twice, as " + n + " and " + words[2]
+			}
+			numbers[words[1]] = words[2]
+		}
+	}
+	if v.Told("allowed pay") && v.Told("got 1 deny") {
+		return "decision: the user was told that it is allowed, and the agent that it is not"
+	}
+	return stepsKept(v)
 }
 
 // write stores a step and the new entries, in a run's first write all.

@@ -115,6 +115,7 @@ type behaviour struct {
 	makesWay    bool // it releases the session after each turn
 	tells       bool // it reports its turns' starts and notes
 	asks        bool // its agent asks a question, and does not wait for the decision
+	waits       bool // asks before its second step, and is parked meanwhile
 	survives    bool // it reports that it lives after it lost its lease
 	limit       int  // interruptions that suspend; 0: the default
 	steps       int  // of each turn: see stepping

@@ -1,7 +1,8 @@
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
--- session's life, so a late decision never matches a later question.
+-- session's life, so a late decision never matches a later question. A question with a key keeps its
+-- number if the turn's next run asks it again, and a decision that came meanwhile counts.
 --
--- KEYS sentinel run owed outbox deliveries
+-- KEYS sentinel run journal owed outbox deliveries
 -- ARGS
 --   s.task            prefix of the session's task hashes
 --   s.prefix          of task ids
@@ -10,9 +11,11 @@
 --   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
+--   key               its name in all runs of the turn, or '': the turn is not parked for it
 -- RETURNS
---   'ok' decision number:int by     decision: the user's, if there is one already, or ''; number: the
---     question's, or 0 if it was never asked; by: who has decided, '' if unknown
+--   'ok' decision number:int by at:int     decision: the user's, if there is one already, or ''; number: the
+--     question's, or 0 if it was never asked; by: who has decided, '' if unknown; at: when it was
+--     asked first, ms
 --   'lost'
 
 local run = fields(s.run, 'token', 'fence', 'questions', 'answered', 'ids')
@@ -21,7 +24,10 @@ local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+
 last = tonumber(last) or 0
 asked = of == s.fence and tonumber(asked) or 0
 local number = 0
-if nth == asked then
+-- It was asked in an earlier run, and no other one since.
+local journal = key ~= '' and question ~= '' and fields(s.journal, 'fence', 'waits') or {} -- it has a step
+local again = journal.fence == s.fence and journal.waits == int(last) .. ' ' .. key
+if nth == asked or again then
   number = last -- sent again, or withdrawn
 elseif nth > asked and question ~= '' then
   number, at = last + 1, int(now_ms())
@@ -31,16 +37,17 @@ if asked_now then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s, id)} end
 end
 local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
-if turn ~= s.fence or tonumber(to) ~= number then decision, by = '', '' end
+if turn ~= s.fence and not again or tonumber(to) ~= number then decision, by = '', '' end
 
 call('PEXPIRE', s.sentinel, ttl)
-if nth < asked then return ok{decision = '', number = 0} end -- a later question was asked since
+if nth < asked then return ok{decision = '', number = 0, by = '', at = 0} end -- a later question was asked since
 if question == '' or asked_now then close_question(s, now_ms()) end
 if asked_now then put_question(s, tasks, s.prefix .. s.fence, int(number), question, now_ms()) end
-if question == '' then
+if question == '' or again and decision ~= '' then
   call('HDEL', s.run, 'question')
 else
-  call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question,
-    'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at)
+  call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question)
 end
-return ok{decision = decision, number = number, by = by}
+if journal.fence == s.fence then call('HSET', s.journal, 'waits', int(number) .. ' ' .. key) end
+if question ~= '' then call('HSET', s.run, 'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at) end
+return ok{decision = decision, number = number, by = by, at = tonumber(at) or 0}

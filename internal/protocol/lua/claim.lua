@@ -147,7 +147,7 @@ if not ordinary then
     return again{}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
-  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
+  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps', 'waits')
 end
 
 -- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or its message was
@@ -294,7 +294,7 @@ end
 if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict or given_up then call('DEL', s.partial, s.journal) end
 if dead and rotated and not ends then leave_conversation(s) end
-if dead then close_question(s, now) end
+if verdict or dead and not journal.waits then close_question(s, now) end
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)

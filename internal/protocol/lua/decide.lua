@@ -1,5 +1,5 @@
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
--- or with its next renewal.
+-- or with its next renewal. A turn that is parked for the question may go on.
 --
 -- KEYS sentinel run outbox deliveries audit
 -- ARGS
@@ -13,18 +13,19 @@
 --   only             the question that was checked: no other is decided; '': none was
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
---   'ok' number:int question fence
+--   'ok' number:int question fence wake:flag     wake: 1 if the session is to be claimed
 --   'none'                      there is no question
 --   'other' number:int question fence     the open question is another one
 --   'new' number:int question fence       the open question, which the user may not have seen yet
 --   'answered'                  another decision came first
 
-local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
+local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
-if not fence or fence ~= run.fence or not run.token or run.token == '' or call('GET', s.sentinel) ~= run.token then return none{} end
+local parked = run.phase == 'parked' and requested(run, run.fence) == ''
+if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s.sentinel) ~= run.token) then return none{} end
 -- A repeated decision that was carried out must not decide a newer question.
-if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of} end
+if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of, wake = 0} end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
@@ -44,6 +45,10 @@ else
   close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s.by ~= '' and ',"by":' .. quote(s.by) or ''))
   audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())
 end
+if parked then
+  call('HSET', s.run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+  return ok{number = tonumber(n), question = question, fence = fence, wake = 1}
+end
 call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
   ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(s.by) .. '}')
-return ok{number = tonumber(n), question = question, fence = fence}
+return ok{number = tonumber(n), question = question, fence = fence, wake = 0}

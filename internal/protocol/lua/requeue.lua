@@ -23,6 +23,7 @@
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   parks flag             every living worker knows parked turns
+--   waits                  the key of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -31,7 +32,7 @@
 --   'lost'
 
 local now = now_ms()
-local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt')
+local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
 local hold = run.hold
 if not owned(s, run) then
   if earlier_result(s, run) then return released{at = claimable_at(s, run, now) or 0, now = now} end
@@ -58,6 +59,9 @@ if failed and content == '' then
 end
 local mark, journal = load_mark(s), fields(s.journal, 'origin', 'progress', 'closed')
 local park = parks and journal.closed and #back > 0 and belongs(s, journal, back[#back].id)
+local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
+local asks = park and waits ~= '' and of == s.fence
+if asks and string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ' then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s.fence, reason, rotated, now, journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
@@ -73,7 +77,7 @@ for _, b in ipairs(back) do
   if park or requeue_message(s, b.id) then
     if failed then -- 6 retried
       call('HSET', s.task .. b.id, 'msg', with_error(b.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
-    else
+    elseif not asks then
       pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)
     end
   end
@@ -97,6 +101,6 @@ count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s.run, 'token', '', 'phase', phase, 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
-close_question(s, now)
+if asks then call('HSET', s.journal, 'waits', question .. ' ' .. waits) else close_question(s, now) end
 append_event(s, event, start)
 return released{at = park and now + wait or next_at(s, hold, now) or 0, now = now}

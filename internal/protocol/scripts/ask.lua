@@ -1,9 +1,10 @@
 -- Code generated from ../lua/ask.lua by go generate; DO NOT EDIT.
 --
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
--- session's life, so a late decision never matches a later question.
+-- session's life, so a late decision never matches a later question. A question with a key keeps its
+-- number if the turn's next run asks it again, and a decision that came meanwhile counts.
 --
--- KEYS sentinel run owed outbox deliveries
+-- KEYS sentinel run journal owed outbox deliveries
 -- ARGS
 --   s.task            prefix of the session's task hashes
 --   s.prefix          of task ids
@@ -12,17 +13,23 @@
 --   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
+--   key               its name in all runs of the turn, or '': the turn is not parked for it
 -- RETURNS
---   'ok' decision number:int by     decision: the user's, if there is one already, or ''; number: the
---     question's, or 0 if it was never asked; by: who has decided, '' if unknown
+--   'ok' decision number:int by at:int     decision: the user's, if there is one already, or ''; number: the
+--     question's, or 0 if it was never asked; by: who has decided, '' if unknown; at: when it was
+--     asked first, ms
 --   'lost'
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_owed, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local s_sentinel, s_run, s_journal, s_owed, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'fence', 'questions', 'answered', 'ids')
   return {token = v[1], fence = v[2], questions = v[3], answered = v[4], ids = v[5]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'fence', 'waits')
+  return {fence = v[1], waits = v[2]}
 end
 
 -- count_for(s, to, n) adds n to a destination's count of undelivered outcomes.
@@ -211,7 +218,7 @@ local function route_of(s_deliveries, s_outbox, s_owed, s_task, id)
   return route
 end
 
-local ttl, nth, question = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local ttl, nth, question, key = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 local run = fields_1(s_run)
 if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
@@ -219,7 +226,10 @@ local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+
 last = tonumber(last) or 0
 asked = of == s_fence and tonumber(asked) or 0
 local number = 0
-if nth == asked then
+-- It was asked in an earlier run, and no other one since.
+local journal = key ~= '' and question ~= '' and fields_2(s_journal) or {} -- it has a step
+local again = journal.fence == s_fence and journal.waits == string.format('%d', last) .. ' ' .. key
+if nth == asked or again then
   number = last -- sent again, or withdrawn
 elseif nth > asked and question ~= '' then
   number, at = last + 1, string.format('%d', (now_ms()))
@@ -229,16 +239,17 @@ if asked_now then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)} end
 end
 local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
-if turn ~= s_fence or tonumber(to) ~= number then decision, by = '', '' end
+if turn ~= s_fence and not again or tonumber(to) ~= number then decision, by = '', '' end
 
 call('PEXPIRE', s_sentinel, ttl)
-if nth < asked then return {'ok', '', 0} end -- a later question was asked since
+if nth < asked then return {'ok', '', 0, '', 0} end -- a later question was asked since
 if question == '' or asked_now then close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms()) end
 if asked_now then put_question(s_deliveries, s_outbox, s_prefix, s_task, tasks, s_prefix .. s_fence, string.format('%d', number), question, now_ms()) end
-if question == '' then
+if question == '' or again and decision ~= '' then
   call('HDEL', s_run, 'question')
 else
-  call('HSET', s_run, 'question', s_fence .. ' ' .. string.format('%d', number) .. ' ' .. question,
-    'questions', string.format('%d', number) .. ' ' .. s_fence .. ' ' .. string.format('%d', nth) .. ' ' .. at)
+  call('HSET', s_run, 'question', s_fence .. ' ' .. string.format('%d', number) .. ' ' .. question)
 end
-return {'ok', decision, number, by}
+if journal.fence == s_fence then call('HSET', s_journal, 'waits', string.format('%d', number) .. ' ' .. key) end
+if question ~= '' then call('HSET', s_run, 'questions', string.format('%d', number) .. ' ' .. s_fence .. ' ' .. string.format('%d', nth) .. ' ' .. at) end
+return {'ok', decision, number, by, tonumber(at) or 0}

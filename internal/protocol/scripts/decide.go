@@ -41,6 +41,7 @@ type DecideResult struct {
 	Number   int64
 	Question string
 	Fence    string
+	Wake     bool
 }
 
 func readDecide(l script.Result) (r DecideResult) {
@@ -48,7 +49,7 @@ func readDecide(l script.Result) (r DecideResult) {
 	case New:
 		r.Number, r.Question, r.Fence = l.Int(1), l.Text(2), l.Text(3)
 	case OK:
-		r.Number, r.Question, r.Fence = l.Int(1), l.Text(2), l.Text(3)
+		r.Number, r.Question, r.Fence, r.Wake = l.Int(1), l.Text(2), l.Text(3), l.Bool(4)
 	case Other:
 		r.Number, r.Question, r.Fence = l.Int(1), l.Text(2), l.Text(3)
 	}

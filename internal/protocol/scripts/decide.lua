@@ -1,7 +1,7 @@
 -- Code generated from ../lua/decide.lua by go generate; DO NOT EDIT.
 --
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
--- or with its next renewal.
+-- or with its next renewal. A turn that is parked for the question may go on.
 --
 -- KEYS sentinel run outbox deliveries audit
 -- ARGS
@@ -15,7 +15,7 @@
 --   only             the question that was checked: no other is decided; '': none was
 --   settle number    for how long a user may still see the question before it, ms
 -- RETURNS
---   'ok' number:int question fence
+--   'ok' number:int question fence wake:flag     wake: 1 if the session is to be claimed
 --   'none'                      there is no question
 --   'other' number:int question fence     the open question is another one
 --   'new' number:int question fence       the open question, which the user may not have seen yet
@@ -24,6 +24,10 @@
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[6]
+local function fields_1(key)
+  local v = call('HMGET', key, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
+  return {token = v[1], worker = v[2], fence = v[3], question = v[4], answered = v[5], questions = v[6], phase = v[7], hold = v[8], stop = v[9], rollback = v[10], interrupt = v[11]}
+end
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- quote(text) returns a JSON string.
@@ -154,15 +158,24 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
 local number, decision, name, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[7], tonumber(ARGV[8])
 
-local v = call('HMGET', s_run, 'token', 'worker', 'fence', 'question', 'answered', 'questions')
-local run_token, run_worker, run_fence, run_question, run_answered, run_questions = v[1], v[2], v[3], v[4], v[5], v[6]
-local of, to, _, by = string.match(run_answered or '', '^(%d+) (%d+) (%S+) (%S+)')
-local fence, n, question = string.match(run_question or '', '^(%d+) (%d+) (.*)$')
-if not fence or fence ~= run_fence or not run_token or run_token == '' or call('GET', s_sentinel) ~= run_token then return {'none'} end
+local run = fields_1(s_run)
+local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
+local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
+local parked = run.phase == 'parked' and requested(run, run.fence) == ''
+if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s_sentinel) ~= run.token) then return {'none'} end
 -- A repeated decision that was carried out must not decide a newer question.
-if by == name and of == fence and to ~= n then return {'ok', tonumber(to), '', of} end
+if by == name and of == fence and to ~= n then return {'ok', tonumber(to), '', of, 0} end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
@@ -170,7 +183,7 @@ if turn ~= fence then return {'new', tonumber(n), question, fence} end
 local decided = of == fence and to == n
 if not decided and only ~= '' and only ~= n then return {'new', tonumber(n), question, fence} end
 if which == '' and not decided and tonumber(n) > 1 then
-  local last, _, _, at = string.match(run_questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return {'new', tonumber(n), question, fence} end
 end
 -- A full Redis refuses a script only until its first write, so that one frees memory.
@@ -182,6 +195,10 @@ else
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s_by ~= '' and ',"by":' .. quote(s_by) or ''))
   audit(s_audit, s_by, decision, s_prefix .. fence .. '.' .. n, now_ms())
 end
-call('PUBLISH', 'turnstile:signal:' .. run_worker, '{"kind":"answer","token":"' .. run_token .. '","fence":' .. fence ..
+if parked then
+  call('HSET', s_run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+  return {'ok', tonumber(n), question, fence, 1}
+end
+call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
   ',"question":' .. n .. ',"answer":"' .. decision .. '","by":' .. quote(s_by) .. '}')
-return {'ok', tonumber(n), question, fence}
+return {'ok', tonumber(n), question, fence, 0}

@@ -35,12 +35,13 @@ type RequeueArgs struct {
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session
 	Parks      bool     // every living worker knows parked turns
+	Waits      string   // the key of the open question for whose decision a parked turn waits, see ask; '': none
 	IDs        []string // of the tasks, oldest first
 }
 
 // Words are the arguments as ARGV has them.
 func (a RequeueArgs) Words() []any {
-	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit, Flag(a.Parks)}, a.IDs)
+	return words([]any{a.Task, a.Prefix, a.Token, a.Fence, a.EventsCap, a.Short, a.LargeBytes, a.Wait, a.Attempts, a.Why, a.Event, a.Start, a.Content, a.PartialTTL, a.Left, a.Reason, a.StuckLimit, Flag(a.Parks), a.Waits}, a.IDs)
 }
 
 // RequeueResult is the result of Requeue.

@@ -25,6 +25,7 @@
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   parks flag             every living worker knows parked turns
+--   waits                  the key of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -36,8 +37,8 @@ local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_followups, s_resume, s_events, s_partial, s_journal, s_pending, s_active, s_lease, s_scheduled, s_retry, s_processed, s_processed_day, s_outbox, s_deliveries, s_task, s_prefix, s_token, s_fence, s_events_cap, s_short, s_large_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local function fields_1(key)
-  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt')
-  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], rotated = v[6], last = v[7], stop = v[8], rollback = v[9], interrupt = v[10]}
+  local v = call('HMGET', key, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt', 'question', 'answered')
+  return {token = v[1], fence = v[2], phase = v[3], done = v[4], hold = v[5], rotated = v[6], last = v[7], stop = v[8], rollback = v[9], interrupt = v[10], question = v[11], answered = v[12]}
 end
 local function fields_2(key)
   local v = call('HMGET', key, 'origin', 'progress', 'closed')
@@ -394,8 +395,8 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
-local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit, parks = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1'
-local at = 19
+local wait, attempts, why, event, start, content, partial_ttl, left, reason, stuck_limit, parks, waits = tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1', ARGV[19]
+local at = 20
 local function list()
   local l, n = {}, tonumber(ARGV[at])
   for i = 1, n do l[i] = ARGV[at + i] end
@@ -432,6 +433,9 @@ if failed and content == '' then
 end
 local mark, journal = load_mark(s_resume), fields_2(s_journal)
 local park = parks and journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
+local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
+local asks = park and waits ~= '' and of == s_fence
+if asks and string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ' then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s_fence, reason, rotated, now, journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
 call('LLEN', s_active)
@@ -447,7 +451,7 @@ for _, b in ipairs(back) do
   if park or requeue_message(s_active, s_followups, s_lease, s_pending, s_prefix, s_task, b.id) then
     if failed then -- 6 retried
       call('HSET', s_task .. b.id, 'msg', with_error(b.msg, why, math.floor(now / 1000)) .. '\48' .. varint(math.max(tonumber(attempts), 0)))
-    else
+    elseif not asks then
       pcall('HINCRBY', s_task .. b.id, 'redelivered', 1)
     end
   end
@@ -471,6 +475,6 @@ count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if rotated then call('HSET', s_run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s_run, 'token', '', 'phase', phase, 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
-close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+if asks then call('HSET', s_journal, 'waits', question .. ' ' .. waits) else close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
 return {'released', park and now + wait or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}

@@ -33,7 +33,7 @@ func (r *run) use(ctx context.Context, key string, c toolCall) error {
 	t, failed := r.find(c)
 	s := agent.StepSpec{Key: key, Name: fittingName(c.name), CallID: c.id, Input: input(c.raw), Safe: failed != nil || t.Safe, RunAgain: t.runsAgain()}
 	if failed == nil && (t.Ask || len(t.Approvers) > 0) {
-		s.Permit = func(ctx context.Context) error { return r.ask(ctx, t, c) }
+		s.Permit = func(ctx context.Context) error { return r.ask(ctx, key, t, c) }
 	}
 	record, err := r.turn.StartStep(ctx, s)
 	end := agent.StepEnd{Output: record.Output, Error: record.Error}
@@ -102,9 +102,9 @@ func compacted(text []byte) json.RawMessage {
 var errDenied = errors.New("the user did not permit this use of the tool")
 
 // ask asks for the permission to use a tool.
-func (r *run) ask(ctx context.Context, t tool, c toolCall) error {
+func (r *run) ask(ctx context.Context, key string, t tool, c toolCall) error {
 	decision, err := r.turn.Ask(ctx, agent.Question{
-		CallID: c.id, Name: t.Name, Text: t.Description, Input: json.RawMessage(c.args), Approvers: t.Approvers,
+		Key: key, CallID: c.id, Name: t.Name, Text: t.Description, Input: json.RawMessage(c.args), Approvers: t.Approvers,
 	})
 	if err != nil || decision.Allowed() {
 		return err

@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// parks says when a turn that waits for a decision gives up its worker.
+type parks struct {
+	after  time.Duration   // 0: never
+	may    func() bool     // every living worker knows parked turns
+	drains <-chan struct{} // closed when the worker drains: then at once
+	steps  *steps
+}
+
+// parkRetry is how soon a turn is parked that could not be, because a step was running.
+const parkRetry = time.Second
+
+// when returns a channel that receives when the turn that waits with this key is to be parked: not while a
+// started step has no end. nil: never.
+func (p parks) when(ctx context.Context, key string) <-chan struct{} {
+	if key == "" || p.after <= 0 {
+		return nil
+	}
+	now := make(chan struct{})
+	p.may() // the first call lets the worker look for others
+	go func() {
+		timer := time.NewTimer(p.after)
+		defer timer.Stop()
+		drains := p.drains
+		for {
+			select {
+			case <-timer.C:
+			case <-drains:
+				drains = nil
+			case <-ctx.Done():
+				return
+			}
+			if p.may() && !p.steps.running() {
+				select {
+				case now <- struct{}{}:
+				case <-ctx.Done():
+				}
+				return
+			}
+			timer.Reset(parkRetry)
+		}
+	}()
+	return now
+}
+
+// note makes the turn one with steps, if it has had none yet: its journal brings it back to its question.
+func (p parks) note(key string) error {
+	return p.steps.store("waits:"+key, stepRecord{State: stepFailed, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
+}
+
+// parkedError is the error of a question that waits without a worker.
+type parkedError struct {
+	key  string
+	left time.Duration // until nobody waits for the decision any more
+}
+
+func (parkedError) Error() string { return agent.ErrParked.Error() }
+
+func (parkedError) Unwrap() error { return agent.ErrParked }
