@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/openai/openai-go/v3/option"
@@ -46,6 +47,15 @@ func TestModelNamesAnAgent(t *testing.T) {
 			ids = append(ids, m.ID)
 		}
 		expect.List(t, "models for "+c.token, ids, c.ids...)
+		for _, id := range []string{"echo", "coder", "writer", "gpt-4.1"} {
+			one, err := client.Models.Get(t.Context(), id)
+			if !slices.Contains(c.ids, id) {
+				r.refused(err, http.StatusNotFound, "model_not_found", id)
+				continue
+			}
+			expect.OK(t, err)
+			expect.Equal(t, "model", one.RawJSON(), page.Data[slices.Index(c.ids, id)].RawJSON())
+		}
 	}
 
 	for conversation, c := range map[string]struct {

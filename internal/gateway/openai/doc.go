@@ -39,6 +39,7 @@ func (a *API) Mount(g *gateway.Gateway) {
 		{Pattern: "POST /v1/responses/{id}/cancel", May: gateway.Control, Within: cancelTimeout, Serve: a.postCancel},
 		{Pattern: "POST /v1/chat/completions", May: gateway.Send, History: true, Serve: a.postChat},
 		{Pattern: "GET /v1/models", Serve: a.getModels},
+		{Pattern: "GET /v1/models/{id}", Serve: a.getModel},
 	} {
 		r.Fail = fail
 		g.Handle(r)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -20,12 +21,11 @@ type model struct {
 	Owner   string `json:"owned_by"`
 }
 
-// getModels lists the agents of the live workers: those that the token may name, and what the default
-// ones are.
-func (a *API) getModels(w http.ResponseWriter, r *gateway.Request) error {
+// models are the agents of the live workers: those that the token may name, and what the default ones are.
+func (a *API) models(r *gateway.Request) ([]model, error) {
 	workers, err := a.admin.Workers(r.Work())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	models := []model{}
 	add := func(name string, worker admin.Worker) {
@@ -41,10 +41,36 @@ func (a *API) getModels(w http.ResponseWriter, r *gateway.Request) error {
 			}
 		}
 	}
+	return models, nil
+}
+
+// getModels lists the models.
+func (a *API) getModels(w http.ResponseWriter, r *gateway.Request) error {
+	models, err := a.models(r)
+	if err != nil {
+		return err
+	}
 	return gateway.Respond(w, http.StatusOK, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
 	}{"list", models})
+}
+
+// getModel returns one of the models.
+func (a *API) getModel(w http.ResponseWriter, r *gateway.Request) error {
+	models, err := a.models(r)
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	if i := slices.IndexFunc(models, func(m model) bool { return m.ID == id }); i >= 0 {
+		return gateway.Respond(w, http.StatusOK, models[i])
+	}
+	param := "model"
+	return gateway.Respond(w, http.StatusNotFound, failure{problem{
+		Message: fmt.Sprintf("There is no model %.100q: no live worker has an agent of this name, or the token may not name it.", id),
+		Type:    invalidRequest, Param: &param, Code: "model_not_found",
+	}})
 }
 
 // agentsFor is how long the agents of the live workers are remembered.
