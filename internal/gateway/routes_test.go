@@ -85,8 +85,9 @@ var attempts = map[string][]attempt{
 		{body: `{"input": "x", "background": true}`, nobody: true, repeats: again},
 		{body: `{"input": "x", "stream": true}`, nobody: true, repeats: again},
 	},
-	"GET /v1/responses/{id}":         {{path: "/v1/responses/{r}"}},
-	"POST /v1/responses/{id}/cancel": {{path: "/v1/responses/{later}/cancel", repeats: same}},
+	"GET /v1/responses/{id}":             {{path: "/v1/responses/{r}"}},
+	"GET /v1/responses/{id}/input_items": {{path: "/v1/responses/{r}/input_items"}},
+	"POST /v1/responses/{id}/cancel":     {{path: "/v1/responses/{later}/cancel", repeats: same}},
 	"POST /v1/chat/completions": {
 		{body: `{"messages": [{"role": "user", "content": "x"}], "metadata": {"session": "{s}"}}`, repeats: again},
 		{body: `{"messages": [{"role": "user", "content": "x"}]}`, session: "{s}", repeats: again},
