@@ -85,7 +85,11 @@ var attempts = map[string][]attempt{
 		{body: `{"input": "x", "background": true}`, nobody: true, repeats: again},
 		{body: `{"input": "x", "stream": true}`, nobody: true, repeats: again},
 	},
-	"GET /v1/responses/{id}":             {{path: "/v1/responses/{r}"}},
+	"GET /v1/responses/{id}": {{path: "/v1/responses/{r}"}},
+	"DELETE /v1/responses/{id}": {
+		{path: "/v1/responses/{r}", repeats: same},
+		{path: "/v1/responses/{later}"},
+	},
 	"GET /v1/responses/{id}/input_items": {{path: "/v1/responses/{r}/input_items"}},
 	"POST /v1/responses/{id}/cancel":     {{path: "/v1/responses/{later}/cancel", repeats: same}},
 	"POST /v1/chat/completions": {

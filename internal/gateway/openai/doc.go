@@ -36,6 +36,7 @@ func (a *API) Mount(g *gateway.Gateway) {
 	for _, r := range []gateway.Route{
 		{Pattern: "POST /v1/responses", May: gateway.Send, Serve: a.postResponse},
 		{Pattern: "GET /v1/responses/{id}", May: gateway.Read, Serve: a.getResponse},
+		{Pattern: "DELETE /v1/responses/{id}", May: gateway.Control, Serve: a.deleteResponse},
 		{Pattern: "GET /v1/responses/{id}/input_items", May: gateway.Read, Serve: a.getInputItems},
 		{Pattern: "POST /v1/responses/{id}/cancel", May: gateway.Control, Within: cancelTimeout, Serve: a.postCancel},
 		{Pattern: "POST /v1/chat/completions", May: gateway.Send, History: true, Serve: a.postChat},
