@@ -78,6 +78,16 @@ func (g *Gateway) getTranscript(w http.ResponseWriter, r *Request) error {
 
 // deleteSession forgets a session.
 func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
+	if err := r.Forget(); err != nil {
+		return err
+	}
+	allowWrite(w)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Forget deletes everything of the session in the path, in the way that the query says.
+func (r *Request) Forget() error {
 	if err := r.CheckQuery("undelivered"); err != nil {
 		return err
 	}
@@ -89,23 +99,20 @@ func (g *Gateway) deleteSession(w http.ResponseWriter, r *Request) error {
 	default:
 		return Fail(InvalidRequest, "undelivered is %.100q; it can be drop.", choice)
 	}
-	info, err := g.deps.Client.Session(r.Session).Info(r.Work())
+	info, err := r.gateway.deps.Client.Session(r.Session).Info(r.Work())
 	if err != nil {
 		return err
 	}
 	if !Known(info) {
 		return unknownSession(r.Session)
 	}
-	operated := g.deps.Admin.Session(r.Session)
+	operated := r.gateway.deps.Admin.Session(r.Session)
 	switch err := operated.Erase(r.Work(), options...); {
 	case errors.Is(err, session.ErrUndelivered):
 		return undelivered(r, operated, err)
-	case err != nil:
+	default:
 		return err
 	}
-	allowWrite(w)
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }
 
 // undelivered returns the problem of a session with undelivered outcomes.

@@ -1,4 +1,4 @@
-// Package openai serves OpenAI's API on top of a gateway: Responses, Chat Completions and Models.
+// Package openai serves OpenAI's API on top of a gateway: Responses, Conversations, Chat Completions and Models.
 // docs/openai-api.md says what it supports.
 //
 // A response is a message of a session, and its ID names both, so nothing else is stored. Every
@@ -40,6 +40,14 @@ func (a *API) Mount(g *gateway.Gateway) {
 		{Pattern: "GET /v1/responses/{id}/input_items", May: gateway.Read, Serve: a.getInputItems},
 		{Pattern: "POST /v1/responses/{id}/cancel", May: gateway.Control, Within: cancelTimeout, Serve: a.postCancel},
 		{Pattern: "POST /v1/chat/completions", May: gateway.Send, History: true, Serve: a.postChat},
+		{Pattern: "POST /v1/conversations", May: gateway.Send, Serve: a.postConversation},
+		{Pattern: "GET /v1/conversations/{s}", May: gateway.Read, Serve: a.getConversation},
+		{Pattern: "POST /v1/conversations/{s}", May: gateway.Control, Serve: refusing("metadata", noMetadata)},
+		{Pattern: "DELETE /v1/conversations/{s}", May: gateway.Operate, Serve: a.deleteConversation},
+		{Pattern: "GET /v1/conversations/{s}/items", May: gateway.Read, Serve: a.getItems},
+		{Pattern: "POST /v1/conversations/{s}/items", May: gateway.Send, Serve: refusing("items", noItems)},
+		{Pattern: "GET /v1/conversations/{s}/items/{id}", May: gateway.Read, Serve: a.getItem},
+		{Pattern: "DELETE /v1/conversations/{s}/items/{id}", May: gateway.Control, Serve: refusing("item_id", noDelete)},
 		{Pattern: "GET /v1/models", Serve: a.getModels},
 		{Pattern: "GET /v1/models/{id}", Serve: a.getModel},
 	} {

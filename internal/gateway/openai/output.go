@@ -74,7 +74,10 @@ func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 		return nil, err
 	}
 	turn := cmp.Or(o.Continues, o.Turn)
-	items := itemsOf(turn, entries)
+	items := slices.DeleteFunc(itemsOf(turn, entries), func(item any) bool {
+		_, isInput := item.(inputItem)
+		return isInput
+	})
 	if len(items) == 0 && o.Reply != "" {
 		items = append(items, newText(turn, 0, completed, o.Reply))
 	}
@@ -101,7 +104,7 @@ func (a *API) entries(ctx context.Context, o session.Outcome) (entries []session
 	return entries, nil
 }
 
-// itemsOf makes items of a turn's entries. The entries of an earlier run end with an interrupted
+// itemsOf makes items of a turn's entries, with the user's. The entries of an earlier run end with an interrupted
 // entry. Its interrupted text is left out: the stream has it as an incomplete item, and the reply
 // begins again.
 func itemsOf(turn string, entries []session.Entry) []any {
@@ -118,6 +121,8 @@ func itemsOf(turn string, entries []session.Entry) []any {
 			of += "-earlier"
 		}
 		switch {
+		case e.Role == session.RoleUser:
+			items = append(items, newInput(e.Message, e.Text, e.Attachments))
 		case e.Role == session.RoleAssistant && e.Interrupted && i <= cut:
 			n++
 		case e.Role == session.RoleAssistant:

@@ -33,6 +33,7 @@ type Bodies interface {
 const (
 	responseSession = "r"
 	chatSession     = "c"
+	newConversation = "n"
 )
 
 // hashed returns a name for content that a token sends to a session. It differs between tokens.

@@ -2,7 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -16,4 +20,16 @@ func (s *Store) DropResult(ctx context.Context, sessionKey, id string) (bool, er
 		return false, fmt.Errorf("drop the result of message %s of %s: %w", id, sessionKey, err)
 	}
 	return there, nil
+}
+
+// Created returns when a session's record was made, by Redis' clock. Zero: the session is unknown.
+func (s *Store) Created(ctx context.Context, sessionKey string) (at time.Time, err error) {
+	ms, err := s.rdb.HGet(ctx, rediskey.For(sessionKey).Record(), "created_at").Int64()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return at, nil
+	case err != nil:
+		return at, fmt.Errorf("read session %s: %w", sessionKey, err)
+	}
+	return time.UnixMilli(ms), nil
 }
