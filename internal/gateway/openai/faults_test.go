@@ -304,7 +304,10 @@ func TestStreamOfAFailedTurn(t *testing.T) {
 // rawStream reads a response's stream after an event to its end, without the SDK.
 func rawStream(t *testing.T, url, id string, after int64) string {
 	t.Helper()
-	at := url + "/v1/responses/" + id + "?stream=true&starting_after=" + strconv.FormatInt(after, 10)
+	at := url + "/v1/responses/" + id + "?stream=true"
+	if after >= 0 {
+		at += "&starting_after=" + strconv.FormatInt(after, 10)
+	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
 	expect.OK(t, err)
 	response, err := (&http.Client{Transport: transport(t)}).Do(request)
