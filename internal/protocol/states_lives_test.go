@@ -314,6 +314,11 @@ func lives() map[string]func(b *actors.Bench) {
 	}, "discarded": func(b *actors.Bench) {
 		_, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
 		expect.OK(b, err)
+		for _, id := range b.Redis.ZRange(b.Ctx, b.Keys.Completed(), 0, -1).Val() {
+			there, err := protocol.DiscardResult(b.Ctx, b.Redis, actors.Key, id)
+			expect.OK(b, err)
+			expect.Equal(b, "the result is kept", there, true)
+		}
 	}} {
 		all["everything, "+name] = func(b *actors.Bench) {
 			with(b, func(c *protocol.Config) { c.Line.Cap = 6; c.Line.Drop = "old" })

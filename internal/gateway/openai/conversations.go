@@ -111,7 +111,7 @@ func (a *API) getItems(w http.ResponseWriter, r *gateway.Request) error {
 func (a *API) getItem(w http.ResponseWriter, r *gateway.Request) error {
 	var found any
 	err := a.eachItem(r.Work(), r.Session, func(item any) bool {
-		if idOf(item) == r.PathValue("id") {
+		if id, _ := about(item); id == r.PathValue("id") {
 			found = item
 		}
 		return found == nil

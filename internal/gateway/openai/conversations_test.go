@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -12,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
+	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -83,7 +85,8 @@ func TestConversationsThatAreNotMade(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "its transcript", again.TranscriptID, before.TranscriptID)
 	expect.Equal(t, "another token's", made(&bob, keyed) != first, true)
-	expect.Equal(t, "without a key", made(&ann) != made(&ann), true)
+	other := made(&ann)
+	expect.Equal(t, "without a key", made(&ann) != other, true)
 	id, session := background(t, ann, "", "hi", keyed)
 	expect.Equal(t, "a response's with this key", id != "" && session != first, true)
 
@@ -152,4 +155,40 @@ func TestItemsOfAConversation(t *testing.T) {
 	}
 	_, err = r.sdk.Conversations.Items.List(t.Context(), "s", conversations.ItemListParams{After: sdk.String("msg_none")})
 	r.refused(err, 400, "invalid_request", "has no item")
+}
+
+// A page with long items has fewer of them, at least one, and they come in the same order.
+func TestPagesOfLongItems(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker()
+	var want []string
+	for i := range 5 {
+		_, err := r.client.Session("s").Send(t.Context(), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i, " ") + strings.Repeat("x", 900_000)})
+		expect.OK(t, err)
+		_, err = r.client.Session("s").Wait(t.Context(), fmt.Sprint(i))
+		expect.OK(t, err)
+		want = append(want, "user "+fmt.Sprint(i), "assistant echo: "+fmt.Sprint(i))
+	}
+	for _, order := range []conversations.ItemListParamsOrder{"asc", "desc"} {
+		var got []string
+		pages, after := 0, ""
+		for more := true; more; pages++ {
+			page, err := r.sdk.Conversations.Items.List(t.Context(), "s", conversations.ItemListParams{Order: order, After: sdk.String(after)})
+			expect.OK(t, err)
+			if len(page.RawJSON()) > 3<<20 {
+				t.Errorf("a page has %d bytes", len(page.RawJSON()))
+			}
+			for _, item := range page.Data {
+				text, _, _ := strings.Cut(item.Content.OfMessageContentArray[0].Text, " x")
+				got = append(got, item.Role+" "+text)
+			}
+			more, after = page.HasMore, page.LastID
+		}
+		if order == "desc" {
+			slices.Reverse(got)
+		}
+		expect.List(t, "items, "+string(order), got, want...)
+		expect.Equal(t, "pages", pages, 5)
+	}
 }

@@ -21,7 +21,7 @@ func (a *API) deleteResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	there := false
+	var there bool
 	switch m.State {
 	case session.MessageCompleted:
 		there, err = a.kept.DropResult(r.Work(), p.session, p.message)

@@ -7,7 +7,7 @@ import (
 	"turnstile/internal/gateway"
 )
 
-// itemList is a page of a list of items, which see fills from the list's end. It holds no more than the page.
+// itemList is a page of a list of items, which see fills from the list's end. It holds no more than the page and an item.
 type itemList struct {
 	after     string // the page begins after this item
 	ascending bool
@@ -15,12 +15,15 @@ type itemList struct {
 
 	found bool // after was seen
 	items []any
+	bytes int
+	more  bool // an item comes after the page
 }
 
-// The number of items of a page.
+// The number of items of a page. One with long items has fewer.
 const (
 	itemsMost    = 100
 	itemsDefault = 20
+	itemsBytes   = 2 << 20
 )
 
 // listed reads which page a request wants.
@@ -43,7 +46,8 @@ func listed(r *gateway.Request) (*itemList, error) {
 
 // see adds an item that comes before those that were seen. It reports whether the page needs more of them.
 func (q *itemList) see(item any) bool {
-	isAfter := !q.found && idOf(item) == q.after
+	id, bytes := about(item)
+	isAfter := !q.found && id == q.after
 	q.found = q.found || isAfter
 	switch {
 	case q.ascending && isAfter:
@@ -51,14 +55,17 @@ func (q *itemList) see(item any) bool {
 	case isAfter, !q.ascending && !q.found:
 		return true
 	}
-	q.items = append(q.items, item)
-	if !q.ascending {
-		return len(q.items) <= q.limit
+	q.items, q.bytes = append(q.items, item), q.bytes+bytes
+	for len(q.items) > q.limit || len(q.items) > 1 && q.bytes > itemsBytes {
+		q.more = true
+		drop := len(q.items) - 1
+		if q.ascending {
+			drop = 0
+		}
+		_, bytes = about(q.items[drop])
+		q.items, q.bytes = slices.Delete(q.items, drop, drop+1), q.bytes-bytes
 	}
-	if len(q.items) > q.limit+1 {
-		q.items = slices.Delete(q.items, 0, 1)
-	}
-	return true
+	return q.ascending || !q.more
 }
 
 // respond sends the page.
@@ -75,22 +82,29 @@ func (q *itemList) respond(w http.ResponseWriter) error {
 		First  string `json:"first_id"`
 		Last   string `json:"last_id"`
 		More   bool   `json:"has_more"`
-	}{"list", append([]any{}, q.items[:min(len(q.items), q.limit)]...), "", "", len(q.items) > q.limit}
+	}{"list", append([]any{}, q.items...), "", "", q.more}
 	if n := len(page.Data); n > 0 {
-		page.First, page.Last = idOf(page.Data[0]), idOf(page.Data[n-1])
+		page.First, _ = about(page.Data[0])
+		page.Last, _ = about(page.Data[n-1])
 	}
 	return gateway.Respond(w, http.StatusOK, page)
 }
 
-// idOf is the ID of an item.
-func idOf(item any) string {
+// about returns an item's ID, and about how many bytes it has.
+func about(item any) (id string, bytes int) {
 	switch i := item.(type) {
 	case textItem:
-		return i.ID
+		for _, p := range i.Content {
+			bytes += len(p.Text)
+		}
+		return i.ID, bytes
 	case toolItem:
-		return i.ID
+		return i.ID, len(i.Name)
 	case inputItem:
-		return i.ID
+		for _, p := range i.Content {
+			bytes += len(p.Text) + len(p.ImageURL) + len(p.FileURL) + len(p.FileData)
+		}
+		return i.ID, bytes
 	}
-	return ""
+	return "", 0
 }
