@@ -31,6 +31,11 @@ type Message struct {
 	Meta        map[string]string
 	Attachments []session.Attachment
 
+	// Request is what a program brings for the agent's model: functions, instructions, settings. If the
+	// session's agent takes none, the message fails. Its Mode defaults to session.ModeQueue, and cannot be
+	// collect or steer.
+	Request *session.ModelRequest
+
 	// Mode is how the message is handled while a turn runs. Defaults to the session's, then the
 	// worker's.
 	Mode session.Mode
@@ -73,10 +78,14 @@ type Message struct {
 
 // stored is the message as it is stored.
 func (m Message) stored() wire.Message {
-	return wire.Message{
+	stored := wire.Message{
 		ID: m.ID, TraceParent: m.TraceParent, Text: m.Text, Mode: m.Mode, Meta: m.Meta, Attachments: m.Attachments,
-		ExpiresIn: wire.Duration(m.ExpiresIn),
+		ExpiresIn: wire.Duration(m.ExpiresIn), Request: m.Request,
 	}
+	if m.Request != nil && m.Mode == "" {
+		stored.Mode = session.ModeQueue
+	}
+	return stored
 }
 
 // route is the outcome's destination. Its context is stored without spaces and line breaks.

@@ -159,6 +159,12 @@ func (t *turnEnd) message() wire.Message {
 	m := wire.Message{ID: NewMessageID(), Text: t.Text}
 	for _, e := range slices.Backward(t.texts) {
 		m.Attachments = append(m.Attachments, e.Attachments...)
+		if b := e.Brought; b != nil {
+			if m.Request == nil {
+				m.Request = &session.ModelRequest{}
+			}
+			m.Request.Past, m.Request.Results = append(m.Request.Past, b.Past...), append(m.Request.Results, b.Results...)
+		}
 		if m.Meta == nil {
 			m.Meta = e.Meta
 		}

@@ -111,6 +111,7 @@ func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
 	return openai.Config{
 		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, Isolation: isolation(s), Grace: grace(s), Env: s.AgentEnv, Logger: log,
+		Instructable: s.Instruct,
 	}
 }
 

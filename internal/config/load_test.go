@@ -79,7 +79,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
 		"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_OPENAI_API_KEY": "k", "OPENAI_API_KEY": "not this",
 		"TURNSTILE_OPENAI_FILE": "/p", "TURNSTILE_TOOLS_FILE": "/t",
-		"TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
+		"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
 		"TURNSTILE_ISOLATION": "wrapper", "TURNSTILE_CONFINED_PORTS": "80,81/listen", "TURNSTILE_WRAPPER": "bwrap {home}", "TURNSTILE_WRAPPER_KILL": "kill {run}",
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_PARK_AFTER": "0", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
@@ -98,7 +98,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		AgentSettings: AgentSettings{
 			Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
 			AgentFormat: FormatJSONL, AgentTimeout: time.Hour, Approvers: Approvers{"sender", "ops/*"},
-			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t",
+			Model: "m", OpenAIBaseURL: "http://127.0.0.1:1/v1", OpenAIKey: "k", OpenAIFile: "/p", ToolsFile: "/t", Instruct: true,
 			ACPPermissions: PermissionsDeny, WorkspaceDir: "/w", WorkspaceGroup: Group{new(2000)}, ACPFiles: true, ACPTerminal: true,
 			Isolation: "wrapper", ConfinedPorts: Ports{Connect: []int{80, 81}, Listen: []int{81}}, Wrapper: Command{"bwrap", "{home}"}, WrapperKill: Command{"kill", "{run}"},
 		},

@@ -26,13 +26,14 @@ const (
 	serverActive      = 9
 
 	// Turnstile's fields, which asynq ignores: the worker's name, the name of the program that is its
-	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, and whether it
-	// reads the journals of turns (1: yes).
+	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, whether it
+	// reads the journals of turns (1: yes), and the names of the agents that take requests of clients.
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
 	serverAgents   = 1003
 	serverJournals = 1004
+	serverTakes    = 1005
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -59,7 +60,7 @@ const (
 //
 // asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Programs, slots, most, running}
+	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Instructable, m.cfg.Programs, slots, most, running}
 }
 
 type serverRedis struct {
@@ -67,6 +68,7 @@ type serverRedis struct {
 	worker   string
 	agent    string
 	agents   []string
+	takes    []string
 	programs bool
 	slots    int
 	most     time.Duration
@@ -130,6 +132,9 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	}
 	for _, name := range r.agents {
 		server = appendText(server, serverAgents, name)
+	}
+	for _, name := range r.takes {
+		server = appendText(server, serverTakes, name)
 	}
 	programs := int64(2)
 	if r.programs {

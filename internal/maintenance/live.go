@@ -24,6 +24,7 @@ type Heartbeat struct {
 	Agent    string    // what its default agent is: echo, claude and so on
 	Agents   []string  // the names of its agents. None: the version before, which runs its agent in any session
 	Programs bool      // an agent may run programs on its machine
+	Takes    []string  // the names of the agents that take requests of clients for the model
 	Journals bool      // it reads the journals of turns. The version before has only partials
 }
 
@@ -125,6 +126,8 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Agent = string(text)
 		case serverAgents:
 			w.Agents = append(w.Agents, string(text))
+		case serverTakes:
+			w.Takes = append(w.Takes, string(text))
 		case serverJournals:
 			w.Journals = number == 1
 		case serverPrograms:

@@ -35,6 +35,9 @@ type Config struct {
 	// agents.Default alone.
 	Agents []string
 
+	// Instructable are those that take requests of clients for the model.
+	Instructable []string
+
 	// AgentOf returns the agent of a session that has none yet. Defaults to agents.Default for all.
 	AgentOf func(sessionKey string) string
 

@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"turnstile/pkg/session"
 )
@@ -37,11 +38,15 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 	return short
 }
 
-// atMost is an upper bound of an entry's stored length: JSON writes a byte with at most six.
+// atMost is an upper bound of an entry's stored length: JSON writes a byte with at most six. Few
+// entries have what a program brought: those are measured.
 func atMost(e session.Entry) int {
 	n := 1024 + 6*len(e.Text)
 	if t := e.Tool; t != nil {
 		n += 6*(len(t.Name)+len(t.CallID)+len(t.Error)) + 2*(len(t.Input)+len(t.Output))
+	}
+	if e.Brought != nil {
+		return math.MaxInt
 	}
 	for name, value := range e.Meta {
 		n += 6 * (len(name) + len(value))

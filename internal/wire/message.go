@@ -38,17 +38,20 @@ type Message struct {
 	// ExpiresIn is how long the message may wait for its turn, after its arrival or its delay.
 	// Defaults to 0: no limit.
 	ExpiresIn Duration `json:"expires_in,omitempty"`
+
+	// Request is what the sender's program brings for the agent's model.
+	Request *session.ModelRequest `json:"request,omitempty"`
 }
 
 // Said is the message without its rules.
 func (m Message) Said() session.Message {
-	return session.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+	return session.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments, Request: m.Request}
 }
 
 // valid checks the rules that have no limit.
 func (m Message) valid() error {
 	switch {
-	case strings.TrimSpace(m.Text) == "":
+	case strings.TrimSpace(m.Text) == "" && (m.Request == nil || len(m.Request.Results) == 0):
 		return fmt.Errorf("%w message: its text is empty", session.ErrInvalid)
 	case !utf8.ValidString(m.Text):
 		return fmt.Errorf("%w message: its text is not UTF-8", session.ErrInvalid)
@@ -65,8 +68,13 @@ func (m Message) valid() error {
 			return fmt.Errorf("%w attachment %.100q: its size is negative", session.ErrInvalid, a.Name)
 		}
 	}
-	_, err := ParseMode(string(m.Mode))
-	return err
+	if _, err := ParseMode(string(m.Mode)); err != nil || m.Request == nil {
+		return err
+	}
+	if m.Mode == session.ModeCollect || m.Mode == session.ModeSteer {
+		return fmt.Errorf("%w mode %s: a message with a request for the model has a turn of its own", session.ErrInvalid, m.Mode)
+	}
+	return validRequest(*m.Request)
 }
 
 type payload struct {

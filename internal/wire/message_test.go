@@ -98,3 +98,35 @@ func TestDecisionsInEvents(t *testing.T) {
 		t.Error("a number is a decision")
 	}
 }
+
+// A request for the model is checked where it enters.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	two := 2.5
+	function := func(name, parameters string) session.ModelRequest {
+		return session.ModelRequest{Functions: []session.Function{{Name: name, Parameters: json.RawMessage(parameters)}}}
+	}
+	for want, r := range map[string]session.ModelRequest{
+		"":                       function("pick_1", `{"type":"object"}`),
+		"the function's name":    function("pick one", ""),
+		"no JSON schema object":  function("pick", "[]"),
+		"two functions":          {Functions: []session.Function{{Name: "a"}, {Name: "a"}}},
+		"at most 128":            {Functions: make([]session.Function, 129)},
+		"texts of stop":          {Stop: make([]string, 5)},
+		"between 0 and 2":        {Temperature: &two},
+		"top_p":                  {TopP: &two},
+		"negative":               {MaxTokens: -1},
+		"no call_id":             {Brought: session.Brought{Results: make([]session.CallResult, 1)}},
+		"neither a user's":       {Brought: session.Brought{Past: []session.Entry{{Role: session.RoleSystem}}}},
+		"entry 1 of what was sa": {Brought: session.Brought{Past: []session.Entry{{Role: session.RoleUser, Brought: &session.Brought{}}}}},
+	} {
+		switch err := (wire.Message{Text: "x", Request: &r}).Validate(session.Limits{}); {
+		case want == "" && err != nil, want != "" && (!errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	m := wire.Message{Request: &session.ModelRequest{Brought: session.Brought{Results: []session.CallResult{{CallID: "c"}}}}}
+	if err := m.Validate(session.Limits{}); err != nil {
+		t.Errorf("a result without a text: %v", err)
+	}
+}

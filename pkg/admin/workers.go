@@ -26,6 +26,7 @@ type Worker struct {
 	Started  time.Time // by the worker's clock; zero without a heartbeat
 	Agent    string    // the kind of its default agent (TURNSTILE_AGENT), "" if it does not say it
 	Agents   []string  // the names of its agents; none of a worker of the version before
+	Takes    []string  // the names of those that take a session.ModelRequest
 	Programs bool      // an agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
 }
 
@@ -42,7 +43,7 @@ func (a *Client) Workers(ctx context.Context) ([]Worker, error) {
 	for _, beat := range beats {
 		list = append(list, Worker{
 			Name: beat.Name, Host: beat.Host, PID: beat.PID, Slots: beat.Slots, Turns: beat.Turns, Draining: beat.Draining, Started: beat.Started,
-			Agent: beat.Agent, Agents: beat.Agents, Programs: beat.Programs,
+			Agent: beat.Agent, Agents: beat.Agents, Takes: beat.Takes, Programs: beat.Programs,
 		})
 	}
 	for _, job := range maintenance.EverySecond() {

@@ -43,6 +43,9 @@ type Traits struct {
 	// agents begin the turn again, and its steps have their results.
 	Continues bool
 
+	// Instructable: it does what a session.ModelRequest says. Other agents are not given messages with one.
+	Instructable bool
+
 	// Stateless: its warm agents remember nothing of the session. They stay in use when another
 	// worker has run a turn of the session. Only for a Warmer.
 	Stateless bool

@@ -77,7 +77,11 @@ func cause(reason string) string {
 }
 
 func endsInTool(history []session.Entry) bool {
-	return len(history) > 0 && history[len(history)-1].Role == session.RoleTool
+	if len(history) == 0 {
+		return false
+	}
+	last := history[len(history)-1]
+	return last.Role == session.RoleTool && (last.Tool == nil || !last.Tool.Client) // whose result comes with the message
 }
 
 func dropped(texts []string, omitted int) string {

@@ -24,6 +24,7 @@ type Entry struct {
 	Message     string            `json:"message,omitempty"` // the message's ID, in a RoleUser entry
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
+	Brought     *Brought          `json:"brought,omitempty"` // by a program, with its message
 
 	Usage *Usage `json:"usage,omitempty"` // the whole turn's, in its last entry
 
@@ -39,6 +40,9 @@ type ToolUse struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"` // absent if the tool did not finish
 	Error  string          `json:"error,omitempty"`
+
+	// Client: it is a call of a Function. Its result is in the entry of a later message, see Brought.
+	Client bool `json:"client,omitempty"`
 
 	// Run is the ID of the earlier run of the turn that made this use: it was kept when that run was
 	// interrupted. "": the turn itself.

@@ -13,7 +13,7 @@ type EventType string
 const (
 	EventText      EventType = "text"       // a piece of the reply: Text
 	EventThought   EventType = "thought"    // a piece of its thinking: Text; shown, not kept
-	EventToolStart EventType = "tool_start" // Name, CallID, Input
+	EventToolStart EventType = "tool_start" // Name, CallID, Input, Client
 	EventToolEnd   EventType = "tool_end"   // CallID, Output or Error
 
 	// EventTitle proposes a title for the session: Text, one line. A title that a user set stays.
@@ -88,6 +88,10 @@ type Event struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Data   json.RawMessage `json:"data,omitempty"`
+
+	// Client, in a tool's start: the tool is a function of the message's program, which carries out the call
+	// after the turn. There is no tool's end.
+	Client bool `json:"client,omitempty"`
 
 	// In an agent's usage event; in a turn's end, the sum of them.
 	Usage *Usage `json:"usage,omitempty"`

@@ -6,6 +6,9 @@ type Message struct {
 	Text        string            `json:"text"`
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
+
+	// Request is what the sender's program brings for the agent's model. nil: nothing.
+	Request *ModelRequest `json:"request,omitempty"`
 }
 
 // Attachment is a reference to a file. Turnstile hands it to the agent and does not open the file.

@@ -278,7 +278,7 @@ func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 		},
 	}
 	p.Immediate, p.Warm = all.immediate(), all.warm()
-	p.Agents, p.AgentOf, p.Covers = all.names(), all.table.For, all.table.Covers
+	p.Agents, p.Instructable, p.AgentOf, p.Covers = all.names(), all.instructable(), all.table.For, all.table.Covers
 	p.Serves, p.Elsewhere, p.Unserved = n.serves, n.runElsewhere, n.unserved
 	p.Parks = func() bool { return !n.partials() }
 	return p

@@ -161,7 +161,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		s.flushWords()
 		s.made = append(s.made, session.Entry{
 			Role: session.RoleTool, Turn: s.turn.ID, At: atMS(at),
-			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
+			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client},
 		})
 		s.opens(e.CallID, len(s.made)-1)
 		s.touch(len(s.made) - 1)
@@ -215,9 +215,13 @@ func (s *entries) flushWords() {
 }
 
 func (s *entries) userEntry(m wire.Message, at int64) session.Entry {
-	return session.Entry{
+	e := session.Entry{
 		Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments, Turn: s.turn.ID, At: atMS(at),
 	}
+	if r := m.Request; r != nil && len(r.Past)+len(r.Results) > 0 {
+		e.Brought = &r.Brought
+	}
+	return e
 }
 
 // reply is the agent's text after its last tool.

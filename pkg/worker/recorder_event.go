@@ -56,7 +56,7 @@ func isAgents(t session.EventType) bool {
 func streamed(turn string, e agent.Event) session.Event {
 	return session.Event{
 		Type: e.Type, Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
-		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data,
+		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data, Client: e.Client,
 	}
 }
 

@@ -83,6 +83,11 @@ func (s servedAgents) of(name, sessionKey string) *served {
 // names are the agents' names, sorted.
 func (s servedAgents) names() []string { return slices.Sorted(maps.Keys(s.byName)) }
 
+// instructable are those of the agents that take requests of clients.
+func (s servedAgents) instructable() []string {
+	return slices.DeleteFunc(s.names(), func(name string) bool { return !s.byName[name].Instructable })
+}
+
 // immediate reports whether the only agent starts at once. The phase stands before the agent is known.
 func (s servedAgents) immediate() bool {
 	only := s.byName[agents.Default]

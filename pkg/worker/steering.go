@@ -137,5 +137,5 @@ func (s *steering) untaken() []string {
 
 // agentMessage converts a message to the agent's type.
 func agentMessage(m wire.Message) session.Message {
-	return session.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+	return m.Said()
 }

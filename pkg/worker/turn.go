@@ -179,6 +179,12 @@ func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 			Detail: fmt.Sprintf("agent %q may not run this session", t.ClaimedTurn.Agent),
 		}, true
 	}
+	if m.Message.Request != nil && !t.Instructable {
+		return protocol.End{
+			Status: session.StatusFailed, Code: session.CodeInvalidMessage, Error: "the agent takes no instructions, tools or settings of clients",
+			Detail: "the message has a request for the model: TURNSTILE_INSTRUCT=true lets openai do what it says",
+		}, true
+	}
 	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
 		limit = most

@@ -69,6 +69,8 @@ func repeated(use session.ToolUse, ids *callIDs) (toolCall, message) {
 		result.text = failedTool(use.Error)
 	case use.Output != nil:
 		result.text = plain(use.Output)
+	case use.Client:
+		result.text = failedTool(unsent)
 	}
 	return c, result
 }

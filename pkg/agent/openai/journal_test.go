@@ -175,6 +175,10 @@ func (j *journal) emit(e agent.Event) {
 	}
 	switch e.Type {
 	case session.EventToolStart, session.EventToolEnd:
+		if e.Client {
+			j.entries = append(j.entries, used(session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: true}))
+			return
+		}
 		j.Errorf("the agent emits %+v: its step does", e)
 	case session.EventUsage:
 		j.usages++

@@ -118,17 +118,6 @@ func named(a session.Attachment) string {
 	return text + "]"
 }
 
-// present is the turn's own messages.
-func present(turn *agent.Turn, who *agent.Speakers) (messages []message) {
-	if turn.Note != "" {
-		messages = append(messages, message{role: roleSystem, text: turn.Note})
-	}
-	for _, m := range turn.Messages {
-		messages = append(messages, userMessage(who, m.Text, m.Meta, m.Attachments))
-	}
-	return messages
-}
-
 // plain is a tool's output as the model reads it: a JSON string without its quotes.
 func plain(output json.RawMessage) string {
 	var text string

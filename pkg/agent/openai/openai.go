@@ -61,6 +61,10 @@ type Config struct {
 	// exec.Config.
 	Env []string
 
+	// Instructable: the agent does what a message's session.ModelRequest says: functions of the client,
+	// instructions after SystemPrompt, settings of the model. Without it no message with one reaches it.
+	Instructable bool
+
 	// Isolation keeps the tools from other sessions and the worker. With it, a tool's Dir defaults to
 	// the session's directory.
 	Isolation agent.Isolation
@@ -158,4 +162,6 @@ func byDefault[T comparable](v *T, def T) {
 }
 
 // Traits says that running turns take further messages, and go on after an interruption.
-func (a *Agent) Traits() agent.Traits { return agent.Traits{Steerable: true, Continues: true} }
+func (a *Agent) Traits() agent.Traits {
+	return agent.Traits{Steerable: true, Continues: true, Instructable: a.config.Instructable}
+}

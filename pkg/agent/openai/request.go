@@ -14,8 +14,16 @@ type request struct {
 	MaxTokens           int           `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
 	Temperature         *float64      `json:"temperature,omitempty"`
-	Stream              bool          `json:"stream"`
-	StreamOptions       streamOptions `json:"stream_options"`
+
+	// Of a client's request only.
+	ToolChoice     json.RawMessage `json:"tool_choice,omitempty"`
+	Parallel       *bool           `json:"parallel_tool_calls,omitempty"`
+	TopP           *float64        `json:"top_p,omitempty"`
+	Stop           []string        `json:"stop,omitempty"`
+	ResponseFormat json.RawMessage `json:"response_format,omitempty"`
+
+	Stream        bool          `json:"stream"`
+	StreamOptions streamOptions `json:"stream_options"`
 }
 
 type streamOptions struct {
@@ -60,6 +68,7 @@ type wireToolFunction struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`
 	Parameters  map[string]any `json:"parameters"`
+	Strict      *bool          `json:"strict,omitempty"`
 }
 
 // The types of tools, calls and parts.
@@ -75,17 +84,22 @@ func (a *Agent) prepare() {
 		Model: a.config.Model, Temperature: a.config.Temperature,
 		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
 	}
-	if newerLimit(a.base.Hostname()) {
-		a.request.MaxCompletionTokens = a.config.MaxTokens
-	} else {
-		a.request.MaxTokens = a.config.MaxTokens
-	}
+	a.request.limit(a.base.Hostname(), a.config.MaxTokens)
 	a.fixed = message{role: roleSystem, text: a.config.SystemPrompt}.tokens()
 	for _, t := range a.config.Tools {
 		f := wireToolFunction{Name: t.Name, Description: t.Description}
 		_ = json.Unmarshal(t.schema(), &f.Parameters) // checked before
 		a.request.Tools = append(a.request.Tools, wireTool{Type: typeFunction, Function: f})
 		a.fixed += messageTokens + (len(t.Name)+len(t.Description)+len(t.schema()))/bytesPerToken
+	}
+}
+
+// limit sets the longest response, under the name that the host knows.
+func (q *request) limit(host string, tokens int) {
+	if newerLimit(host) {
+		q.MaxCompletionTokens = tokens
+	} else {
+		q.MaxTokens = tokens
 	}
 }
 

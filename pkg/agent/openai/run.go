@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"turnstile/internal/process/command"
@@ -17,6 +18,12 @@ type run struct {
 	*Agent
 	turn *agent.Turn
 	log  *slog.Logger
+
+	asks      *session.ModelRequest // nil: the client's program asks for nothing
+	functions map[string]bool       // the names of its functions
+	request   request               // the common part of the turn's requests
+	system    string
+	fixed     int
 
 	who     *agent.Speakers
 	history []block
@@ -40,10 +47,13 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	}
 	r := &run{
 		Agent: a, turn: turn, who: turn.Speakers(), ids: newCallIDs(), kept: steers(turn.Kept),
-		log: a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence),
+		log:     a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence),
+		request: a.request, system: a.config.SystemPrompt, fixed: a.fixed, functions: map[string]bool{},
 	}
-	r.history = blocks(turn.History, r.who, r.ids)
-	r.present = present(turn, r.who)
+	r.bring()
+	if err := r.instruct(); err != nil {
+		return agent.Result{}, err
+	}
 	err := r.converse(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = command.Interrupted(ctx)
@@ -63,19 +73,31 @@ func (r *run) converse(ctx context.Context) error {
 			r.output = true
 			r.present = append(r.present, reply.message())
 		}
+		own, clients := r.parted(reply.calls)
 		if last {
+			r.hand(clients)
 			return r.finish(reply)
 		}
-		if len(reply.calls) > 0 {
+		if own > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
 				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
 					"tool_rounds of TURNSTILE_OPENAI_FILE is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 		}
 		for i, c := range reply.calls {
+			if r.functions[c.name] {
+				continue
+			}
 			if err := r.use(ctx, fmt.Sprintf("call:%d.%d", n, i+1), c); err != nil {
 				return err
 			}
+		}
+		if len(clients) > 0 {
+			r.hand(clients)
+			return nil
+		}
+		if string(r.request.ToolChoice) != `"none"` {
+			r.request.ToolChoice = nil // a choice that forces a tool has been obeyed
 		}
 	}
 }
@@ -86,7 +108,7 @@ func (r *run) finish(last *completion) error {
 	case r.output:
 		return nil
 	case last.finish == "length":
-		return errors.New("the model reached the limit of its reply before it wrote any text: raise max_tokens of TURNSTILE_OPENAI_FILE")
+		return errors.New("the model reached the limit of its reply before it wrote any text: raise max_tokens of TURNSTILE_OPENAI_FILE, or the limit of the request")
 	}
 	return errors.New("the model ended without a reply")
 }
@@ -101,17 +123,19 @@ func (r *run) next() request {
 	}
 	r.dropped = dropped
 	var messages []message
-	if r.config.SystemPrompt != "" {
-		messages = append(messages, message{role: roleSystem, text: r.config.SystemPrompt})
+	if r.system != "" {
+		messages = append(messages, message{role: roleSystem, text: r.system})
 	}
-	if dropped > 0 && len(kept) > 0 && kept[0].messages[0].role != roleUser {
+	var said []message
+	for _, b := range kept {
+		said = append(said, b.messages...)
+	}
+	said = append(said, r.present...)
+	if first := slices.IndexFunc(said, func(m message) bool { return m.role != roleSystem }); dropped > 0 && first >= 0 && said[first].role != roleUser {
 		messages = append(messages, leftOut)
 	}
-	for _, b := range kept {
-		messages = append(messages, b.messages...)
-	}
 	next := r.request
-	for _, m := range append(messages, r.present...) {
+	for _, m := range append(messages, said...) {
 		next.Messages = append(next.Messages, m.wire())
 	}
 	return next

@@ -63,7 +63,8 @@ func (r *run) respond(ctx context.Context, n int) (reply *completion, last bool,
 
 // isLast reports whether nothing follows a reply.
 func (r *run) isLast(reply *completion) bool {
-	return len(reply.calls) == 0 && len(r.kept) == 0 && !r.steered()
+	own, clients := r.parted(reply.calls)
+	return own == 0 && (len(clients) > 0 || len(r.kept) == 0 && !r.steered())
 }
 
 func (r *run) store(n int, reply *completion) stored {

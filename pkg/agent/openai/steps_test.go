@@ -33,6 +33,13 @@ assistant: all done
 		t.Error(got.bodies[0])
 	}
 	expect.Equal(t, "replies", silence().tell(t, nil).transcript, "user: and s1\nuser: and s2\nassistant: there\n")
+	got = handed().tell(t, nil)
+	expect.Equal(t, "calls of the client's function", got.transcript, `tool: c1 note {} 1
+assistant: pick one
+tool: c3 note {"n":2} 1
+tool: c2 pick {"of":[1,2]} 
+tool: c4 pick {} 
+`)
 	got = mistakes().tell(t, nil)
 	expect.Equal(t, "requests, refused ones, and questions", fmt.Sprint(len(got.bodies), got.refused, got.questions), "2 1 1")
 	expect.Equal(t, "mistakes", got.transcript, `tool: c no_such {} there is no tool named "no such"

@@ -1,0 +1,155 @@
+package openai
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// unsent is the result of a client's function for which the client has sent none.
+const unsent = "no result was sent"
+
+// joined is a transcript with what clients brought, in its place: the results of their functions in the
+// entries of the calls, and what was said elsewhere before a message in front of it.
+type joined struct {
+	entries  []session.Entry
+	open     map[string]int // the place of each call that waits for its result
+	resolved int            // the first call with a result from the turn's own messages
+}
+
+// join adds an entry. A result that no open call waits for becomes a part of its text. Once the user has
+// said something else, no call waits any more.
+func (j *joined) join(e session.Entry) session.Entry {
+	if b := e.Brought; b != nil {
+		for _, past := range b.Past {
+			if past.Role == session.RoleUser {
+				past.Meta = e.Meta // the same sender's
+			}
+			j.add(past)
+		}
+		for _, r := range b.Results {
+			i, waits := j.open[r.CallID]
+			if !waits {
+				e.Text = joinedText(e.Text, fmt.Sprintf("[A result was sent for the call %s, which is not open: %s]", r.CallID, r.Output))
+				continue
+			}
+			use := *j.entries[i].Tool
+			use.Output = quoted(r.Output)
+			j.entries[i].Tool, j.resolved = &use, min(j.resolved, i)
+			delete(j.open, r.CallID)
+		}
+	}
+	if e.Role == session.RoleUser && said(e) {
+		clear(j.open)
+	}
+	return e
+}
+
+func (j *joined) add(e session.Entry) {
+	if e = j.join(e); e.Role == session.RoleUser && !said(e) {
+		return
+	}
+	if e.Tool != nil && e.Tool.Client && e.Tool.Output == nil {
+		j.open[e.Tool.CallID] = len(j.entries)
+	}
+	j.entries = append(j.entries, e)
+}
+
+// said reports whether a user's entry has words or files.
+func said(e session.Entry) bool { return e.Text != "" || len(e.Attachments) > 0 }
+
+// bring joins the turn's history and its messages. The calls whose results the messages have are part of the
+// turn: they are sent however long the history is.
+func (r *run) bring() {
+	j := joined{open: map[string]int{}}
+	for _, e := range r.turn.History {
+		j.add(e)
+	}
+	j.resolved = math.MaxInt
+	var own []session.Entry
+	for _, m := range r.turn.Messages {
+		e := session.Entry{Role: session.RoleUser, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+		if m.Request != nil {
+			r.asks, e.Brought = m.Request, &m.Request.Brought
+		}
+		if e = j.join(e); said(e) {
+			own = append(own, e)
+		}
+	}
+	from := min(j.resolved, len(j.entries))
+	if from < len(j.entries) {
+		for from > 0 && j.entries[from-1].Role == session.RoleTool {
+			from--
+		}
+		if from > 0 && j.entries[from-1].Role == session.RoleAssistant {
+			from--
+		}
+	}
+	r.history = blocks(j.entries[:from], r.who, r.ids)
+	if r.turn.Note != "" {
+		r.present = append(r.present, message{role: roleSystem, text: r.turn.Note})
+	}
+	for _, b := range blocks(append(slices.Clip(j.entries[from:]), own...), r.who, r.ids) {
+		r.present = append(r.present, b.messages...)
+	}
+}
+
+// instruct adds to the turn's requests what the client's program asks for.
+func (r *run) instruct() error {
+	a := r.asks
+	if a == nil {
+		return nil
+	}
+	q := &r.request
+	for _, f := range a.Functions {
+		if _, taken := r.tools[f.Name]; taken {
+			err := fmt.Errorf("the request has a function with the name %s, which is a tool of this agent: give it another name", f.Name)
+			return agent.ForUser(err, err.Error())
+		}
+		w := wireToolFunction{Name: f.Name, Description: f.Description, Strict: f.Strict}
+		_ = json.Unmarshal(Tool{Parameters: f.Parameters}.schema(), &w.Parameters) // what is no object has none
+		q.Tools = append(slices.Clip(q.Tools), wireTool{Type: typeFunction, Function: w})
+		r.fixed += messageTokens + (len(f.Name)+len(f.Description)+len(f.Parameters))/bytesPerToken
+		r.functions[f.Name] = true
+	}
+	r.system = joinedText(r.config.SystemPrompt, a.Instructions)
+	r.fixed += message{role: roleSystem, text: a.Instructions}.tokens()
+	q.Temperature = cmp.Or(a.Temperature, q.Temperature)
+	q.TopP, q.Stop, q.ResponseFormat = a.TopP, a.Stop, a.Format
+	if len(q.Tools) > 0 {
+		q.ToolChoice, q.Parallel = a.ToolChoice, a.Parallel
+	}
+	if a.MaxTokens > 0 {
+		q.limit(r.base.Hostname(), a.MaxTokens)
+	}
+	return nil
+}
+
+// hand gives the client the calls of its functions. They end the turn.
+func (r *run) hand(calls []toolCall) {
+	for _, c := range calls {
+		r.turn.Emit(agent.Event{Type: session.EventToolStart, Name: c.name, CallID: c.id, Input: input(c.raw), Client: true})
+	}
+}
+
+// parted returns how many of a response's calls are of the agent's own tools, and those of the client's functions.
+func (r *run) parted(calls []toolCall) (own int, clients []toolCall) {
+	for _, c := range calls {
+		if r.functions[c.name] {
+			clients = append(clients, c)
+		}
+	}
+	return len(calls) - len(clients), clients
+}
+
+func joinedText(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
