@@ -26,6 +26,10 @@ const (
 	Control Permission = "control" // stop, retry, undo and the other commands of a session
 	Operate Permission = "operate" // forget sessions, dead letters, metrics
 	Agent   Permission = "agent"   // name an agent, with send in a message, with control for a new transcript
+
+	// Instruct is, with send, to bring the agent's model instructions, tools, history and settings, where the
+	// agent takes them.
+	Instruct Permission = "instruct"
 )
 
 // Token has the permissions of a secret's bearer. The zero value has none.
@@ -97,7 +101,7 @@ func matches(pattern, key string) bool {
 }
 
 // everybody is the token of requests to a gateway without tokens.
-var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate, Agent}}
+var everybody = Token{Name: "local", sessions: []string{"*"}, may: []Permission{Send, Read, Control, Operate, Agent, Instruct}}
 
 // published are the hashes of secrets that no token may have: the empty one, and the examples of this
 // documentation and of its earlier versions.
@@ -207,11 +211,11 @@ func (e entry) token() (Token, error) {
 		}
 	}
 	if len(e.May) == 0 {
-		return t, errors.New("may is empty: list some of send, read, control, operate, agent")
+		return t, errors.New("may is empty: list some of send, read, control, operate, agent, instruct")
 	}
 	for _, p := range e.May {
 		if !everybody.May(p) {
-			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control, operate or agent", p)
+			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control, operate, agent or instruct", p)
 		}
 	}
 	return t, nil

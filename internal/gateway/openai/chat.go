@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,19 @@ type chatBody struct {
 type chatMessage struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
+	Calls   []chatCall      `json:"tool_calls"`
+	CallID  string          `json:"tool_call_id"`
+}
+
+// chatCall is a call of a client's function. Index is its place in a stream.
+type chatCall struct {
+	Index    *int   `json:"index,omitempty"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
 }
 
 const (
@@ -46,16 +60,18 @@ const (
 	sessionMetadata = "session"
 )
 
-func (b chatBody) check() error {
+// check refuses parameters that the agent could not honour. free: clients may instruct it.
+func (b chatBody) check(free bool) error {
 	switch {
 	case len(b.Messages) == 0:
 		return refuse("messages", "There are no messages.")
 	case b.N > 1:
 		return refuse("n", "There is one choice.")
-	case len(b.Tools) > 0:
-		return refuse("tools", ownTools)
 	case len(b.Functions) > 0:
 		return refuse("functions", ownTools)
+	case free:
+	case len(b.Tools) > 0:
+		return refuse("tools", ownTools)
 	case said(b.Stop):
 		return refuse("stop", "The agent decides where its reply ends: leave stop out.")
 	case said(b.MaxTokens):
@@ -68,42 +84,50 @@ func (b chatBody) check() error {
 	return checkMetadata(b.Metadata)
 }
 
-// newMessages are the messages after the assistant's last one. The session has the earlier ones.
-func newMessages(messages []chatMessage) []chatMessage {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == "assistant" {
-			return messages[i+1:]
+// statements reads the messages. free: clients may instruct the agent, so there may be results of functions.
+func (b chatBody) statements(free bool) (all []statement, err error) {
+	for i, m := range b.Messages {
+		param := fmt.Sprintf("messages[%d]", i)
+		if !knownRoles[m.Role] || m.Role == roleTool && !free {
+			return nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
 		}
+		s := statement{role: m.Role, call: m.CallID}
+		if said(m.Content) || !free {
+			if s.text, s.files, err = parseContent(param, m.Content); err != nil {
+				return nil, err
+			}
+		}
+		for _, c := range m.Calls {
+			s.calls = append(s.calls, session.ToolUse{Name: c.Function.Name, CallID: c.ID, Input: arguments(c.Function.Arguments), Client: true})
+		}
+		all = append(all, s)
 	}
-	return messages
+	return all, nil
 }
 
-// roleLabels are the labels of a chat's roles, in the text for the agent.
-var roleLabels = map[string]string{"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
+// newStatements are those after the assistant's last one. The session has the earlier ones.
+func newStatements(all []statement) []statement {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].role == roleAssistant {
+			return all[i+1:]
+		}
+	}
+	return all
+}
 
-// render makes one text of messages. If all are the user's, they get no labels.
-func render(messages []chatMessage) (text string, files []session.Attachment, err error) {
-	named := false
-	for _, m := range messages {
-		named = named || m.Role != "user"
-	}
-	var texts []string
-	for i, m := range messages {
-		param := fmt.Sprintf("messages[%d]", i)
-		label, ok := roleLabels[m.Role]
-		if !ok {
-			return "", nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
-		}
-		said, more, err := parseContent(param, m.Content)
-		if err != nil {
-			return "", nil, err
-		}
+// roleLabels are the labels of a chat's roles, in the text for an agent that takes no roles.
+var roleLabels = map[string]string{"system": "System", "developer": "System", roleUser: "User", roleAssistant: "Assistant"}
+
+// labelled makes one text of statements. If all are the user's, they get no labels.
+func labelled(all []statement) (text string, files []session.Attachment) {
+	named := slices.ContainsFunc(all, func(s statement) bool { return s.role != roleUser })
+	all = slices.Clone(all)
+	for i, s := range all {
 		if named {
-			said = label + ": " + said
+			all[i].text = roleLabels[s.role] + ": " + s.text
 		}
-		texts, files = append(texts, said), append(files, more...)
 	}
-	return strings.Join(texts, "\n\n"), files, nil
+	return joined(all)
 }
 
 // postChat sends the new messages of a chat to its session. Without a session, it sends the whole
@@ -117,21 +141,35 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err := boundedjson.Unmarshal(data, &body); err != nil {
 		return gateway.BadJSON(err)
 	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	key, messages := r.Header.Get(sessionHeader), body.Messages
+	key := r.Header.Get(sessionHeader)
 	if key == "" {
 		key = body.Metadata[sessionMetadata]
 	}
 	delete(body.Metadata, sessionMetadata)
 	oneShot := key == ""
-	if !oneShot {
-		if messages = newMessages(messages); len(messages) == 0 {
-			return refuse("messages", "Nothing is new: the last message is the assistant's.")
+	agent, err := a.agentOf(r, body.Model)
+	if err != nil {
+		return err
+	}
+	asks, all, err := a.instructed(r, key, agent, data, body.statements)
+	if err != nil {
+		return err
+	}
+	if err := body.check(asks != nil); err != nil {
+		return err
+	}
+	var text string
+	var files []session.Attachment
+	if asks != nil {
+		text, files, err = folded("messages", all, oneShot, asks)
+	} else {
+		if !oneShot {
+			all = newStatements(all)
+		}
+		if text, files = labelled(all); len(all) == 0 {
+			err = refuse("messages", "Nothing is new: the last message is the assistant's.")
 		}
 	}
-	text, files, err := render(messages)
 	if err != nil {
 		return err
 	}
@@ -147,9 +185,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 		to.temporary = true
 		m.ReplyTo = turnstile.NoReply
 	}
-	if m.Agent, err = a.agentOf(r, body.Model); err != nil {
-		return err
-	}
+	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m)
 	if err != nil {
@@ -221,11 +257,17 @@ func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
+	message, finish := object{"role": roleAssistant, "content": textOf(items), "refusal": nil}, "stop"
+	if calls := callsOf(items); len(calls) > 0 {
+		message["tool_calls"], finish = calls, "tool_calls"
+		if message["content"] == "" {
+			message["content"] = nil
+		}
+	}
 	return gateway.Respond(w, http.StatusOK, object{
 		"id": c.id(), "object": "chat.completion", "created": c.created.Unix(), "model": c.model, "usage": usageOf(o),
 		"choices": []object{{
-			"index": 0, "finish_reason": "stop", "logprobs": nil,
-			"message": object{"role": "assistant", "content": textOf(items), "refusal": nil},
+			"index": 0, "finish_reason": finish, "logprobs": nil, "message": message,
 		}},
 	})
 }

@@ -37,7 +37,11 @@ func (c chat) stream(w http.ResponseWriter, r *gateway.Request, withUsage bool) 
 			s.data(failure{turnProblem(o)})
 			return s.err
 		}
-		s.chunk(object{}, "stop")
+		finish := "stop"
+		if s.calls > 0 {
+			finish = "tool_calls"
+		}
+		s.chunk(object{}, finish)
 		if withUsage {
 			chunk := s.new()
 			chunk["choices"], chunk["usage"] = []object{}, usageOf(o)
@@ -55,6 +59,7 @@ type chatStream struct {
 	output stream.Output
 	told   int  // how many items the output had with the last text that was sent; 0: none was
 	parted bool // the next text is another item
+	calls  int  // of the client's functions
 }
 
 // see sends the chunks of an event.
@@ -80,6 +85,14 @@ func (s *chatStream) see(e session.Event) {
 		s.chunk(object{"content": text}, nil)
 	case session.EventToolStart:
 		s.parted = true
+		if e.Client {
+			c, n := newCall(e.CallID, e.Name, e.Input), s.calls
+			c.Index = &n
+			s.calls++
+			s.told = s.output.Items
+			s.chunk(object{"tool_calls": []chatCall{c}}, nil)
+			return
+		}
 		chunk := s.new()
 		chunk["choices"], chunk["turnstile"] = []object{choice(object{}, nil)}, object{"tool": e.Name}
 		s.data(chunk)

@@ -90,14 +90,28 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 		var r responseBody
-		if err := json.Unmarshal(data, &r); err == nil && !refused(r.check()) {
-			if text, files, err := parseInput(r.Input); !refused(err) {
+		instructed := func(all []statement, err error) {
+			q, wrong := parseAsked(data)
+			if refused(err) || refused(wrong) {
+				return
+			}
+			if text, files, err := folded("input", all, true, &q); !refused(err) {
+				message(text, files, nil)
+				request(q).echo(&response{})
+			}
+		}
+		if err := json.Unmarshal(data, &r); err == nil {
+			instructed(r.statements(true))
+			if all, err := r.statements(false); !refused(r.check(false)) && !refused(err) {
+				text, files := joined(all)
 				message(text, files, r.Metadata)
 			}
 		}
 		var c chatBody
-		if err := json.Unmarshal(data, &c); err == nil && !refused(c.check()) {
-			if text, files, err := render(newMessages(c.Messages)); !refused(err) {
+		if err := json.Unmarshal(data, &c); err == nil {
+			instructed(c.statements(true))
+			if all, err := c.statements(false); !refused(c.check(false)) && !refused(err) {
+				text, files := labelled(newStatements(all))
 				message(text, files, c.Metadata)
 			}
 		}

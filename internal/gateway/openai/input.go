@@ -14,8 +14,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// responseBody is the body of a new response, with the supported fields. Settings of a model, such
-// as temperature, are ignored: the agent has its own.
+// responseBody is the body of a new response, with the supported fields. Those of asked are ignored, or refused,
+// unless clients may instruct the agent.
 type responseBody struct {
 	Model        string            `json:"model"`
 	Input        json.RawMessage   `json:"input"`
@@ -66,21 +66,22 @@ func said(field json.RawMessage) bool {
 }
 
 const (
-	ownTools  = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the configuration of the program that it runs (docs/agents/cli.md)."
+	ownTools  = "The agent has its own tools: leave them out of the request. Give them to the worker's agent: by TURNSTILE_TOOLS_FILE (docs/agents/openai.md), or in the configuration of the program that it runs (docs/agents/cli.md). An agent openai takes them, and instructions, with TURNSTILE_INSTRUCT=true on all its workers, of a token that may instruct (docs/openai-api.md)."
 	unbounded = "The gateway cannot bound an agent's reply: leave it out, and set the bound at the agent."
 )
 
-// check refuses parameters that the agent could not honour.
-func (b responseBody) check() error {
+// check refuses parameters that the agent could not honour. free: clients may instruct it.
+func (b responseBody) check(free bool) error {
 	switch {
+	case said(b.Prompt):
+		return refuse("prompt", "There are no stored prompts: send the input.")
+	case free:
 	case said(b.Instructions):
 		return refuse("instructions", "The agent has its own instructions: leave them out, or say it in the input.")
 	case len(b.Tools) > 0:
 		return refuse("tools", ownTools)
 	case said(b.MaxTokens):
 		return refuse("max_output_tokens", unbounded)
-	case said(b.Prompt):
-		return refuse("prompt", "There are no stored prompts: send the input.")
 	case b.Text.Format.Type != "" && b.Text.Format.Type != "text":
 		return refuse("text.format", "The agent replies with text.")
 	}
@@ -201,35 +202,49 @@ func parseContent(param string, data json.RawMessage) (text string, files []sess
 	return strings.Join(texts, "\n"), files, nil
 }
 
-// parseInput reads the new input: a string, or messages of the user.
-func parseInput(data json.RawMessage) (text string, files []session.Attachment, err error) {
+// statements reads the input: a string, or messages of the user. free: clients may instruct the agent, so it may
+// have every role, and calls of functions with their results.
+func (b responseBody) statements(free bool) (all []statement, err error) {
+	data, text := b.Input, ""
 	if json.Unmarshal(data, &text) == nil && len(data) > 0 {
-		return text, nil, nil
+		return []statement{{role: roleUser, text: text}}, nil
 	}
 	var items []struct {
-		Type    string          `json:"type"`
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
+		Type      string          `json:"type"`
+		Role      string          `json:"role"`
+		Content   json.RawMessage `json:"content"`
+		CallID    string          `json:"call_id"`
+		Name      string          `json:"name"`
+		Arguments string          `json:"arguments"`
+		Output    json.RawMessage `json:"output"`
 	}
 	if err := boundedjson.Unmarshal(data, &items); err != nil || len(items) == 0 {
-		return "", nil, refuse("input", "The input is a string or a list of items.")
+		return nil, refuse("input", "The input is a string or a list of items.")
 	}
-	var texts []string
 	for i, item := range items {
 		param := fmt.Sprintf("input[%d]", i)
-		switch {
-		case item.Type != "" && item.Type != "message":
-			return "", nil, refuse(param, "An item of type %.100q is not supported: the agent uses its tools itself.", item.Type)
+		s := statement{role: item.Role}
+		switch message := item.Type == "" || item.Type == "message"; {
+		case message && (item.Role == roleUser || free && knownRoles[item.Role] && item.Role != roleTool):
+			s.text, s.files, err = parseContent(param, item.Content)
+		case free && item.Type == "function_call":
+			s.role, s.calls = roleAssistant, []session.ToolUse{{Name: item.Name, CallID: item.CallID, Input: arguments(item.Arguments), Client: true}}
+		case free && item.Type == "function_call_output":
+			s.role, s.call = roleTool, item.CallID
+			s.text, s.files, err = parseContent(param, item.Output)
+		case free && slices.Contains([]string{"reasoning", "mcp_call", "item_reference"}, item.Type):
+			s.role = roleAssistant // what the agent has said, and its session knows
+		case !message:
+			err = refuse(param, "An item of type %.100q is not supported: the agent uses its tools itself.", item.Type)
 		case item.Role == "system" || item.Role == "developer":
-			return "", nil, refuse(param, "The agent has its own instructions: send messages of the user only.")
-		case item.Role != "user":
-			return "", nil, refuse(param, "The session has the history: send only what is new, with the role user.")
+			err = refuse(param, "The agent has its own instructions: send messages of the user only.")
+		default:
+			err = refuse(param, "The session has the history: send only what is new, with the role user.")
 		}
-		said, more, err := parseContent(param, item.Content)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		texts, files = append(texts, said), append(files, more...)
+		all = append(all, s)
 	}
-	return strings.Join(texts, "\n\n"), files, nil
+	return all, nil
 }

@@ -81,6 +81,7 @@ const agentsFor = 5 * time.Second
 type liveAgents struct {
 	mu    sync.Mutex
 	names []string
+	takes map[string]bool // which let clients instruct them; nil: no worker was seen
 	read  time.Time
 }
 
@@ -100,14 +101,23 @@ func (a *API) agentOf(r *gateway.Request, model string) (string, error) {
 func (l *liveAgents) namesOf(ctx context.Context, operator *admin.Client) ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	err := l.look(ctx, operator)
+	return l.names, err
+}
+
+// look reads the heartbeats, unless it just has. l.mu is held.
+func (l *liveAgents) look(ctx context.Context, operator *admin.Client) error {
 	if time.Since(l.read) < agentsFor {
-		return l.names, nil
+		return nil
 	}
 	workers, err := operator.Workers(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.read = time.Now()
+	if takes := takers(workers); takes != nil {
+		l.takes = takes
+	}
 	for _, worker := range workers {
 		for _, name := range worker.Agents {
 			if name != agents.Default && !slices.Contains(l.names, name) && len(l.names) < agents.Most {
@@ -115,5 +125,5 @@ func (l *liveAgents) namesOf(ctx context.Context, operator *admin.Client) ([]str
 			}
 		}
 	}
-	return l.names, nil
+	return nil
 }

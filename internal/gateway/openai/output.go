@@ -3,6 +3,7 @@ package openai
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,6 +40,26 @@ type toolItem struct {
 	Status    string  `json:"status"`
 	Output    *string `json:"output"`
 	Error     *string `json:"error"`
+}
+
+// callItem is a call of a client's function.
+type callItem struct {
+	ID        string `json:"id"`
+	Type      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+	Status    string `json:"status"`
+}
+
+func newCallItem(turn string, n int, status, callID, name string, input json.RawMessage) callItem {
+	return callItem{itemID("fc", turn, n), "function_call", callID, name, argumentsText(input), status}
+}
+
+func newCall(callID, name string, input json.RawMessage) chatCall {
+	c := chatCall{ID: callID, Type: "function"}
+	c.Function.Name, c.Function.Arguments = name, argumentsText(input)
+	return c
 }
 
 func newText(turn string, n int, status, text string) textItem {
@@ -131,6 +152,9 @@ func itemsOf(turn string, entries []session.Entry) []any {
 			}
 			items = append(items, newText(of, n, status, e.Text))
 			n++
+		case e.Tool != nil && e.Tool.Client:
+			items = append(items, newCallItem(of, n, status, e.Tool.CallID, e.Tool.Name, e.Tool.Input))
+			n++
 		case e.Tool != nil:
 			if e.Tool.Error != "" || e.Tool.Output == nil && e.Interrupted {
 				status = failed
@@ -156,4 +180,14 @@ func textOf(items []any) string {
 		}
 	}
 	return strings.Join(texts, "\n\n")
+}
+
+// callsOf are the calls of the client's functions, as chats have them.
+func callsOf(items []any) (calls []chatCall) {
+	for _, item := range items {
+		if c, ok := item.(callItem); ok {
+			calls = append(calls, newCall(c.CallID, c.Name, arguments(c.Arguments)))
+		}
+	}
+	return calls
 }

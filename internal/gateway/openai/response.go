@@ -29,7 +29,7 @@ type response struct {
 	Previous     *string   `json:"previous_response_id"`
 	Conversation reference `json:"conversation"`
 	settings
-	ToolChoice string            `json:"tool_choice"`
+	ToolChoice any               `json:"tool_choice"`
 	Tools      []any             `json:"tools"`
 	Store      bool              `json:"store"`
 	Usage      *usage            `json:"usage"`
@@ -37,29 +37,25 @@ type response struct {
 	Message    string            `json:"turnstile_message"` // the message's ID in /v1/sessions
 }
 
-// settings are fields that Open Responses requires. The agent has its own settings, so all are null or
-// the default.
+// settings are fields that Open Responses requires. Those that a request cannot set, or has not, are null or the
+// default: the agent has its own.
 type settings struct {
-	Temperature      float64           `json:"temperature"`
-	TopP             float64           `json:"top_p"`
-	PresencePenalty  float64           `json:"presence_penalty"`
-	FrequencyPenalty float64           `json:"frequency_penalty"`
-	TopLogprobs      int64             `json:"top_logprobs"`
-	MaxToolCalls     *int64            `json:"max_tool_calls"`
-	Truncation       string            `json:"truncation"`
-	Text             map[string]format `json:"text"`
-	Reasoning        *string           `json:"reasoning"`
-	ServiceTier      string            `json:"service_tier"`
-	Safety           *string           `json:"safety_identifier"`
-	PromptCacheKey   *string           `json:"prompt_cache_key"`
-}
-
-type format struct {
-	Type string `json:"type"`
+	Temperature      float64        `json:"temperature"`
+	TopP             float64        `json:"top_p"`
+	PresencePenalty  float64        `json:"presence_penalty"`
+	FrequencyPenalty float64        `json:"frequency_penalty"`
+	TopLogprobs      int64          `json:"top_logprobs"`
+	MaxToolCalls     *int64         `json:"max_tool_calls"`
+	Truncation       string         `json:"truncation"`
+	Text             map[string]any `json:"text"`
+	Reasoning        *string        `json:"reasoning"`
+	ServiceTier      string         `json:"service_tier"`
+	Safety           *string        `json:"safety_identifier"`
+	PromptCacheKey   *string        `json:"prompt_cache_key"`
 }
 
 func defaults() settings {
-	return settings{Temperature: 1, TopP: 1, Truncation: "disabled", Text: map[string]format{"format": {"text"}}, ServiceTier: "default"}
+	return settings{Temperature: 1, TopP: 1, Truncation: "disabled", Text: map[string]any{"format": responseFormat{Type: "text"}}, ServiceTier: "default"}
 }
 
 type reference struct {
@@ -113,6 +109,9 @@ func (p place) begun(m session.Message, accepted time.Time) response {
 	}
 	if o.Previous != "" {
 		r.Previous = &o.Previous
+	}
+	if m.Request != nil {
+		request(*m.Request).echo(&r)
 	}
 	return r
 }

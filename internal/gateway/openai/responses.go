@@ -24,25 +24,37 @@ func (a *API) postResponse(w http.ResponseWriter, r *gateway.Request) error {
 	if err := boundedjson.Unmarshal(data, &body); err != nil {
 		return gateway.BadJSON(err)
 	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	text, files, err := parseInput(body.Input)
-	if err != nil {
-		return err
-	}
 	to, err := body.target(r, data)
 	if err != nil {
 		return err
+	}
+	agent, err := a.agentOf(r, body.Model)
+	if err != nil {
+		return err
+	}
+	whole, key := body.Conversation == "" && body.Previous == "", to.session
+	if whole {
+		key = ""
+	}
+	asks, all, err := a.instructed(r, key, agent, data, body.statements)
+	if err != nil {
+		return err
+	}
+	if err := body.check(asks != nil); err != nil {
+		return err
+	}
+	text, files := joined(all)
+	if asks != nil {
+		if text, files, err = folded("input", all, whole, asks); err != nil {
+			return err
+		}
 	}
 	o := origin{Model: body.Model, Background: body.Background, Previous: body.Previous}
 	m, err := o.message(text, files, body.Metadata, r.Token.Name)
 	if err != nil {
 		return err
 	}
-	if m.Agent, err = a.agentOf(r, body.Model); err != nil {
-		return err
-	}
+	m.Agent, m.Request = agent, asks
 	to.streamed = body.Stream
 	receipt, err := a.submit(r, to, m)
 	if err != nil {
@@ -93,12 +105,16 @@ func (b responseBody) target(r *gateway.Request, data []byte) (t target, err err
 func (a *API) message(ctx context.Context, p place, sent turnstile.Message) (turnstile.StoredMessage, error) {
 	m, err := a.client.Session(p.session).Message(ctx, p.message)
 	if errors.Is(err, session.ErrNotFound) {
-		m, err = turnstile.StoredMessage{Message: session.Message{ID: sent.ID, Meta: sent.Meta}, State: session.MessagePending}, nil
+		m, err = turnstile.StoredMessage{Message: session.Message{ID: sent.ID, Meta: sent.Meta, Request: sent.Request}, State: session.MessagePending}, nil
 	}
 	if err == nil && m.AcceptedAt.IsZero() {
 		m.AcceptedAt, err = a.bodies.Now(ctx)
 	}
 	m.Message.Text, m.Message.Attachments = "", nil
+	if q := m.Request; q != nil {
+		settings := *q
+		settings.Brought, m.Request = session.Brought{}, &settings
+	}
 	return m, err
 }
 

@@ -71,6 +71,10 @@ func (t *translation) see(e session.Event) {
 		t.add(e.Text)
 	case session.EventToolStart:
 		t.closeText(completed, "")
+		if e.Client {
+			t.call(e)
+			return
+		}
 		t.openTool(e)
 	case session.EventToolEnd:
 		t.closeTool(e.CallID, e.Error != "")
@@ -181,6 +185,20 @@ func (t *translation) openTool(e session.Event) {
 	t.tools = append(t.tools, o)
 	t.tell("response.output_item.added", object{"output_index": index, "item": o.toolItem})
 	t.tell("response.mcp_call.in_progress", object{"output_index": index, "item_id": o.ID})
+}
+
+// call sends a call of the client's function, which is complete.
+func (t *translation) call(e session.Event) {
+	t.replace()
+	n, index := t.next()
+	item := newCallItem(t.output.First, n, completed, e.CallID, e.Name, e.Input)
+	begun := item
+	begun.Arguments, begun.Status = "", inProgress
+	t.tell("response.output_item.added", object{"output_index": index, "item": begun})
+	t.tell("response.function_call_arguments.delta", object{"item_id": item.ID, "output_index": index, "delta": item.Arguments})
+	t.tell("response.function_call_arguments.done", object{"item_id": item.ID, "output_index": index, "name": item.Name, "arguments": item.Arguments})
+	t.tell("response.output_item.done", object{"output_index": index, "item": item})
+	t.ended = append(t.ended, endedItem{n, item})
 }
 
 // replace ends the tools of an interrupted run that the item, which the output has just got, stands for.

@@ -1,0 +1,107 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// The roles of statements.
+const (
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleTool      = "tool"
+)
+
+var knownRoles = map[string]bool{roleUser: true, roleAssistant: true, roleTool: true, "system": true, "developer": true}
+
+// statement is a message of a chat, or an item of an input.
+type statement struct {
+	role  string // tool: text is the result of a call
+	text  string
+	files []session.Attachment
+	calls []session.ToolUse // of the assistant's
+	call  string            // of a result
+}
+
+// folded makes a message of statements: the words and results after the assistant's last one. What is before
+// becomes the request's past if the client has the whole conversation; otherwise the session has it.
+func folded(param string, all []statement, whole bool, q *session.ModelRequest) (text string, files []session.Attachment, err error) {
+	last := len(all)
+	for last > 0 && all[last-1].role != roleAssistant {
+		last--
+	}
+	var texts []string
+	for i, s := range all {
+		switch {
+		case s.role == "system" || s.role == "developer":
+			q.Instructions = strings.TrimPrefix(q.Instructions+"\n\n"+s.text, "\n\n")
+		case i < last && !whole:
+		case i < last:
+			if q.Past, err = remembered(param, q.Past, s); err != nil {
+				return "", nil, err
+			}
+		case s.role == roleTool && len(s.files) > 0:
+			return "", nil, refuse(param, "The result of a function is a text.")
+		case s.role == roleTool:
+			q.Results = append(q.Results, session.CallResult{CallID: s.call, Output: s.text})
+		default:
+			texts, files = append(texts, s.text), append(files, s.files...)
+		}
+	}
+	if len(texts)+len(q.Results) == 0 {
+		return "", nil, refuse(param, "Nothing is new: there is no message of the user or result of a tool after the assistant's last message.")
+	}
+	return strings.Join(texts, "\n\n"), files, nil
+}
+
+// remembered adds a statement to what was said before.
+func remembered(param string, past []session.Entry, s statement) ([]session.Entry, error) {
+	switch s.role {
+	case roleUser:
+		return append(past, session.Entry{Role: session.RoleUser, Text: s.text, Attachments: s.files}), nil
+	case roleAssistant:
+		if s.text != "" {
+			past = append(past, session.Entry{Role: session.RoleAssistant, Text: s.text})
+		}
+		for _, use := range s.calls {
+			past = append(past, session.Entry{Role: session.RoleTool, Tool: &use})
+		}
+		return past, nil
+	}
+	for i := len(past) - 1; i >= 0; i-- {
+		if use := past[i].Tool; use != nil && use.CallID == s.call && use.Output == nil {
+			use.Output, _ = json.Marshal(s.text) // a text can be encoded
+			return past, nil
+		}
+	}
+	return nil, refuse(param, "There is a result for the call %.100q, and no such call before it.", s.call)
+}
+
+// joined makes a message of the user's statements alone.
+func joined(all []statement) (text string, files []session.Attachment) {
+	texts := make([]string, 0, len(all))
+	for _, s := range all {
+		texts, files = append(texts, s.text), append(files, s.files...)
+	}
+	return strings.Join(texts, "\n\n"), files
+}
+
+// arguments are those of a call, which are a text in the API, as the transcript has them: JSON, or that text.
+func arguments(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, _ := json.Marshal(text) // a text can be encoded
+	return quoted
+}
+
+// argumentsText is the opposite of arguments.
+func argumentsText(input json.RawMessage) string {
+	var text string
+	if json.Unmarshal(input, &text) == nil {
+		return text
+	}
+	return string(input)
+}
