@@ -68,11 +68,11 @@ func (p *programs) gateway() *program.Process {
 	return gateway
 }
 
-func (p *programs) worker() *program.Process {
+func (p *programs) worker(agent ...string) *program.Process {
 	p.Helper()
-	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), []string{
+	return program.Start(p, program.Command(p, program.Build(p, "turnstile/cmd/worker"), append([]string{
 		"REDIS_URL=" + p.redis.URL(), "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_CONCURRENCY=20",
-	}))
+	}, agent...)))
 }
 
 // node runs a script of testdata.
