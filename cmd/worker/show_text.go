@@ -145,11 +145,16 @@ func resumeText(r gateway.Resume, turn *time.Time) string {
 }
 
 func entryText(e session.Entry) string {
-	if e.Tool == nil {
+	switch {
+	case e.Tool == nil && e.Text == "" && e.Brought != nil:
+		return fmt.Sprintf("results of %d calls", len(e.Brought.Results))
+	case e.Tool == nil:
 		return e.Text
 	}
 	text := e.Tool.Name + " " + string(e.Tool.Input)
 	switch {
+	case e.Tool.Client:
+		text += " [of the client's program]"
 	case e.Tool.Error != "":
 		text += " failed: " + e.Tool.Error
 	case e.Tool.Output != nil:

@@ -24,8 +24,8 @@ func timeline(b *strings.Builder, events []session.Event) {
 				row.Text += " goes on"
 			}
 		case session.EventToolStart:
-			row.Tool = &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}
-			tools[e.CallID], running[row] = row, true
+			row.Tool = &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client}
+			tools[e.CallID], running[row] = row, !e.Client
 		case session.EventToolEnd:
 			if of := tools[e.CallID]; of != nil {
 				delete(running, of)

@@ -54,7 +54,7 @@ func liveOf(v gateway.SessionView) live {
 			}
 		case session.EventToolStart:
 			tools[e.CallID] = len(l.Items)
-			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input}, began: e.At})
+			l.Items = append(l.Items, liveItem{Kind: "tool", Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input, Client: e.Client}, began: e.At, Ends: e.Client})
 		case session.EventToolEnd:
 			if at, ok := tools[e.CallID]; ok {
 				item := &l.Items[at]

@@ -46,6 +46,10 @@ func line(e session.Entry) string {
 	switch {
 	case e.Tool != nil && e.Tool.Error != "":
 		return fmt.Sprintf("tool: %s failed: %s", e.Tool.Name, shorten(e.Tool.Error))
+	case e.Tool != nil && e.Tool.Client:
+		return fmt.Sprintf("tool: %s, of the client's program", e.Tool.Name)
+	case e.Brought != nil && e.Text == "":
+		return fmt.Sprintf("%s: results of %d calls", e.Role, len(e.Brought.Results))
 	case e.Tool != nil && e.Tool.Output == nil:
 		return fmt.Sprintf("tool: %s, interrupted", e.Tool.Name)
 	case e.Tool != nil:

@@ -56,6 +56,9 @@ func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
 	case session.EventToolStart:
 		s.tools = slices.DeleteFunc(s.tools, func(t tool) bool { return t.interrupted && t.callID == e.CallID })
+		if e.Client {
+			return []Line{{Text: tool{name: toolName(e.Name), input: brief(e.Input, inputLen)}.String() + " is the client's: its result comes with another message"}}
+		}
 		s.tools = append(s.tools, tool{callID: e.CallID, name: toolName(e.Name), input: brief(e.Input, inputLen), began: e.At})
 	case session.EventToolEnd:
 		return []Line{s.ended(e)}

@@ -94,6 +94,8 @@ func recapEntry(e session.Entry, who *Speakers) string {
 			text += ", which failed: " + cut(e.Tool.Error, recapTool)
 		case e.Tool.Output != nil:
 			text += ": " + cut(string(e.Tool.Output), recapTool)
+		case e.Tool.Client:
+			text += ", whose result a program sends"
 		default:
 			text += ", which did not finish"
 		}

@@ -130,14 +130,16 @@ func parseChoice(data json.RawMessage) (json.RawMessage, error) {
 }
 
 // parseFormat returns a format as chats have it, nil for text.
-func parseFormat(chats json.RawMessage, responses *responseFormat) (json.RawMessage, error) {
+func parseFormat(chats json.RawMessage, responses *responseFormat) (_ json.RawMessage, err error) {
 	f := chatFormat{}
 	if responses != nil {
 		if f.Type = responses.Type; f.Type == "json_schema" {
 			schema := *responses
 			schema.Type, f.Schema = "", &schema
 		}
-		chats, _ = json.Marshal(f)
+		if chats, err = json.Marshal(f); err != nil {
+			return nil, gateway.BadJSON(err)
+		}
 	}
 	if !said(chats) {
 		return nil, nil

@@ -72,7 +72,7 @@ func remembered(param string, past []session.Entry, s statement) ([]session.Entr
 	}
 	for i := len(past) - 1; i >= 0; i-- {
 		if use := past[i].Tool; use != nil && use.CallID == s.call && use.Output == nil {
-			use.Output, _ = json.Marshal(s.text) // a text can be encoded
+			use.Output = quoted(s.text)
 			return past, nil
 		}
 	}
@@ -93,8 +93,16 @@ func arguments(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	quoted, _ := json.Marshal(text) // a text can be encoded
-	return quoted
+	return quoted(text)
+}
+
+// quoted is a text as JSON.
+func quoted(text string) json.RawMessage {
+	data, err := json.Marshal(text)
+	if err != nil {
+		return json.RawMessage(`""`) // encoding a text cannot fail
+	}
+	return data
 }
 
 // argumentsText is the opposite of arguments.

@@ -169,7 +169,7 @@ func handed() story {
 		note.Unknown = "retry"
 		return []Tool{note}
 	}
-	s.response = func(q modelserver.Request) int { return replies(q) }
+	s.response = replies
 	s.steps = func(j *journal, n int) []modelserver.Step {
 		in, use := j.reach(fmt.Sprintf("in response:%d", n)), modelserver.Use(1, 1)
 		if n == 1 {
