@@ -113,7 +113,7 @@ func TestStreamOfATurnThatGoesOn(t *testing.T) {
 }
 
 // worksWith starts a worker whose model has one tool, a shell command.
-func worksWith(t *testing.T, model *modelserver.Server, dir, tool string, safe bool) *program.Process {
+func worksWith(t *testing.T, model *modelserver.Server, dir, tool string, safe bool, environ ...string) *program.Process {
 	t.Helper()
 	tools, err := json.Marshal([]map[string]any{{
 		"name": "work", "description": "works", "parameters": map[string]any{"type": "object"}, "argv": []string{"/bin/sh", "-c", tool}, "safe": safe,
@@ -121,10 +121,10 @@ func worksWith(t *testing.T, model *modelserver.Server, dir, tool string, safe b
 	expect.OK(t, err)
 	path := filepath.Join(dir, "tools.json")
 	expect.OK(t, os.WriteFile(path, tools, 0o600))
-	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), []string{
+	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), append([]string{
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
 		"TURNSTILE_HTTP_ADDR=", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(),
-	}))
+	}, environ...)))
 }
 
 // A worker is killed while the model writes, behind a tool. A reader of what does not count learns it, and a new one,

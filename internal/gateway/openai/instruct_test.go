@@ -6,7 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -16,6 +19,7 @@ import (
 	model "turnstile/pkg/agent/openai"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
+	"turnstile/test/program"
 )
 
 // modelled is a rig with a worker whose agent asks a model that follows a script.
@@ -310,4 +314,61 @@ func (r *rig) addsUp(events []map[string]any) {
 	got, _ := json.Marshal(done)
 	want, _ := json.Marshal(end["output"])
 	expect.Equal(r, "items", string(got), string(want))
+}
+
+// A worker is killed in a tool of its own, which the model has called together with the client's function. The turn
+// goes on, its streams stay open, and the client gets its call once.
+func TestCallOfATurnThatGoesOn(t *testing.T) {
+	t.Parallel()
+	r, dir := newRig(t), t.TempDir()
+	client := r.at(r.url, option.WithMaxRetries(0))
+	server := modelserver.New(t)
+	server.Otherwise(func(q modelserver.Request) modelserver.Response {
+		return modelserver.Stream(modelserver.Text("Both. "), modelserver.Call("c1", "pick", `{"n":1}`), modelserver.Call("c2", "work", "{}"))
+	})
+	tool := fmt.Sprintf(`cd %q; cat >/dev/null; if [ ! -e begun ]; then touch begun; exec sleep 1000; fi; echo 1`, dir)
+	work := func() *program.Process { return worksWith(t, server, dir, tool, true, "TURNSTILE_INSTRUCT=true") }
+	worker := work()
+	expect.Soon(t, "the worker lives", func() bool {
+		n, err := r.redis.ZCard(t.Context(), "asynq:servers").Result()
+		return err == nil && n > 0
+	})
+	p := say("s", "go")
+	expect.OK(t, json.Unmarshal([]byte(tools), &p.Tools))
+	s := client.Responses.NewStreaming(t.Context(), p)
+	for s.Next() && s.Current().Type != "response.mcp_call.in_progress" {
+	}
+	expect.OK(t, s.Err())
+	expect.Soon(t, "the tool runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "begun"))
+		return err == nil
+	})
+	worker.Signal(syscall.SIGKILL)
+	work()
+	id := ""
+	var calls, items []string
+	for s.Next() {
+		switch e := s.Current(); e.Type {
+		case "response.function_call_arguments.done":
+			calls = append(calls, e.Arguments)
+		case "response.completed":
+			id = e.Response.ID
+			for _, item := range e.Response.Output {
+				items = append(items, item.Type+" "+item.ID)
+			}
+		}
+	}
+	expect.OK(t, s.Err())
+	expect.List(t, "calls", calls, `{"n":1}`)
+	got, err := client.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+	expect.OK(t, err)
+	var stored []string
+	for _, item := range got.Output {
+		stored = append(stored, item.Type+" "+item.ID)
+	}
+	expect.List(t, "items", stored, items...)
+	expect.Equal(t, "requests", len(server.Requests()), 1)
+	if len(items) != 3 || !strings.HasPrefix(items[2], "function_call ") {
+		t.Errorf("items %v", items)
+	}
 }
