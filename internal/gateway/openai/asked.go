@@ -188,10 +188,12 @@ func (q request) echo(r *response) {
 	}
 	var f chatFormat
 	if json.Unmarshal(q.Format, &f) == nil {
-		format := responseFormat{Type: f.Type}
-		if f.Schema != nil {
-			format = *f.Schema
-			format.Type = f.Type
+		format := object{"type": f.Type}
+		if s := f.Schema; s != nil {
+			format["name"], format["schema"], format["strict"], format["description"] = s.Name, s.Schema, s.Strict != nil && *s.Strict, nil
+			if s.Description != "" {
+				format["description"] = s.Description
+			}
 		}
 		r.Text = map[string]any{"format": format}
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +30,26 @@ type inputPart struct {
 	FileData string `json:"file_data,omitempty"`
 }
 
-// newInput makes the item of a message, the same for its response and for the conversation.
+// resultItem is a result of a call of the client's function, as it was sent to a session.
+type resultItem struct {
+	ID     string `json:"id"`
+	Type   string `json:"type"`
+	CallID string `json:"call_id"`
+	Status string `json:"status"`
+	Output string `json:"output"`
+}
+
+// inputs are the items of a message, the same for its response and for the conversation.
+func inputs(message, text string, files []session.Attachment, results []session.CallResult) (items []any) {
+	for i, r := range results {
+		items = append(items, resultItem{ID: fmt.Sprintf("fco_in_%s_%d", message, i), Type: "function_call_output", CallID: r.CallID, Status: completed, Output: r.Output})
+	}
+	if text != "" || len(files) > 0 || len(results) == 0 {
+		items = append(items, newInput(message, text, files))
+	}
+	return items
+}
+
 func newInput(message, text string, files []session.Attachment) inputItem {
 	parts := []inputPart{{Type: "input_text", Text: text}}
 	for _, f := range files {
@@ -57,7 +77,11 @@ func (a *API) getInputItems(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, item := range slices.Backward([]any{newInput(m.ID, m.Text, m.Attachments)}) {
+	var results []session.CallResult
+	if m.Request != nil {
+		results = m.Request.Results
+	}
+	for _, item := range slices.Backward(inputs(m.ID, m.Text, m.Attachments, results)) {
 		if !q.see(item) {
 			break
 		}

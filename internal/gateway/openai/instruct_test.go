@@ -101,7 +101,7 @@ func TestToolsOfAClient(t *testing.T) {
 			}
 			expect.Equal(t, "echo", echo(first), `["Be brief.",0.5,0.25,9,{"name":"pick","type":"function"},`+
 				`[{"description":"d","name":"pick","parameters":{"properties":{},"type":"object"},"strict":true,"type":"function"}],`+
-				`{"format":{"name":"n","schema":{"type":"object"},"strict":true,"type":"json_schema"}}]`)
+				`{"format":{"description":null,"name":"n","schema":{"type":"object"},"strict":true,"type":"json_schema"}}]`)
 			output := func(r map[string]any) string {
 				data, _ := json.Marshal(r["output"])
 				return string(data)
@@ -124,6 +124,13 @@ func TestToolsOfAClient(t *testing.T) {
 			expect.Equal(t, "messages", messages, "system: Be kind.\nuser: go\nassistant: "+calls+" c1=pick({\"of\":\"<1>\"}) c2=pick({})\ntool: one\ntool: two\n")
 			expect.Equal(t, "settings", rest, "{}")
 			expect.Equal(t, "echo", echo(second), `[null,1,1,null,"none",[],{"format":{"type":"text"}}]`)
+			sent, err := r.sdk.Responses.InputItems.List(t.Context(), second["id"].(string), responses.InputItemListParams{Order: "asc"})
+			expect.OK(t, err)
+			var input []string
+			for _, item := range sent.Data {
+				input = append(input, item.Type+" "+item.CallID+" "+item.Output.OfString)
+			}
+			expect.List(t, "input items", input, "function_call_output c2 two", "function_call_output c1 one")
 			status, refusal := r.post("/v1/responses", `{"previous_response_id":"`+id+`","input":[{"type":"function_call_output","call_id":"c1","output":"again"}]}`)
 			if failure, _ := json.Marshal(refusal); status != 400 || !strings.Contains(string(failure), "cannot be continued twice") {
 				t.Errorf("a second result: %d %s", status, failure)

@@ -100,6 +100,10 @@ func about(item any) (id string, bytes int) {
 		return i.ID, bytes
 	case toolItem:
 		return i.ID, len(i.Name)
+	case callItem:
+		return i.ID, len(i.Name) + len(i.Arguments)
+	case resultItem:
+		return i.ID, len(i.Output)
 	case inputItem:
 		for _, p := range i.Content {
 			bytes += len(p.Text) + len(p.ImageURL) + len(p.FileURL) + len(p.FileData)

@@ -97,7 +97,8 @@ func (a *API) output(ctx context.Context, o session.Outcome) ([]any, error) {
 	turn := cmp.Or(o.Continues, o.Turn)
 	items := slices.DeleteFunc(itemsOf(turn, entries), func(item any) bool {
 		_, isInput := item.(inputItem)
-		return isInput
+		_, isResult := item.(resultItem)
+		return isInput || isResult
 	})
 	if len(items) == 0 && o.Reply != "" {
 		items = append(items, newText(turn, 0, completed, o.Reply))
@@ -143,7 +144,11 @@ func itemsOf(turn string, entries []session.Entry) []any {
 		}
 		switch {
 		case e.Role == session.RoleUser:
-			items = append(items, newInput(e.Message, e.Text, e.Attachments))
+			var results []session.CallResult
+			if e.Brought != nil {
+				results = e.Brought.Results
+			}
+			items = append(items, inputs(e.Message, e.Text, e.Attachments, results)...)
 		case e.Role == session.RoleAssistant && e.Interrupted && i <= cut:
 			n++
 		case e.Role == session.RoleAssistant:
