@@ -72,11 +72,14 @@ func (s *Session) rotate(ctx context.Context, old, agent string) (string, error)
 			return "", err
 		}
 	}
-	id, late, err := protocol.Rotate{Session: s.key, Old: old, Until: until, Agent: agent, By: s.user}.Do(ctx, s.c.rdb)
-	if err == nil && late {
+	now, err := protocol.Rotate{Session: s.key, Old: old, Until: until, Agent: agent, By: s.user}.Do(ctx, s.c.rdb)
+	switch {
+	case err == nil && now.Late:
 		err = errLate
+	case now.Wake:
+		s.wake(ctx)
 	}
-	return id, err
+	return now.ID, err
 }
 
 // SetTitle sets the title of the current transcript. No agent replaces it. An empty title removes

@@ -47,6 +47,14 @@ func (s *Session) Decide(ctx context.Context, question string, d session.Decisio
 	return s.decide(ctx, protocol.Decide{Session: s.key, Turn: turn, Question: n, Decision: d})
 }
 
+// wake lets a worker claim the session, of which a script has changed a parked turn. The change counts whatever
+// becomes of this: the due index or the sweep has the session.
+func (s *Session) wake(ctx context.Context) {
+	if now, err := protocol.Now(ctx, s.c.rdb, s.key); err == nil {
+		_ = index.ListAndWake(ctx, s.c.rdb, s.key, now, 0)
+	}
+}
+
 func (s *Session) decide(ctx context.Context, call protocol.Decide) (session.Question, error) {
 	d := call.Decision
 	if err := session.ValidateKey(s.key); err != nil {
@@ -72,10 +80,7 @@ func (s *Session) decide(ctx context.Context, call protocol.Decide) (session.Que
 	}
 	switch state {
 	case "parked":
-		// The decision counts whatever becomes of this: the due index or the sweep has the session.
-		if now, err := protocol.Now(ctx, s.c.rdb, s.key); err == nil {
-			_ = index.ListAndWake(ctx, s.c.rdb, s.key, now, 0)
-		}
+		s.wake(ctx)
 	case "none":
 		return q, session.ErrNoQuestion
 	case "other":

@@ -90,7 +90,8 @@ func TestAnotherAgentBeginsWithATranscript(t *testing.T) {
 			if !running {
 				b.Finish(h)
 			}
-			id, _, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.Redis)
+			now, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.Redis)
+			id := now.ID
 			expect.OK(t, err)
 			b.Say("b")
 			if running {
@@ -113,7 +114,7 @@ func TestADeathAndAnotherAgent(t *testing.T) {
 	b := actors.NewBench(t, serves("support", "support", "coder"))
 	b.Say("a")
 	b.Renew(b.Start())
-	_, _, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.Redis)
+	_, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.Redis)
 	expect.OK(t, err)
 	b.Die()
 	h := b.Start()
@@ -239,7 +240,7 @@ func TestARepeatedClaimAndAnotherAgent(t *testing.T) {
 			first = true
 			return err // NOSCRIPT, or the fast path
 		}
-		_, _, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.BareRedis())
+		_, err := protocol.Rotate{Session: actors.Key, Until: b.RedisTime().Add(time.Minute).UnixMilli(), Agent: "coder"}.Do(b.Ctx, b.BareRedis())
 		expect.OK(t, err)
 		return send() // as go-redis does
 	}))

@@ -9,6 +9,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -89,6 +90,42 @@ func TestParkedTurnIsEnded(t *testing.T) {
 			expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
 		})
 	}
+}
+
+// A message whose parked turn was stopped runs at once when it is run again.
+func TestStoppedParkedTurnRunsAgain(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	parked(b, time.Hour)
+	expect.OK(t, b.Chat().CancelTurn(b.Ctx, "now"))
+	expect.List(t, "runs", b.Drain(), "next")
+	_, err := b.Client.Operate(actors.Key).Rerun(b.Ctx, admin.All)
+	expect.OK(t, err)
+	expect.List(t, "runs again", b.Drain(), "now")
+}
+
+// A question for which a turn is parked stays in the list of sessions that need attention.
+func TestParkedQuestionNeedsAttention(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	waits(b)
+	b.Sweep()
+	expect.Equal(t, "it is listed", b.IsIn(rediskey.Attention, actors.Key), true)
+	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Attention).Err())
+	b.Sweep()
+	expect.Equal(t, "a sweep lists it again", b.IsIn(rediskey.Attention, actors.Key), true)
+}
+
+// A parked turn does not go on with another agent: /new ends it.
+func TestNewAgentEndsAParkedTurn(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	parked(b, time.Hour)
+	_, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "coder"})
+	expect.OK(t, err)
+	b.Worker = actors.NewWorker(t, b.Redis, "coder", func(c *protocol.Config) { c.Agents = []string{"coder"} })
+	expect.List(t, "runs", b.Drain(), "next")
+	expect.Equal(t, "outcome", b.Outcome("now").Status, session.StatusInterrupted)
 }
 
 // /new lets a parked turn go on in the new conversation.

@@ -38,11 +38,10 @@ func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.E
 	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, scripts.RequeueArgs{Content: partial, Reason: reason})
 }
 
-// Park parks the turn, which has a step, until its open question, asked for with this key, is decided, at most
-// for wait. It is neither an attempt nor an interruption. First write what is not in the journal yet.
-func (c *Claim) Park(ctx context.Context, key string, wait time.Duration) error {
+// Park parks the turn, which has a step, until its open question with this number is decided, at most for wait. It is neither an attempt nor an interruption. First write what is not in the journal yet.
+func (c *Claim) Park(ctx context.Context, question int, wait time.Duration) error {
 	e := session.Event{Type: session.EventTurnRequeued, Reason: session.ReasonParked}
-	return c.requeue(ctx, e, max(min(wait, ParkMost, c.consumer.cfg.TranscriptTTL/2), time.Millisecond), scripts.RequeueArgs{Waits: key})
+	return c.requeue(ctx, e, max(min(wait, ParkMost, c.consumer.cfg.TranscriptTTL/2), time.Millisecond), scripts.RequeueArgs{Waits: strconv.Itoa(question)})
 }
 
 // ParkMost is how long a turn is parked for a question. Then it runs for a moment, and is parked again.

@@ -18,15 +18,22 @@ type Rotate struct {
 	By      string // who does it, for the audit; "": unknown
 }
 
-// Do returns the ID of the transcript that is current then. late reports that the call came after
-// Until.
-func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
+// Rotated is the result of a Rotate.
+type Rotated struct {
+	ID   string // of the transcript that is current then
+	Late bool   // the call came after Until
+	Wake bool   // a parked turn is to end: the session is to be claimed
+}
+
+// Do makes the call.
+func (r Rotate) Do(ctx context.Context, rdb script.Client) (Rotated, error) {
 	call := scripts.Rotate.Call(scripts.RotateKeys(scripts.KeysOf(r.Session, "", time.Now())),
 		scripts.RotateArgs{FreshSID: newSessionID(), SID: r.Old, Deadline: r.Until, Agent: r.Agent, By: cutBy(r.By)})
 	call.Run(ctx, rdb)
 	now := scripts.Rotate.Result(call)
-	if late = now.Changed < 0; late && r.Old == "" && call.Unsure { // it may be another call's ID
-		return "", false, redisconn.ErrUnsure
+	late := now.Changed < 0
+	if late && r.Old == "" && call.Unsure { // it may be another call's ID
+		return Rotated{}, redisconn.ErrUnsure
 	}
-	return now.SID, late, call.Err
+	return Rotated{now.SID, late, now.Wake}, call.Err
 }

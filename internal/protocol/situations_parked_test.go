@@ -27,7 +27,7 @@ func waits(b *actors.Bench) {
 	stepped(b, h, 1)
 	_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 	expect.OK(b, err)
-	expect.OK(b, h.Park(b.Ctx, "pay", time.Hour))
+	expect.OK(b, h.Park(b.Ctx, 1, time.Hour))
 }
 
 // parkedSituations are those of turns with steps that are parked.
@@ -69,7 +69,7 @@ func parkedSituations() []situation {
 			h := stepping(b)
 			_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 			expect.OK(b, err)
-			return func() error { return h.Park(b.Ctx, "pay", time.Hour) }
+			return func() error { return h.Park(b.Ctx, 1, time.Hour) }
 		}},
 		{"decide", "for a parked turn", func(b *actors.Bench) func() error {
 			waits(b)

@@ -232,6 +232,8 @@ func (o *observer) fields() {
 				field = "e:N"
 			case "s:":
 				field = "s:KEY"
+			case "a:":
+				field = "a:KEY"
 			}
 			o.wrote(table, field)
 		}

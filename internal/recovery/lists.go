@@ -25,6 +25,7 @@ func named(sessions []string) []redis.Z {
 // reasons are keys of a session. One without any of them needs no attention.
 var reasons = []func(rediskey.Session) string{
 	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
+	rediskey.Session.Active,
 }
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
@@ -115,7 +116,7 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 			k := rediskey.For(s)
 			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
-			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered")
+			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered", "phase")
 		}
 		return nil
 	})
@@ -125,11 +126,11 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 	needy := map[string]bool{}
 	for i, s := range some {
 		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
-		if owned[i].Val() > 0 && !needy[s] {
-			var run [3]string
-			for j, field := range runs[i].Val() {
-				run[j], _ = field.(string)
-			}
+		var run [4]string
+		for j, field := range runs[i].Val() {
+			run[j], _ = field.(string)
+		}
+		if waits := owned[i].Val() > 0 || run[3] == "parked"; waits && !needy[s] {
 			needy[s] = protocol.OpenQuestion(s, run[0], run[1], run[2]) != nil
 		}
 	}

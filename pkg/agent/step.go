@@ -110,6 +110,8 @@ func Step[R any](ctx context.Context, t *Turn, s StepSpec, fn func(ctx context.C
 	}
 	record, err := t.StartStep(ctx, started)
 	switch {
+	case errors.Is(refused, ErrParked):
+		return result, refused
 	case refused != nil && ctx.Err() == nil:
 		return result, t.failed(ctx, s, refused)
 	case err != nil:
@@ -127,7 +129,7 @@ func Step[R any](ctx context.Context, t *Turn, s StepSpec, fn func(ctx context.C
 		return result, t.failed(ctx, s, ErrStepUnknown)
 	}
 	if result, err = fn(ctx, record.IdempotencyKey); err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, ErrParked) {
 			err = t.failed(ctx, s, err)
 		}
 		return result, err

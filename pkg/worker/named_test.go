@@ -113,7 +113,7 @@ func TestAnotherAgentSeesNothing(t *testing.T) {
 	}))
 	r.submit("s:a:1", turnstile.Message{ID: "m1", Text: "my secret"})
 	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m1").Reply, "first")
-	_, _, err := protocol.Rotate{Session: "s:a:1", Until: time.Now().Add(time.Hour).UnixMilli(), Agent: "other"}.Do(r.ctx, r.rdb)
+	_, err := protocol.Rotate{Session: "s:a:1", Until: time.Now().Add(time.Hour).UnixMilli(), Agent: "other"}.Do(r.ctx, r.rdb)
 	expect.OK(t, err)
 	r.submit("s:a:1", turnstile.Message{ID: "m2", Text: "hello"})
 	expect.Equal(t, "reply", r.outcomeIn("s:a:1", "m2").Reply, "other")

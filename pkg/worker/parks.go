@@ -51,15 +51,15 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 	return now
 }
 
-// note makes the turn one with steps, if it has had none yet: its journal brings it back to its question.
+// note makes the turn one with steps: its journal keeps the question's decision. No step of an agent has such a key.
 func (p parks) note(key string) error {
-	return p.steps.store("waits:"+key, stepRecord{State: stepFailed, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
+	return p.steps.store("\x00"+key, stepRecord{State: stepFailed, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
 }
 
 // parkedError is the error of a question that waits without a worker.
 type parkedError struct {
-	key  string
-	left time.Duration // until nobody waits for the decision any more
+	number int
+	left   time.Duration // until nobody waits for the decision any more
 }
 
 func (parkedError) Error() string { return agent.ErrParked.Error() }

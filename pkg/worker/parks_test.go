@@ -1,7 +1,10 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,4 +185,89 @@ func TestTurnsThatAreNotParked(t *testing.T) {
 	expect.Equal(t, "the decision on what has no key", d, session.Deny)
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
+}
+
+// An agent that begins again asks all of its questions again, and gets each decision, however often it is parked.
+func TestSeveralQuestionsOfATurn(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, parkAfter(time.Millisecond))
+	r.say("m1", "hello")
+	ask := func(a *act, key string) (session.Decision, error) {
+		return a.Ask(a.ctx, agent.Question{Key: key, Name: key})
+	}
+	want := map[string]session.Decision{"a": session.Deny, "b": session.Allow, "c": session.Deny}
+	for n, key := range []string{"a", "b", "c"} {
+		a := s.next(t, "m1")
+		for _, before := range []string{"a", "b", "c"}[:n] {
+			d, err := ask(a, before)
+			expect.OK(t, err)
+			expect.Equal(t, before, d, want[before])
+		}
+		_, err := ask(a, key)
+		if !errors.Is(err, agent.ErrParked) {
+			t.Fatalf("%s ends with %v", key, err)
+		}
+		if _, again := ask(a, "other"); !errors.Is(again, agent.ErrParked) {
+			t.Errorf("another question of a turn that is to be parked: %v", again)
+		}
+		a.fail(agent.ErrParked) // as it is
+		e := r.awaitEvent("the park of "+key, func(e session.Event) bool {
+			return e.Type == session.EventTurnRequeued && e.Turn == a.ID
+		})
+		expect.Equal(t, "reason", e.Reason, session.ReasonParked)
+		word := map[session.Decision]string{session.Allow: "approve", session.Deny: "deny"}[want[key]]
+		if _, err := r.client.Session(r.key).Command(r.ctx, fmt.Sprintf("/%s %d", word, n+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := s.next(t, "m1")
+	for _, key := range []string{"a", "b", "c"} {
+		d, err := ask(last, key)
+		expect.OK(t, err)
+		expect.Equal(t, key, d, want[key])
+	}
+	last.reply("done")
+	r.ends("m1", session.StatusDone)
+}
+
+// A step that asks is parked before it begins, and runs when the user has decided.
+func TestStepThatIsParked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var runs, effects atomic.Int32
+	pays := agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		runs.Add(1)
+		spec := agent.StepSpec{Key: "pay", Name: "pay", Permit: func(ctx context.Context) error {
+			d, err := turn.Ask(ctx, agent.Question{Key: "pay", Name: "pay"})
+			if err == nil && !d.Allowed() {
+				err = errors.New("denied")
+			}
+			return err
+		}}
+		paid, err := agent.Step(ctx, turn, spec, func(context.Context, string) (int32, error) { return effects.Add(1), nil })
+		return agent.Result{Text: fmt.Sprint("paid ", paid)}, err
+	})
+	r.worker(pays, parkAfter(time.Millisecond))
+	r.say("m1", "hello")
+	r.parked("m1")
+	r.command("/approve 1", "Approved question 1: pay.")
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "paid 1")
+	expect.Equal(t, "runs", runs.Load(), 2)
+}
+
+// /new gives up a question for which the turn is parked, and ends that in the old conversation.
+func TestNewWhileATurnWaits(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, parkAfter(time.Millisecond))
+	r.say("m1", "hello")
+	s.next(t, "m1").parks(t)
+	r.parked("m1")
+	r.command("/new", "The turn that waits")
+	r.ends("m1", session.StatusInterrupted)
+	r.command("/approve 1", "There is no open question.")
+	r.say("m2", "hello")
+	s.next(t, "m2").reply("hi")
+	r.ends("m2", session.StatusDone)
 }

@@ -28,6 +28,8 @@ type questions struct {
 	cancel context.CancelCauseFunc
 	one    chan struct{} // holds a token while a question is asked
 
+	parked error // of the question for which the turn is to be parked; guarded by one
+
 	mu       sync.Mutex
 	waiting  int // the number of the question that waits for its decision; 0: none
 	decision chan protocol.Decided
@@ -69,8 +71,11 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	if q.ctx.Err() != nil { // the select may take the token although the turn is over
-		return "", context.Cause(q.ctx)
+	switch { // the select may take the token although the turn is over
+	case q.parked != nil:
+		return "", q.parked
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
 	}
 	d, err := q.put(ctx, question)
 	if err != nil && !errors.Is(err, agent.ErrParked) {
@@ -86,6 +91,11 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	if len(asked.Approvers) == 0 {
 		asked.Approvers = q.approvers
 	}
+	if question.Key != "" {
+		if err := q.parks.note(question.Key); err != nil {
+			return "", err
+		}
+	}
 	put, err := q.claim.AskFor(ctx, question.Key, asked)
 	if err != nil {
 		return "", err
@@ -96,42 +106,37 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	decided := q.await(number)
 	defer q.await(0)
+	left := protocol.ParkMost
+	if q.timeout > 0 {
+		left = max(q.timeout-put.Age, 0)
+	}
 	q.recorder.publish(session.Event{
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
-		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(q.timeout),
+		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(min(q.timeout, left)),
 	})
 	q.open.begin()
 	defer q.open.end()
 	var overdue <-chan time.Time // 0: never
-	left := protocol.ParkMost
 	if q.timeout > 0 {
-		left = q.timeout - put.Age
 		timer := time.NewTimer(left)
 		defer timer.Stop()
 		overdue = timer.C
 	}
-	deadline, parked := time.Now().Add(left), q.parks.when(ctx, question.Key)
-	for waiting := true; waiting; {
-		select {
-		case d := <-decided:
-			return q.publishDecision(number, question, d), nil
-		case <-overdue:
-			waiting = false
-		case <-parked:
-			if err := q.parks.note(question.Key); err != nil {
-				q.log.Warn("the turn is not parked, and waits on its worker", "error", err)
-				parked = nil
-				continue
-			}
-			return "", parkedError{question.Key, time.Until(deadline)}
-		case <-ctx.Done():
-			q.publishEnd(number, session.Cancelled, "")
-			return "", context.Cause(ctx)
-		}
+	deadline := time.Now().Add(left)
+	select {
+	case d := <-decided:
+		return q.publishDecision(number, question, d), nil
+	case <-overdue:
+	case <-q.parks.when(ctx, question.Key):
+		q.parked = parkedError{number, time.Until(deadline)}
+		return "", q.parked
+	case <-ctx.Done():
+		q.publishEnd(number, session.Cancelled, "")
+		return "", context.Cause(ctx)
 	}
 	// No decision in time is a denial. But a decision that is in Redis by now counts, because its
 	// user was notified; only Withdraw returns it.
-	d, err := q.claim.Withdraw(q.claim.Lease().Context())
+	d, err := q.claim.Deny(q.claim.Lease().Context(), question.Key)
 	if err != nil {
 		q.publishEnd(number, session.Cancelled, "")
 		return "", err

@@ -49,7 +49,7 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 		return t.finish(end)
 	}
 	switch {
-	case errors.As(err, &parked):
+	case errors.Is(err, agent.ErrParked) && errors.As(t.questions.parked, &parked):
 		return t.park(parked)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
 		return t.requeue(cause)
@@ -180,7 +180,7 @@ func (t *turnRun) park(p parkedError) (more bool, _ error) {
 	if err := t.recorder.store("", true); err != nil {
 		return false, err
 	}
-	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.key, p.left))
+	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.number, p.left))
 }
 
 // retry puts the messages of a failed turn back at the head of the queue for the next attempt.

@@ -124,10 +124,10 @@ func (s *stepping) wait(ctx context.Context) (over, more bool, err error) {
 	case err != nil:
 		return true, false, err
 	case s.asked(asked.Question) && asked.Decision == "" && asked.Age < time.Second:
-		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, "pay", time.Second-asked.Age), s.all()))
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, asked.Question, time.Second-asked.Age), s.all()))
 		return true, more, err
 	case asked.Decision == "":
-		if asked.Decided, err = s.claim.Withdraw(ctx); err != nil {
+		if asked.Decided, err = s.claim.Deny(ctx, "pay"); err != nil {
 			return true, false, err
 		}
 		if asked.Decision == "" {

@@ -22,6 +22,9 @@ func (s *Session) recoverDead() (ends []string) {
 	if r.Rollback {
 		r.Entries++ // the state that an agent stored in the turn is lost
 	}
+	if !dead {
+		r.RetryID, r.RetryAt = "", 0 // a message of it may run again
+	}
 	var back []string
 	for _, id := range slices.Backward(r.IDs) {
 		m, end := s.Messages[id], given

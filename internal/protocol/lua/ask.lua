@@ -11,7 +11,7 @@
 --   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
---   key               its name in all runs of the turn, or '': the turn is not parked for it
+--   key               its name in all runs of the turn, or ''. To withdraw with it is to deny it
 -- RETURNS
 --   'ok' decision number:int by at:int     decision: the user's, if there is one already, or ''; number: the
 --     question's, or 0 if it was never asked; by: who has decided, '' if unknown; at: when it was
@@ -23,31 +23,38 @@ if not owned(s, run) then return lost{} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
 last = tonumber(last) or 0
 asked = of == s.fence and tonumber(asked) or 0
-local number = 0
+local journal = key ~= '' and fields(s.journal, 'fence', 'waits') or {}
+local keyed = journal.fence == s.fence
+local before = keyed and question ~= '' and call('HGET', s.journal, 'a:' .. key) -- decided, maybe in an earlier run
 -- It was asked in an earlier run, and no other one since.
-local journal = key ~= '' and question ~= '' and fields(s.journal, 'fence', 'waits') or {} -- it has a step
-local again = journal.fence == s.fence and journal.waits == int(last) .. ' ' .. key
+local again = keyed and question ~= '' and journal.waits == int(last) .. ' ' .. key
+local number = 0
 if nth == asked or again then
   number = last -- sent again, or withdrawn
 elseif nth > asked and question ~= '' then
   number, at = last + 1, int(now_ms())
 end
-local asked_now, tasks = number > last, {}
-if asked_now then
+local put, tasks = number > last or again and call('HEXISTS', s.deliveries, 'question') == 0, {}
+if put and not before then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s, id)} end
 end
 local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
-if turn ~= s.fence and not again or tonumber(to) ~= number then decision, by = '', '' end
+if turn ~= s.fence or tonumber(to) ~= number then decision, by = '', '' end
 
 call('PEXPIRE', s.sentinel, ttl)
-if nth < asked then return ok{decision = '', number = 0, by = '', at = 0} end -- a later question was asked since
-if question == '' or asked_now then close_question(s, now_ms()) end
-if asked_now then put_question(s, tasks, s.prefix .. s.fence, int(number), question, now_ms()) end
-if question == '' or again and decision ~= '' then
-  call('HDEL', s.run, 'question')
-else
-  call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question)
+if before then
+  local n, was, who = string.match(before, '^(%d+) (%S+) ?(.*)$')
+  return ok{decision = was, number = tonumber(n), by = who, at = 0}
 end
-if journal.fence == s.fence then call('HSET', s.journal, 'waits', int(number) .. ' ' .. key) end
-if question ~= '' then call('HSET', s.run, 'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at) end
+if nth < asked then return ok{decision = '', number = 0, by = '', at = 0} end -- a later question was asked since
+if question == '' or put then close_question(s, now_ms()) end
+if put then put_question(s, tasks, s.prefix .. s.fence, int(number), question, now_ms()) end
+if question == '' then
+  call('HDEL', s.run, 'question')
+  if keyed and decision == '' and number > 0 then call('HSET', s.journal, 'a:' .. key, int(number) .. ' deny') end
+else
+  call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question,
+    'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at)
+  if keyed then call('HSET', s.journal, 'waits', int(number) .. ' ' .. key) end
+end
 return ok{decision = decision, number = number, by = by, at = tonumber(at) or 0}

@@ -147,7 +147,7 @@ if not ordinary then
     return again{}
   end
   mark, in_active, due = load_mark(s), call('LRANGE', s.active, 0, -1), due_tasks(s, now)
-  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps', 'waits')
+  journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
 end
 
 -- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or its message was
@@ -294,7 +294,8 @@ end
 if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict or given_up then call('DEL', s.partial, s.journal) end
 if dead and rotated and not ends then leave_conversation(s) end
-if verdict or dead and not journal.waits then close_question(s, now) end
+if dead or verdict then close_question(s, now) end
+if begun and not dead then call('HSET', s.run, 'hold', '') end -- a message of it may run again
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s, tonumber(run.done) or 0)

@@ -1,7 +1,7 @@
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
 -- or with its next renewal. A turn that is parked for the question may go on.
 --
--- KEYS sentinel run outbox deliveries audit
+-- KEYS sentinel run journal outbox deliveries audit
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
@@ -25,7 +25,7 @@ local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$'
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
 if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s.sentinel) ~= run.token) then return none{} end
 -- A repeated decision that was carried out must not decide a newer question.
-if by == name and of == fence and to ~= n then return ok{number = tonumber(to), question = '', fence = of, wake = 0} end
+if by == name and (of ~= fence or to ~= n) then return ok{number = tonumber(to), question = '', fence = of, wake = 0} end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
@@ -36,12 +36,17 @@ if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question, fence = fence} end
 end
+local journal = fields(s.journal, 'fence', 'waits')
+local of_key, key = string.match(journal.waits or '', '^(%d+) (.*)$')
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.run, '')
 if decided then
   if by ~= name then return answered{} end
 else
   call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s.by ~= '' and ' ' .. s.by or ''))
+  if of_key == n and journal.fence == fence then -- the turn's next runs get it, too
+    call('HSET', s.journal, 'a:' .. key, n .. ' ' .. decision .. (s.by ~= '' and ' ' .. s.by or ''))
+  end
   close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s.by ~= '' and ',"by":' .. quote(s.by) or ''))
   audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())
 end

@@ -23,7 +23,7 @@
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   parks flag             every living worker knows parked turns
---   waits                  the key of the open question for whose decision a parked turn waits, see ask; '': none
+--   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -60,8 +60,8 @@ end
 local mark, journal = load_mark(s), fields(s.journal, 'origin', 'progress', 'closed')
 local park = parks and journal.closed and #back > 0 and belongs(s, journal, back[#back].id)
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
-local asks = park and waits ~= '' and of == s.fence
-if asks and string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ' then wait = 0 end
+local asks = park and waits == question and of == s.fence
+if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s.fence, reason, rotated, now, journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
@@ -101,6 +101,6 @@ count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s.run, 'token', '', 'phase', phase, 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
-if asks then call('HSET', s.journal, 'waits', question .. ' ' .. waits) else close_question(s, now) end
+if not asks then close_question(s, now) end
 append_event(s, event, start)
 return released{at = park and now + wait or next_at(s, hold, now) or 0, now = now}

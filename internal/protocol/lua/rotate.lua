@@ -1,5 +1,5 @@
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one. Of an interrupted turn only its steps stay. The interruptions'
+-- running turn ends in the old one, and so does one that is parked for a question or of another agent. Of an interrupted turn only its steps stay. The interruptions'
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
@@ -10,17 +10,20 @@
 --   deadline number     do nothing after this ms: the sender has given up
 --   agent               the agent of the new transcript; '': the same
 -- RETURNS
---   result: sid changed:int
+--   result: sid changed:int wake:flag
 --     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
---     transcript id was not sid, -1 if it is too late
+--     transcript id was not sid, -1 if it is too late; wake: 1 if the session is to be claimed
 
 local record = fields(s.record, 'session_id', 'created_at', 'agent')
-if record.session_id == fresh_sid then return result{sid = fresh_sid, changed = 1} end
-if sid ~= '' and record.session_id ~= sid then return result{sid = record.session_id or '', changed = 0} end
+local run = fields(s.run, 'phase', 'fence', 'question', 'answered', 'hold', 'stop', 'rollback', 'interrupt')
+if record.session_id == fresh_sid then return result{sid = fresh_sid, changed = 1, wake = parked_until(run) == 0 and 1 or 0} end
+if sid ~= '' and record.session_id ~= sid then return result{sid = record.session_id or '', changed = 0, wake = 0} end
 local now = now_ms()
-if now > deadline then return result{sid = '', changed = -1} end
+if now > deadline then return result{sid = '', changed = -1, wake = 0} end
 local busy = call('EXISTS', s.sentinel)
-call('HLEN', s.run)
+local asks = string.match(run.question or '', '^%d+ %d+ ')
+local ends = run.phase == 'parked' and (agent ~= '' and agent ~= (record.agent or DEFAULT_AGENT)
+  or asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks)
 call('HLEN', s.resume)
 call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now), 'created_at', record.created_at or int(now))
 call('HDEL', s.record, 'title', 'title_by')
@@ -34,5 +37,6 @@ if busy == 0 then
   call('HDEL', s.resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   forget_work(s)
 end
+if ends then call('HSET', s.run, 'interrupt', run.fence) end
 audit(s, 'new', agent, now)
-return result{sid = fresh_sid, changed = 1}
+return result{sid = fresh_sid, changed = 1, wake = ends and 1 or 0}

@@ -26,7 +26,7 @@ type AskArgs struct {
 	TTL      int64  // the sentinel's, ms
 	Nth      int64  // which of the turn's questions, from 1
 	Question string // JSON; '': it is withdrawn
-	Key      string // its name in all runs of the turn, or '': the turn is not parked for it
+	Key      string // its name in all runs of the turn, or ''. To withdraw with it is to deny it
 }
 
 // Words are the arguments as ARGV has them.

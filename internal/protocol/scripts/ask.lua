@@ -13,7 +13,7 @@
 --   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
 --   question          JSON; '': it is withdrawn
---   key               its name in all runs of the turn, or '': the turn is not parked for it
+--   key               its name in all runs of the turn, or ''. To withdraw with it is to deny it
 -- RETURNS
 --   'ok' decision number:int by at:int     decision: the user's, if there is one already, or ''; number: the
 --     question's, or 0 if it was never asked; by: who has decided, '' if unknown; at: when it was
@@ -225,31 +225,38 @@ if not owned(s_fence, s_sentinel, s_token, run) then return {'lost'} end
 local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
 last = tonumber(last) or 0
 asked = of == s_fence and tonumber(asked) or 0
-local number = 0
+local journal = key ~= '' and fields_2(s_journal) or {}
+local keyed = journal.fence == s_fence
+local before = keyed and question ~= '' and call('HGET', s_journal, 'a:' .. key) -- decided, maybe in an earlier run
 -- It was asked in an earlier run, and no other one since.
-local journal = key ~= '' and question ~= '' and fields_2(s_journal) or {} -- it has a step
-local again = journal.fence == s_fence and journal.waits == string.format('%d', last) .. ' ' .. key
+local again = keyed and question ~= '' and journal.waits == string.format('%d', last) .. ' ' .. key
+local number = 0
 if nth == asked or again then
   number = last -- sent again, or withdrawn
 elseif nth > asked and question ~= '' then
   number, at = last + 1, string.format('%d', (now_ms()))
 end
-local asked_now, tasks = number > last, {}
-if asked_now then
+local put, tasks = number > last or again and call('HEXISTS', s_deliveries, 'question') == 0, {}
+if put and not before then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)} end
 end
 local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
-if turn ~= s_fence and not again or tonumber(to) ~= number then decision, by = '', '' end
+if turn ~= s_fence or tonumber(to) ~= number then decision, by = '', '' end
 
 call('PEXPIRE', s_sentinel, ttl)
-if nth < asked then return {'ok', '', 0, '', 0} end -- a later question was asked since
-if question == '' or asked_now then close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms()) end
-if asked_now then put_question(s_deliveries, s_outbox, s_prefix, s_task, tasks, s_prefix .. s_fence, string.format('%d', number), question, now_ms()) end
-if question == '' or again and decision ~= '' then
-  call('HDEL', s_run, 'question')
-else
-  call('HSET', s_run, 'question', s_fence .. ' ' .. string.format('%d', number) .. ' ' .. question)
+if before then
+  local n, was, who = string.match(before, '^(%d+) (%S+) ?(.*)$')
+  return {'ok', was, tonumber(n), who, 0}
 end
-if journal.fence == s_fence then call('HSET', s_journal, 'waits', string.format('%d', number) .. ' ' .. key) end
-if question ~= '' then call('HSET', s_run, 'questions', string.format('%d', number) .. ' ' .. s_fence .. ' ' .. string.format('%d', nth) .. ' ' .. at) end
+if nth < asked then return {'ok', '', 0, '', 0} end -- a later question was asked since
+if question == '' or put then close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms()) end
+if put then put_question(s_deliveries, s_outbox, s_prefix, s_task, tasks, s_prefix .. s_fence, string.format('%d', number), question, now_ms()) end
+if question == '' then
+  call('HDEL', s_run, 'question')
+  if keyed and decision == '' and number > 0 then call('HSET', s_journal, 'a:' .. key, string.format('%d', number) .. ' deny') end
+else
+  call('HSET', s_run, 'question', s_fence .. ' ' .. string.format('%d', number) .. ' ' .. question,
+    'questions', string.format('%d', number) .. ' ' .. s_fence .. ' ' .. string.format('%d', nth) .. ' ' .. at)
+  if keyed then call('HSET', s_journal, 'waits', string.format('%d', number) .. ' ' .. key) end
+end
 return {'ok', decision, number, by, tonumber(at) or 0}

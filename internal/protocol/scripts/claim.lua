@@ -72,8 +72,8 @@ local function fields_2(key)
   return {token = v[1], fence = v[2], phase = v[3], ids = v[4], stop = v[5], interrupt = v[6], sid = v[7], entries = v[8], hold = v[9], reset = v[10], resume = v[11], done = v[12], rotated = v[13], rollback = v[14], seq = v[15], special = v[16], survived = v[17], doubted = v[18], other_agent = v[19], ending = v[20]}
 end
 local function fields_3(key)
-  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps', 'waits')
-  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5], began = v[6], keeps = v[7], waits = v[8]}
+  local v = call('HMGET', key, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
+  return {origin = v[1], ids = v[2], closed = v[3], progress = v[4], agent = v[5], began = v[6], keeps = v[7]}
 end
 local function fields_4(key)
   local v = call('HMGET', key, 'deaths', 'died')
@@ -1093,7 +1093,8 @@ end
 if #in_active > 0 or dead then call('DEL', s_lease) end
 if verdict or given_up then call('DEL', s_partial, s_journal) end
 if dead and rotated and not ends then leave_conversation(s_journal, s_partial, s_resume) end
-if verdict or dead and not journal.waits then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
+if dead or verdict then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
+if begun and not dead then call('HSET', s_run, 'hold', '') end -- a message of it may run again
 -- A higher count invalidates the agent's state of a rolled back turn, as after an undo.
 if begun and run.rollback == run.fence then entries = entries + 1 end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)

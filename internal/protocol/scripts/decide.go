@@ -16,7 +16,7 @@ var Decide = newMove[DecideArgs]("decide", decideLua, readDecide)
 
 // DecideKeys are the KEYS of Decide.
 func DecideKeys(k Keys) []string {
-	return []string{k.Sentinel(), k.Run(), k.Outbox(), k.Deliveries(), k.Audit()}
+	return []string{k.Sentinel(), k.Run(), k.Journal(), k.Outbox(), k.Deliveries(), k.Audit()}
 }
 
 // DecideArgs are the arguments of Decide.

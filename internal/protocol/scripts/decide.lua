@@ -3,7 +3,7 @@
 -- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
 -- or with its next renewal. A turn that is parked for the question may go on.
 --
--- KEYS sentinel run outbox deliveries audit
+-- KEYS sentinel run journal outbox deliveries audit
 -- ARGS
 --   s.task           prefix of the session's task hashes
 --   s.prefix         of task ids
@@ -23,10 +23,14 @@
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], ARGV[2], ARGV[6]
+local s_sentinel, s_run, s_journal, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[6]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
   return {token = v[1], worker = v[2], fence = v[3], question = v[4], answered = v[5], questions = v[6], phase = v[7], hold = v[8], stop = v[9], rollback = v[10], interrupt = v[11]}
+end
+local function fields_2(key)
+  local v = call('HMGET', key, 'fence', 'waits')
+  return {fence = v[1], waits = v[2]}
 end
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
@@ -175,7 +179,7 @@ local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$'
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
 if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s_sentinel) ~= run.token) then return {'none'} end
 -- A repeated decision that was carried out must not decide a newer question.
-if by == name and of == fence and to ~= n then return {'ok', tonumber(to), '', of, 0} end
+if by == name and (of ~= fence or to ~= n) then return {'ok', tonumber(to), '', of, 0} end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
@@ -186,12 +190,17 @@ if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return {'new', tonumber(n), question, fence} end
 end
+local journal = fields_2(s_journal)
+local of_key, key = string.match(journal.waits or '', '^(%d+) (.*)$')
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s_run, '')
 if decided then
   if by ~= name then return {'answered'} end
 else
   call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s_by ~= '' and ' ' .. s_by or ''))
+  if of_key == n and journal.fence == fence then -- the turn's next runs get it, too
+    call('HSET', s_journal, 'a:' .. key, n .. ' ' .. decision .. (s_by ~= '' and ' ' .. s_by or ''))
+  end
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s_by ~= '' and ',"by":' .. quote(s_by) or ''))
   audit(s_audit, s_by, decision, s_prefix .. fence .. '.' .. n, now_ms())
 end

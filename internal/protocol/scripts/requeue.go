@@ -35,7 +35,7 @@ type RequeueArgs struct {
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
 	StuckLimit int64    // interruptions in a row that suspend the session
 	Parks      bool     // every living worker knows parked turns
-	Waits      string   // the key of the open question for whose decision a parked turn waits, see ask; '': none
+	Waits      string   // the number of the open question for whose decision a parked turn waits, see ask; '': none
 	IDs        []string // of the tasks, oldest first
 }
 

@@ -25,7 +25,7 @@
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
 --   stuck_limit number     interruptions in a row that suspend the session
 --   parks flag             every living worker knows parked turns
---   waits                  the key of the open question for whose decision a parked turn waits, see ask; '': none
+--   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
 -- RETURNS
 --   'released' at:int now:int      at: when it can be claimed again, ms; 0: never
@@ -434,8 +434,8 @@ end
 local mark, journal = load_mark(s_resume), fields_2(s_journal)
 local park = parks and journal.closed and #back > 0 and belongs(s_task, journal, back[#back].id)
 local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
-local asks = park and waits ~= '' and of == s_fence
-if asks and string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ' then wait = 0 end
+local asks = park and waits == question and of == s_fence
+if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
   and interrupt(mark, s_fence, reason, rotated, now, journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
 call('LLEN', s_active)
@@ -475,6 +475,6 @@ count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if rotated then call('HSET', s_run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s_run, 'token', '', 'phase', phase, 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
-if asks then call('HSET', s_journal, 'waits', question .. ' ' .. waits) else close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
+if not asks then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
 return {'released', park and now + wait or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}

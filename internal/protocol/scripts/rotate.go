@@ -37,9 +37,10 @@ func (a RotateArgs) Words() []any {
 type RotateResult struct {
 	SID     string
 	Changed int64
+	Wake    bool
 }
 
 func readRotate(l script.Result) (r RotateResult) {
-	r.SID, r.Changed = l.Text(0), l.Int(1)
+	r.SID, r.Changed, r.Wake = l.Text(0), l.Int(1), l.Bool(2)
 	return r
 }

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one. Of an interrupted turn only its steps stay. The interruptions'
+-- running turn ends in the old one, and so does one that is parked for a question or of another agent. Of an interrupted turn only its steps stay. The interruptions'
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
@@ -12,13 +12,20 @@
 --   deadline number     do nothing after this ms: the sender has given up
 --   agent               the agent of the new transcript; '': the same
 -- RETURNS
---   result: sid changed:int
+--   result: sid changed:int wake:flag
 --     sid: the transcript id now; changed: 1 if this call or an earlier one has set it, 0 if the
---     transcript id was not sid, -1 if it is too late
+--     transcript id was not sid, -1 if it is too late; wake: 1 if the session is to be claimed
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
 local s_sentinel, s_run, s_record, s_resume, s_partial, s_journal, s_audit, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
+local function fields_1(key)
+  local v = call('HMGET', key, 'phase', 'fence', 'question', 'answered', 'hold', 'stop', 'rollback', 'interrupt')
+  return {phase = v[1], fence = v[2], question = v[3], answered = v[4], hold = v[5], stop = v[6], rollback = v[7], interrupt = v[8]}
+end
+
+-- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
+local DEFAULT_AGENT = 'default'
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- quote(text) returns a JSON string.
@@ -65,16 +72,37 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- requested(run, fence) returns 'stop', 'rollback' or 'interrupt' if that end of the turn was
+-- requested, or ''.
+local function requested(run, fence)
+  if run.stop == fence then return 'stop' end
+  if run.rollback == fence then return 'rollback' end
+  if run.interrupt == fence then return 'interrupt' end
+  return ''
+end
+
+-- parked_until(run) returns until when (ms) a parked turn waits, 0 if its end was requested, or false if
+-- none is parked. A turn with steps is parked, without an owner, after a failure or a drain: its messages
+-- stay in active, its journal says what it has done, and hold is until when.
+local function parked_until(run)
+  if run.phase ~= 'parked' then return false end
+  if requested(run, run.fence) ~= '' then return 0 end
+  return tonumber(string.match(run.hold or '', '^%d+') or 0)
+end
+
 local fresh_sid, sid, deadline, agent = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local v = call('HMGET', s_record, 'session_id', 'created_at', 'agent')
 local record_session_id, record_created_at, record_agent = v[1], v[2], v[3]
-if record_session_id == fresh_sid then return {fresh_sid, 1} end
-if sid ~= '' and record_session_id ~= sid then return {record_session_id or '', 0} end
+local run = fields_1(s_run)
+if record_session_id == fresh_sid then return {fresh_sid, 1, parked_until(run) == 0 and 1 or 0} end
+if sid ~= '' and record_session_id ~= sid then return {record_session_id or '', 0, 0} end
 local now = now_ms()
-if now > deadline then return {'', -1} end
+if now > deadline then return {'', -1, 0} end
 local busy = call('EXISTS', s_sentinel)
-call('HLEN', s_run)
+local asks = string.match(run.question or '', '^%d+ %d+ ')
+local ends = run.phase == 'parked' and (agent ~= '' and agent ~= (record_agent or DEFAULT_AGENT)
+  or asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks)
 call('HLEN', s_resume)
 call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.format('%d', now), 'created_at', record_created_at or string.format('%d', now))
 call('HDEL', s_record, 'title', 'title_by')
@@ -88,5 +116,6 @@ if busy == 0 then
   call('HDEL', s_resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   forget_work(s_journal, s_partial)
 end
+if ends then call('HSET', s_run, 'interrupt', run.fence) end
 audit(s_audit, s_by, 'new', agent, now)
-return {fresh_sid, 1}
+return {fresh_sid, 1, ends and 1 or 0}

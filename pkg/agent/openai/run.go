@@ -55,7 +55,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		return agent.Result{}, err
 	}
 	err := r.converse(ctx)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, agent.ErrParked) {
 		err = command.Interrupted(ctx)
 	}
 	return agent.Result{}, err
