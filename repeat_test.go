@@ -112,6 +112,10 @@ var repeatedMethods = map[string]repeated{
 		_, err := b.admin.Session(actors.Key).Rerun(b.Ctx, "stopped")
 		return err
 	}},
+	"store.DropResult": {call: func(b repeatBench) error {
+		_, err := store.New(b.Redis).DropResult(b.Ctx, actors.Key, "one")
+		return err
+	}},
 	"store.MakeTemporary": {call: func(b repeatBench) error { return store.New(b.Redis).MakeTemporary(b.Ctx, "fresh") }},
 	"store.NewTicket": {again: true, call: func(b repeatBench) error {
 		_, err := store.New(b.Redis).NewTicket(b.Ctx, "grant", time.Hour)
@@ -128,7 +132,7 @@ var repeatedMethods = map[string]repeated{
 var otherMethods = []string{
 	"As", "Events", "Info", "Key", "Message", "Transcript", "Wait", "client.HasWorker", "client.Session",
 	"admin.Backlog", "admin.CountSessions", "admin.Destinations", "admin.Page", "admin.Session", "admin.Sessions", "admin.SessionsOf", "admin.Workers",
-	"store.AllEvents", "store.LastEventID", "store.LastEventIDAt", "store.TokensToday",
+	"store.AllEvents", "store.Created", "store.LastEventID", "store.LastEventIDAt", "store.TokensToday",
 	"admin.Session.As", "admin.Session.Audit", "admin.Session.DeadLetters", "admin.Session.Deliveries", "admin.Session.FollowUps", "admin.Session.Info", "admin.Session.Key",
 	"admin.Session.LastDeadLetters", "admin.Session.Queue", "admin.Session.Turn", "admin.Session.Undelivered",
 	"store.EraseTemporary", "admin.EnableDestination", // pkg/admin TestRivalsBeforeEachCommand

@@ -116,16 +116,19 @@ func TestParkedQuestionNeedsAttention(t *testing.T) {
 	expect.Equal(t, "a sweep lists it again", b.IsIn(rediskey.Attention, actors.Key), true)
 }
 
-// A parked turn does not go on with another agent: /new ends it.
-func TestNewAgentEndsAParkedTurn(t *testing.T) {
+// Another agent begins the message of a parked turn anew, without its steps.
+func TestParkedTurnOfAnotherAgent(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	parked(b, time.Hour)
 	_, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{Agent: "coder"})
 	expect.OK(t, err)
 	b.Worker = actors.NewWorker(t, b.Redis, "coder", func(c *protocol.Config) { c.Agents = []string{"coder"} })
-	expect.List(t, "runs", b.Drain(), "next")
-	expect.Equal(t, "outcome", b.Outcome("now").Status, session.StatusInterrupted)
+	b.ClaimNothing("it waits")
+	b.Redis.HSet(b.Ctx, b.Keys.Run(), "hold", "1 "+b.Task("now"))
+	h := b.Start()
+	expect.Equal(t, "runs", h.Turn().Message.ID+string(h.Turn().Carries), "now")
+	expect.Equal(t, "journals left", b.Redis.Exists(b.Ctx, b.Keys.Journal()).Val(), int64(0))
 }
 
 // /new lets a parked turn go on in the new conversation.

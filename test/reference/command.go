@@ -67,10 +67,6 @@ func (s *Session) Rotate(old, agent string) (sessionID string) {
 	if s.Run.Exists {
 		s.Run.Rotated = s.SessionID
 	}
-	if s.Run.Phase == Parked && agent != "" && agent != s.Agent {
-		s.Run.Interrupt = true
-		s.announce()
-	}
 	if agent != "" && agent != s.Agent {
 		s.Agent = agent
 		if s.Owner != 0 {

@@ -1,5 +1,5 @@
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one, and so does one that is parked for a question or of another agent. Of an interrupted turn only its steps stay. The interruptions'
+-- running turn ends in the old one, and so does one that is parked for a question. Of an interrupted turn only its steps stay. The interruptions'
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
@@ -22,8 +22,7 @@ local now = now_ms()
 if now > deadline then return result{sid = '', changed = -1, wake = 0} end
 local busy = call('EXISTS', s.sentinel)
 local asks = string.match(run.question or '', '^%d+ %d+ ')
-local ends = run.phase == 'parked' and (agent ~= '' and agent ~= (record.agent or DEFAULT_AGENT)
-  or asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks)
+local ends = run.phase == 'parked' and asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks
 call('HLEN', s.resume)
 call('HSET', s.record, 'v', '1', 'session_id', fresh_sid, 'updated_at', int(now), 'created_at', record.created_at or int(now))
 call('HDEL', s.record, 'title', 'title_by')

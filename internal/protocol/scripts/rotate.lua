@@ -1,7 +1,7 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one, and so does one that is parked for a question or of another agent. Of an interrupted turn only its steps stay. The interruptions'
+-- running turn ends in the old one, and so does one that is parked for a question. Of an interrupted turn only its steps stay. The interruptions'
 -- number in a row stays: a waiting message may be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
@@ -23,9 +23,6 @@ local function fields_1(key)
   local v = call('HMGET', key, 'phase', 'fence', 'question', 'answered', 'hold', 'stop', 'rollback', 'interrupt')
   return {phase = v[1], fence = v[2], question = v[3], answered = v[4], hold = v[5], stop = v[6], rollback = v[7], interrupt = v[8]}
 end
-
--- DEFAULT_AGENT is the agent of sessions that have no other one: internal/agents.
-local DEFAULT_AGENT = 'default'
 local AUDIT_LINES, AUDIT_TTL = '-1000', '2592000' -- the last thousand, for 30 days
 
 -- quote(text) returns a JSON string.
@@ -101,8 +98,7 @@ local now = now_ms()
 if now > deadline then return {'', -1, 0} end
 local busy = call('EXISTS', s_sentinel)
 local asks = string.match(run.question or '', '^%d+ %d+ ')
-local ends = run.phase == 'parked' and (agent ~= '' and agent ~= (record_agent or DEFAULT_AGENT)
-  or asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks)
+local ends = run.phase == 'parked' and asks and string.match(asks, '^%d+') == run.fence and string.sub(run.answered or '', 1, #asks) ~= asks
 call('HLEN', s_resume)
 call('HSET', s_record, 'v', '1', 'session_id', fresh_sid, 'updated_at', string.format('%d', now), 'created_at', record_created_at or string.format('%d', now))
 call('HDEL', s_record, 'title', 'title_by')
