@@ -24,7 +24,7 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left
 		stays = strconv.Itoa(left)
 	}
 	e := session.Event{Type: session.EventTurnRetry, Error: stream.AgentFailed, Code: session.CodeAgentFailed, Detail: why, Attempt: turn.Attempt, RetryIn: session.Millis(wait)}
-	return c.requeue(ctx, e, wait, scripts.RequeueArgs{Attempts: fmt.Sprint(turn.Attempt), Why: CutText(why, failureMost), Content: partial, Left: stays})
+	return c.requeue(ctx, e, requeueing{wait: wait, attempts: fmt.Sprint(turn.Attempt), failure: CutText(why, failureMost), partial: partial, left: stays})
 }
 
 // Requeue requeues an interrupted turn, or parks one with steps, to be claimed again at once. It does not count as an
@@ -35,20 +35,26 @@ func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.E
 	if err != nil {
 		return err
 	}
-	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, scripts.RequeueArgs{Content: partial, Reason: reason})
+	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, requeueing{partial: partial, reason: reason})
 }
 
-// Park parks the turn, which has a step, until its open question with this number is decided, at most for wait. It is neither an attempt nor an interruption. First write what is not in the journal yet.
+// Park parks the turn, which has a step, until its open question with this number is decided, at most for
+// wait. It is neither an attempt nor an interruption. First write what is not in the journal yet.
 func (c *Claim) Park(ctx context.Context, question int, wait time.Duration) error {
-	e := session.Event{Type: session.EventTurnRequeued, Reason: session.ReasonParked}
-	return c.requeue(ctx, e, max(min(wait, ParkMost, c.consumer.cfg.TranscriptTTL/2), time.Millisecond), scripts.RequeueArgs{Waits: strconv.Itoa(question)})
+	wait = max(min(wait, ParkMost, c.consumer.cfg.TranscriptTTL/2), time.Millisecond)
+	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: session.ReasonParked}, requeueing{wait: wait, waits: strconv.Itoa(question)})
 }
 
 // ParkMost is how long a turn is parked for a question. Then it runs for a moment, and is parked again.
 const ParkMost = 7 * 24 * time.Hour
 
-// requeue completes the arguments that a move has in common with the others.
-func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, args scripts.RequeueArgs) error {
+// requeueing is why a turn is requeued or parked: the script's arguments of these names.
+type requeueing struct {
+	wait                                            time.Duration
+	attempts, failure, partial, left, reason, waits string
+}
+
+func (c *Claim) requeue(ctx context.Context, e session.Event, why requeueing) error {
 	cfg, turn := c.consumer.cfg, c.Turn()
 	parts, _ := c.split(nil)
 	e.Turn, e.Fence, e.Messages, e.Keeps = turn.ID, turn.Fence, ids(parts), c.stands()
@@ -63,10 +69,12 @@ func (c *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 	defer c.ends()()
 	defer c.consumer.readers.Wrote(c.session)
 	k, o := c.owner()
-	args.Prefixes, args.Owner, args.Stream = scripts.PrefixesOf(c.session), o, c.consumer.stream
-	args.Wait, args.Event, args.Start, args.IDs = wait.Milliseconds(), event, start, taskIDs(parts)
-	args.PartialTTL, args.StuckLimit, args.Parks = cfg.TranscriptTTL.Milliseconds(), int64(cfg.StuckLimit), cfg.Parks()
-	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), args)
+	r, err := own(ctx, c, false, scripts.Requeue, scripts.RequeueKeys(k), scripts.RequeueArgs{
+		Prefixes: scripts.PrefixesOf(c.session), Owner: o, Stream: c.consumer.stream,
+		Wait: why.wait.Milliseconds(), Attempts: why.attempts, Why: why.failure, Event: event, Start: start, Content: why.partial,
+		PartialTTL: cfg.TranscriptTTL.Milliseconds(), Left: why.left, Reason: why.reason, StuckLimit: int64(cfg.StuckLimit),
+		Parks: cfg.Parks(), Waits: why.waits, IDs: taskIDs(parts),
+	})
 	if err != nil {
 		return err
 	}
