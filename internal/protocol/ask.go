@@ -24,7 +24,7 @@ type Decided struct {
 // Asked is a question in Redis.
 type Asked struct {
 	Decided               // without a decision, its number alone
-	Age     time.Duration // since it was asked first, in whichever run of the turn
+	Age     time.Duration // since it was asked first, if that was in an earlier run of the turn
 }
 
 // Ask stores a question of the turn's agent, for Decide to find, and returns its number. A turn has
@@ -49,7 +49,7 @@ func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a A
 		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
 	}
 	a = Asked{Decided: Decided{int(r.Number), session.Decision(r.Decision), r.By}}
-	if r.At > 0 {
+	if r.At > 0 && r.At < c.Turn().Fence { // a fencing token is the time of its claim, or later
 		a.Age = time.Duration(max(c.redisNow()-r.At, 0)) * time.Millisecond
 	}
 	return a, err

@@ -17,5 +17,5 @@ type Event struct {
 	Error  string            `json:"error,omitempty"` // of a tool that failed
 	Usage  *session.Usage    `json:"usage,omitempty"`
 	Data   json.RawMessage   `json:"data,omitempty"`
-	Client bool              `json:"client,omitempty"` // in tool_start: a call of a session.Function
+	Client bool              `json:"-"` // in tool_start: a call of a session.Function
 }

@@ -51,9 +51,14 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 	return now
 }
 
-// note makes the turn one with steps: its journal keeps the question's decision. No step of an agent has such a key.
+// note makes the turn one with steps, in its first run with this question: its journal keeps the decision. It is
+// no progress. No step of an agent has such a key.
 func (p parks) note(key string) error {
-	return p.steps.store("\x00"+key, stepRecord{State: stepFailed, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
+	key = "\x00" + key
+	if p.steps.stored(key) {
+		return nil
+	}
+	return p.steps.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
 }
 
 // parkedError is the error of a question that waits without a worker.

@@ -245,6 +245,13 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 	return s.recorder.keep(key, step, text, show)
 }
 
+// stored reports whether the journal has a step.
+func (s *steps) stored(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[key].size > 0
+}
+
 // running reports whether a step that may have effects has begun in this run, and not ended.
 func (s *steps) running() bool {
 	s.mu.Lock()

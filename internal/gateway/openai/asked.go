@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -75,8 +76,16 @@ type chatFormat struct {
 	Schema *responseFormat `json:"json_schema,omitempty"` // without a type
 }
 
-// parseAsked reads what a request asks of the model.
+// askedNames are ends of the names of asked's fields, as requests write them.
+var askedNames = [][]byte{[]byte(`instructions"`), []byte(`tools"`), []byte(`tool_choice"`), []byte(`tool_calls"`), []byte(`temperature"`), []byte(`top_p"`), []byte(`"stop"`),
+	[]byte(`_tokens"`), []byte(`format"`)}
+
+// parseAsked reads what a request asks of the model. Most large requests, with pictures, ask for nothing: they
+// are not decoded again.
 func parseAsked(data []byte) (q session.ModelRequest, err error) {
+	if !slices.ContainsFunc(askedNames, func(name []byte) bool { return bytes.Contains(data, name) }) {
+		return q, nil
+	}
 	var a asked
 	if err := boundedjson.Unmarshal(data, &a); err != nil {
 		return q, gateway.BadJSON(err)

@@ -16,6 +16,8 @@ import (
 
 // chatBody is the body of a chat completion, with the supported fields.
 type chatBody struct {
+	inSession bool // which has what is before the assistant's last message
+
 	Model    string            `json:"model"`
 	Messages []chatMessage     `json:"messages"`
 	Metadata map[string]string `json:"metadata"`
@@ -85,13 +87,24 @@ func (b chatBody) check(free bool) error {
 }
 
 // statements reads the messages. free: clients may instruct the agent, so there may be results of functions.
+// Of what a session has already, pictures among it, only the roles are read.
 func (b chatBody) statements(free bool) (all []statement, err error) {
+	known := 0
+	for i, m := range b.Messages {
+		if b.inSession && m.Role == roleAssistant {
+			known = i + 1
+		}
+	}
 	for i, m := range b.Messages {
 		param := fmt.Sprintf("messages[%d]", i)
 		if !knownRoles[m.Role] || m.Role == roleTool && !free {
 			return nil, refuse(param, "The role %.100q is not supported: the agent uses its tools itself.", m.Role)
 		}
 		s := statement{role: m.Role, call: m.CallID}
+		if roleLabels[m.Role] != "System" && i < known {
+			all = append(all, s)
+			continue
+		}
 		if said(m.Content) || !free {
 			if s.text, s.files, err = parseContent(param, m.Content); err != nil {
 				return nil, err
@@ -151,6 +164,7 @@ func (a *API) postChat(w http.ResponseWriter, r *gateway.Request) error {
 	if err != nil {
 		return err
 	}
+	body.inSession = !oneShot
 	asks, all, err := a.instructed(r, key, agent, data, body.statements)
 	if err != nil {
 		return err
