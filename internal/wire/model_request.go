@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"unicode/utf8"
 
 	"turnstile/pkg/session"
 )
@@ -34,6 +36,7 @@ func validRequest(r session.ModelRequest) error {
 	case r.MaxTokens < 0:
 		return invalid("the most tokens are a negative number")
 	}
+	raw := []json.RawMessage{r.ToolChoice, r.Format}
 	known := map[string]bool{}
 	for _, f := range r.Functions {
 		switch {
@@ -44,7 +47,7 @@ func validRequest(r session.ModelRequest) error {
 		case !isObject(f.Parameters):
 			return invalid("the parameters of function %s are no JSON schema object", f.Name)
 		}
-		known[f.Name] = true
+		known[f.Name], raw = true, append(raw, f.Parameters)
 	}
 	for _, one := range r.Results {
 		if one.CallID == "" {
@@ -52,9 +55,15 @@ func validRequest(r session.ModelRequest) error {
 		}
 	}
 	for i, e := range r.Past {
+		if e.Tool != nil {
+			raw = append(raw, e.Tool.Input, e.Tool.Output)
+		}
 		if e.Brought != nil || (e.Role == session.RoleTool) != (e.Tool != nil) || e.Role != session.RoleUser && e.Role != session.RoleAssistant && e.Role != session.RoleTool {
 			return invalid("entry %d of what was said before is neither a user's, an assistant's nor a tool's", i+1)
 		}
+	}
+	if slices.ContainsFunc(raw, func(part json.RawMessage) bool { return !utf8.Valid(part) }) {
+		return invalid("its JSON is not valid UTF-8")
 	}
 	return nil
 }
