@@ -202,7 +202,7 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays 
 		s.release()
 		return "released"
 	}
-	s.Owner, r.Phase = 0, Parked
+	s.Owner, r.Phase, r.Question = 0, Parked, 0
 	s.Index.wake(r.RetryAt, s.Now)
 	return "released"
 }

@@ -101,6 +101,9 @@ count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s.run, 'token', '', 'phase', phase, 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
-if not asks then close_question(s, now) end
+if not asks then
+  close_question(s, now)
+  call('HDEL', s.run, 'question')
+end
 append_event(s, event, start)
 return released{at = park and now + wait or next_at(s, hold, now) or 0, now = now}

@@ -475,6 +475,9 @@ count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)
 if rotated then call('HSET', s_run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 local phase = park and 'parked' or 'idle'
 call('HSET', s_run, 'token', '', 'phase', phase, 'last', s_token .. ' ' .. s_fence .. ' released', 'hold', hold or '', 'done', '0')
-if not asks then close_question(s_deliveries, s_outbox, s_prefix, s_task, now) end
+if not asks then
+  close_question(s_deliveries, s_outbox, s_prefix, s_task, now)
+  call('HDEL', s_run, 'question')
+end
 append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, event, start)
 return {'released', park and now + wait or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, hold, now) or 0, now}
