@@ -28,9 +28,9 @@ const (
 // Undo removes the last turn's entries from the transcript and returns that turn. Concurrent calls
 // of Undo and Retry for the same turn remove it once, and all succeed.
 //
-// The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript has no
-// turn. It also returns an error if the turn has more than 10,000 entries. After these errors, and
-// after one that wraps session.ErrUnchanged, nothing was changed.
+// The error wraps session.ErrBusy if a turn has begun and not ended, session.ErrNoTurn if the
+// transcript has no turn. It also returns an error if the turn has more than 10,000 entries. After
+// these errors, and after one that wraps session.ErrUnchanged, nothing was changed.
 func (s *Session) Undo(ctx context.Context) (session.Undone, error) {
 	return s.retract(ctx, false)
 }

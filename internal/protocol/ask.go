@@ -34,8 +34,8 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	return a.Question, err
 }
 
-// AskFor is Ask for a question with a name in all runs of the turn, which has a step: one of an earlier run keeps
-// its number, and may have a decision.
+// AskFor is Ask for a question with a key, which is its name in all runs of the turn. The turn must have a
+// journal. If an earlier run has asked the question, it keeps its number, and may have its decision.
 func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a Asked, err error) {
 	data, err := marshal(q)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a A
 // refused. It returns the decision, if there was one.
 func (c *Claim) Withdraw(ctx context.Context) (Decided, error) { return c.Deny(ctx, "") }
 
-// Deny is Withdraw for a question with a name in all runs of the turn: without a decision, it is denied in all.
+// Deny is Withdraw for a question with a key: without a decision it is denied, in later runs, too.
 func (c *Claim) Deny(ctx context.Context, key string) (Decided, error) {
 	r, err := c.ask(ctx, key, "")
 	return Decided{int(r.Number), session.Decision(r.Decision), r.By}, err

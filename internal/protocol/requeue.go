@@ -11,9 +11,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Retry requeues the turn after a failure, or parks one with steps, to be claimed again after wait. It stores the error's
-// text with the message. The first entries of the turn's journal stay, as many as left says, or with -1
-// all, and its steps. entries are those that stay, for a worker of the version before.
+// Retry requeues the turn after a failure, or parks one with steps, to be claimed again after wait. It stores
+// the error's text with the message. The first entries of the turn's journal stay, as many as left says, or
+// with -1 all, and its steps. entries are those that stay, for a worker of the version before.
 func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left int, entries ...session.Entry) error {
 	partial, err := c.partial(entries)
 	if err != nil {
@@ -27,8 +27,8 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, left
 	return c.requeue(ctx, e, requeueing{wait: wait, attempts: fmt.Sprint(turn.Attempt), failure: CutText(why, failureMost), partial: partial, left: stays})
 }
 
-// Requeue requeues an interrupted turn, or parks one with steps, to be claimed again at once. It does not count as an
-// attempt. reason becomes the reason of the resume mark. Its journal stays; first write what is not in
+// Requeue requeues an interrupted turn, or parks one with steps, to be claimed again at once. It does not
+// count as an attempt. reason becomes the reason of the resume mark. Its journal stays; first write what is not in
 // it yet. entries are all of them, for a worker of the version before.
 func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
 	partial, err := c.partial(entries)

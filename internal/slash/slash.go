@@ -263,10 +263,12 @@ func newConversation(ctx context.Context, c Operations, _ string) (string, error
 }
 
 func begins(what string, s session.Info) string {
-	if s.Phase == session.PhaseParked {
+	switch {
+	case s.Phase == session.PhaseParked && s.Question != nil:
+		return "The next message begins " + what + ". The turn that waits for a decision ends in the old one."
+	case s.Phase == session.PhaseParked:
 		return "The turn that waits goes on in " + what + "."
-	}
-	if s.Phase != session.PhaseIdle {
+	case s.Phase != session.PhaseIdle:
 		return "The next message begins " + what + ". The running turn ends in the old one."
 	}
 	return "The next message begins " + what + "."

@@ -66,7 +66,7 @@ type Question struct {
 	// Key is the question's name within its turn, the same in every run, as a step's. With it Ask may
 	// fail with ErrParked after a while: the agent returns that error, the turn gives up its worker, and
 	// when the user has decided, it runs again as after an interruption. There Ask with the same Key
-	// returns the decision. Empty: the turn waits on its worker.
+	// returns the decision. At most 512 bytes, as a step's. Empty: the turn waits on its worker.
 	Key string
 
 	CallID string          // of the tool, if it is one

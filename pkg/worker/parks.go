@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"turnstile/pkg/agent"
@@ -54,6 +55,9 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 // note makes the turn one with steps, in its first run with this question: its journal keeps the decision. It is
 // no progress. No step of an agent has such a key.
 func (p parks) note(key string) error {
+	if !validKey(key) {
+		return fmt.Errorf("%w: the question's key %.100q is no line of 1 to %d bytes", agent.ErrStep, key, stepKeyMost)
+	}
 	key = "\x00" + key
 	if p.steps.stored(key) {
 		return nil

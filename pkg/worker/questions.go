@@ -28,7 +28,7 @@ type questions struct {
 	cancel context.CancelCauseFunc
 	one    chan struct{} // holds a token while a question is asked
 
-	parked error // of the question for which the turn is to be parked; guarded by one
+	parked error // for which question the turn is to be parked; guarded by one
 
 	mu       sync.Mutex
 	waiting  int // the number of the question that waits for its decision; 0: none
@@ -96,19 +96,19 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 			return "", err
 		}
 	}
-	put, err := q.claim.AskFor(ctx, question.Key, asked)
+	known, err := q.claim.AskFor(ctx, question.Key, asked)
 	if err != nil {
 		return "", err
 	}
-	number := put.Question
-	if put.Decision != "" {
-		return q.publishDecision(number, question, put.Decided), nil
+	number := known.Question
+	if known.Decision != "" {
+		return q.publishDecision(number, question, known.Decided), nil
 	}
 	decided := q.await(number)
 	defer q.await(0)
 	left := protocol.ParkMost
 	if q.timeout > 0 {
-		left = max(q.timeout-put.Age, 0)
+		left = max(q.timeout-known.Age, 0)
 	}
 	q.recorder.publish(session.Event{
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
@@ -135,7 +135,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		return "", context.Cause(ctx)
 	}
 	// No decision in time is a denial. But a decision that is in Redis by now counts, because its
-	// user was notified; only Withdraw returns it.
+	// user was notified; only Deny returns it.
 	d, err := q.claim.Deny(q.claim.Lease().Context(), question.Key)
 	if err != nil {
 		q.publishEnd(number, session.Cancelled, "")

@@ -138,7 +138,7 @@ func (s *steps) use(spec agent.StepSpec) (before, step stepRecord, err error) {
 		State: stepStarted, Name: nameOf(spec), Input: canonical(spec.Input), Turn: s.recorder.turn.ID, At: s.recorder.redisNow(), Hidden: spec.Hidden,
 	}
 	switch {
-	case spec.Key == "" || len(spec.Key) > stepKeyMost || !utf8.ValidString(spec.Key) || strings.ContainsFunc(spec.Key, unprintable):
+	case !validKey(spec.Key):
 		return before, step, fmt.Errorf("%w: the key %.100q is no line of 1 to %d bytes", agent.ErrStep, spec.Key, stepKeyMost)
 	case len(step.Name)+len(step.Input) > stepMost:
 		return before, step, fmt.Errorf("%w: the input of step %q has %d bytes, at most %d are kept", agent.ErrJournalFull, spec.Key, len(step.Input), stepMost)
@@ -306,6 +306,10 @@ func shown(step stepRecord) string {
 		text = strings.ToValidUTF8(text[:shownOfInput], "") + "..."
 	}
 	return fmt.Sprintf("%s(%s)", step.Name, text)
+}
+
+func validKey(key string) bool {
+	return key != "" && len(key) <= stepKeyMost && utf8.ValidString(key) && !strings.ContainsFunc(key, unprintable)
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

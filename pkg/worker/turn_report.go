@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -18,7 +19,7 @@ func (t *turnRun) reportStart() {
 		return
 	}
 	for _, m := range t.Messages() {
-		if m.First() {
+		if m.First() && t.Carries != protocol.CarriesSteps { // a turn that waited for a decision has begun before
 			t.opts.Observer.MessageStarted(m.Age)
 		}
 	}

@@ -47,6 +47,7 @@ func stepOnes() []configuration {
 			rotator(), working("worker1", behaviour{steps: 2, fails: 1})),
 		waits("steps-wait", "a parked turn goes on with the decision, or without one when nobody decides in time", 1_000, decider(), working("worker1", behaviour{steps: 2, waits: true})),
 		waits("steps-wait-stop", "/stop ends a turn that waits, and a decision that was acknowledged counts", 1_000, decider(), stopper("stop"), working("worker1", behaviour{steps: 2, waits: true})),
+		waits("steps-wait-new", "/new ends a turn that waits for a decision", 1_000, decider(), rotator(), working("worker1", behaviour{steps: 2, waits: true})),
 		steps("steps-interrupt", "an interrupted turn ends with its steps, and they are in no other turn", 20_000, explore.AllFaults, 1,
 			sender("sender4", mode("m4", session.ModeInterrupt)), working("worker1", renews)),
 		steps("steps-rollback", "of a turn that is taken back no step is left", 20_000, explore.AllFaults, 1,

@@ -150,8 +150,8 @@ if not ordinary then
   journal = fields(s.journal, 'origin', 'ids', 'closed', 'progress', 'agent', 'began', 'keeps')
 end
 
--- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or its message was
--- in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
+-- 3. How a dead owner's turn, or a parked one, ends: it is requeued, unless its end was requested, or
+-- its message was in too many turns with a worker's death. One that is interrupted begins again, for its new owner to
 -- end: that one can read what it has done. An owner that has not confirmed its claim may not know
 -- of it, because the reply may be lost: that counts neither as a death nor as an interruption. Nor
 -- does the loss of an owner that has reported that it lives: see survive.

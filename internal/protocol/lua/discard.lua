@@ -1,4 +1,5 @@
--- discard: deletes the given dead letters. A message that is no longer a dead letter stays.
+-- discard: deletes the given dead letters, or with the key completed in place of archived, results. A
+-- message that is no longer one stays.
 --
 -- KEYS archived
 -- ARGS

@@ -1,6 +1,6 @@
 -- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
--- the queue as they were, because no agent got them; a turn with steps is parked again. If the end of that turn was requested
--- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
+-- the queue as they were, because no agent got them; a turn with steps is parked. If the end of that
+-- turn was requested meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
 -- KEYS sentinel run followups resume journal pending active lease scheduled retry
 -- ARGS
@@ -41,5 +41,9 @@ if ends then
   call('HSET', s.run, 'reset', '', 'last', mine)
   return released{at = now, now = now}
 end
-call('HSET', s.run, 'token', '', 'phase', park and 'parked' or 'idle', 'reset', '', 'last', mine)
-return released{at = park and now or next_at(s, run.hold, now) or 0, now = now}
+if park then
+  call('HSET', s.run, 'token', '', 'phase', 'parked', 'hold', '0 ' .. ids[1], 'reset', '', 'last', mine)
+  return released{at = now, now = now}
+end
+call('HSET', s.run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
+return released{at = next_at(s, run.hold, now) or 0, now = now}

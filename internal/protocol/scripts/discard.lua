@@ -1,6 +1,7 @@
 -- Code generated from ../lua/discard.lua by go generate; DO NOT EDIT.
 --
--- discard: deletes the given dead letters. A message that is no longer a dead letter stays.
+-- discard: deletes the given dead letters, or with the key completed in place of archived, results. A
+-- message that is no longer one stays.
 --
 -- KEYS archived
 -- ARGS

@@ -1,8 +1,9 @@
 -- Code generated from ../lua/rotate.lua by go generate; DO NOT EDIT.
 --
 -- rotate: begins another transcript with the next message, under the same key, queue and lock. A
--- running turn ends in the old one, and so does one that is parked for a question. Of an interrupted turn only its steps stay. The interruptions'
--- number in a row stays: a waiting message may be the one that kills workers.
+-- running turn ends in the old one, and so does one that waits, parked, for a decision. Of another
+-- interrupted turn only its steps stay. The interruptions' number in a row stays: a waiting message may
+-- be the one that kills workers.
 --
 -- KEYS sentinel run record resume partial journal audit
 -- ARGS

@@ -19,8 +19,8 @@
 --     messages that came since
 -- RETURNS
 --   result: phase fence:int meant:int more:flag
---     phase: 'idle', 'starting', 'running' or 'parked': then the session is to be claimed; meant: how many messages it applies to; more:
---     1 if more are to be archived: call again with the next number
+--     phase: 'idle', 'starting', 'running' or 'parked', after which the session is to be claimed; meant:
+--     how many messages it applies to; more: 1 if more are to be archived: call again with the next number
 --   'earlier'            this call has archived a batch of an earlier stop: call again with the
 --     same number
 --   'late'

@@ -1,8 +1,8 @@
 -- Code generated from ../lua/unclaim.lua by go generate; DO NOT EDIT.
 --
 -- unclaim: takes back a claim with a lost reply, by its token. Its messages go back to the head of
--- the queue as they were, because no agent got them; a turn with steps is parked again. If the end of that turn was requested
--- meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
+-- the queue as they were, because no agent got them; a turn with steps is parked. If the end of that
+-- turn was requested meanwhile, nothing goes back: the next claim ends the turn like a dead owner's.
 --
 -- KEYS sentinel run followups resume journal pending active lease scheduled retry
 -- ARGS
@@ -137,5 +137,9 @@ if ends then
   call('HSET', s_run, 'reset', '', 'last', mine)
   return {'released', now, now}
 end
-call('HSET', s_run, 'token', '', 'phase', park and 'parked' or 'idle', 'reset', '', 'last', mine)
-return {'released', park and now or next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
+if park then
+  call('HSET', s_run, 'token', '', 'phase', 'parked', 'hold', '0 ' .. ids[1], 'reset', '', 'last', mine)
+  return {'released', now, now}
+end
+call('HSET', s_run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
+return {'released', next_at(s_pending, s_retry, s_run, s_scheduled, s_task, run.hold, now) or 0, now}
