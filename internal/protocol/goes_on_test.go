@@ -17,7 +17,7 @@ func stepped(b *actors.Bench, h *protocol.Claim, keeps int) {
 	b.Helper()
 	turn := h.Turn()
 	w := protocol.JournalWrite{
-		Entries: map[int]session.Entry{}, Count: 1 + keeps, HasSteps: true, Closed: 1 + keeps, Progress: true, Messages: []string{turn.Message.ID},
+		Entries: map[int]session.Entry{}, Count: 1 + keeps, HasSteps: true, Closed: 1 + keeps, Progress: true, Messages: actors.MessageIDs(h),
 		Steps: map[string]string{fmt.Sprint(keeps): `{"state":"ended"}`}, Items: keeps, Keeps: keeps,
 		Events: []session.Event{{Type: session.EventText, Turn: turn.ID, Text: fmt.Sprint("item ", keeps)}},
 	}

@@ -3,15 +3,18 @@ package protocol_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/deliveries"
 	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stream"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -57,6 +60,46 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 			expect.Equal(t, "more", b.Finish(h), false)
 			expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
 		})
+	}
+}
+
+// A turn of several messages that a death ends, ends for its followers and receivers in their order.
+func TestDeadTurnEndsInOrder(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Debounce: long}))
+	expect.OK(t, b.Client.Session(actors.Key).SetReplyTo(b.Ctx, "hook"))
+	ids := []string{"b", "c", "d"}
+	b.Say("a")
+	h := b.Start()
+	for _, id := range ids {
+		b.Say(id, session.ModeCollect)
+	}
+	b.Finish(h)
+	windowsEnd(b, ids...)
+	stepped(b, b.Start(), 1) // its messages stay together
+	b.Die()
+	for range 3 { // without progress
+		expect.List(t, "the turn", actors.MessageIDs(b.Start()), ids...)
+		b.Die()
+	}
+	b.Doubt()
+	b.ClaimNothing("its worker died three times")
+	var ended []string
+	for _, m := range b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Val() {
+		for _, e := range stream.DecodeEvents(m) {
+			if e.Type == session.EventTurnEnded && e.Status == session.StatusFailed {
+				ended = append(ended, e.Messages...)
+			}
+		}
+	}
+	expect.List(t, "for followers", ended, ids...)
+	taken, err := deliveries.TakeLines(b.Ctx, b.Redis, actors.Key, []deliveries.Line{{Destination: "hook", MaxAge: time.Hour}}, time.Minute)
+	expect.OK(t, err)
+	expect.Equal(t, "deliveries", len(taken.Deliveries), 1+len(ids)) // the first is a's
+	for i, d := range taken.Deliveries[1:] {
+		if !strings.Contains(string(d.Body), `"messages":["`+ids[i]+`"]`) {
+			t.Errorf("delivery %d is not %s's: %s", i, ids[i], d.Body)
+		}
 	}
 }
 

@@ -274,16 +274,16 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
     ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s.prefix .. int(tonumber(journal.began) or 0) .. '","keeps":' .. int(tonumber(journal.keeps) or 0) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as in active
-for _, e in ipairs(ending) do
-  local id, ends = e.id, e.ends
+for i = #ending, 1, -1 do -- the oldest first
+  local id, ends, msg, unique = ending[i].id, ending[i].ends, ending[i].msg, ending[i].unique
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s, id)) .. '],"error":"' .. ends.why ..
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s.active, 1, id)
-  archive(s, id, e.msg, e.unique, ends.why, outcome, now)
+  archive(s, id, msg, unique, ends.why, outcome, now)
   count_archived(s, 1)
   pcall('HDEL', s.followups, own_id(s, id))
-  keep_promises(s, {e}, outcome, now)
+  keep_promises(s, {ending[i]}, outcome, now)
   append_event(s, outcome)
 end
 for _, b in ipairs(back) do

@@ -1073,16 +1073,16 @@ if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
     ((journal.began or '0') ~= '0' and journal.began ~= run.fence and '],"continues":"' .. s_prefix .. string.format('%d', (tonumber(journal.began) or 0)) .. '","keeps":' .. string.format('%d', (tonumber(journal.keeps) or 0)) .. '}' or ']}'))
 end
 for _, id in ipairs(lost) do call('LREM', s_active, 1, id) end -- the newest first, as in active
-for _, e in ipairs(ending) do
-  local id, ends = e.id, e.ends
+for i = #ending, 1, -1 do -- the oldest first
+  local id, ends, msg, unique = ending[i].id, ending[i].ends, ending[i].msg, ending[i].unique
   local outcome = '{"type":"turn_ended","status":"' .. ends.status .. '","session_id":"' .. last_sid .. '","turn":"' .. s_prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. quote(own_id(s_prefix, id)) .. '],"error":"' .. ends.why ..
     (ends.status == 'failed' and '","code":"worker_died"}' or '"}')
   call('LREM', s_active, 1, id)
-  archive(s_archived, s_task, id, e.msg, e.unique, ends.why, outcome, now)
+  archive(s_archived, s_task, id, msg, unique, ends.why, outcome, now)
   count_archived(s_failed, s_failed_day, s_processed, s_processed_day, 1)
   pcall('HDEL', s_followups, own_id(s_prefix, id))
-  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {e}, outcome, now)
+  keep_promises(s_deliveries, s_outbox, s_owed, s_prefix, s_task, {ending[i]}, outcome, now)
   append_event(s_events, s_events_cap, s_large_bytes, s_run, s_short, outcome)
 end
 for _, b in ipairs(back) do
