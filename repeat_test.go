@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway/store"
+	"turnstile/internal/protocol"
 	"turnstile/internal/receipt"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
@@ -52,6 +53,7 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 // repetition changes nothing and returns then.
 type repeated struct {
 	asks  bool
+	waits bool // for a value, instead
 	call  func(b repeatBench) error
 	again bool
 	then  error
@@ -93,6 +95,9 @@ var repeatedMethods = map[string]repeated{
 	"Decide": {asks: true, then: session.ErrDecided, call: func(b repeatBench) error {
 		_, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
 		return err
+	}},
+	"Give": {waits: true, call: func(b repeatBench) error {
+		return b.Client.Session(actors.Key).Give(b.Ctx, turnstile.Value{Key: "payment", JSON: []byte(`1`)})
 	}},
 	"Decide by its id": {asks: true, then: session.ErrDecided, call: func(b repeatBench) error {
 		_, err := b.Client.Session(actors.Key).Decide(b.Ctx, b.Info().Turn+".1", session.Allow)
@@ -164,6 +169,13 @@ func TestMethodsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newRepeatBench(t, m.asks)
+			if m.waits {
+				h := b.Start()
+				_, err := h.Journal(b.Ctx, protocol.JournalWrite{HasSteps: true, Messages: actors.MessageIDs(h), Steps: map[string]string{"s": `{"state":"ended"}`}})
+				expect.OK(t, err)
+				_, err = h.WaitFor(b.Ctx, "payment", "secret", false)
+				expect.OK(t, err)
+			}
 			before := b.stored()
 			expect.OK(t, m.call(b))
 			once := b.stored()

@@ -42,6 +42,9 @@ docs/webhooks.md. Every delivery repeats --context, at most 2048 bytes. Without
 which destinations exist: a wrong name is stored, and its deliveries wait. After
 --deliver-by the outcome is no longer delivered, whatever its destination allows.
 
+--answer gives a program's value, JSON of up to 256 KiB, to the turn that waits for it,
+as described in docs/agents.md. The first value counts; the same again is no error.
+
 If no worker is running, --wait and --follow say so on stderr after 3 seconds.
 
 --follow prints the reply as it arrives. stderr has a line for each tool at its end,
@@ -63,6 +66,7 @@ object a line instead, for programs, with the text unchanged:
          turn, position counted from 1 with that turn; 0 if unknown),
          scheduled ("at"), a duplicate ("state") or refused ("reason")
   {"session","reply_to"}                the session's destination was set, or removed ("")
+  {"session","answer"}                  a turn has the value of this key
   {"session","status":"answered","reply"}  it was a command; one with wrong arguments is
          an error with code 2
   {"session","id","event_id","type",...}   --follow: an event of its turn; the types are in
@@ -77,8 +81,8 @@ Exit codes
   1    Redis cannot be reached or refuses, or anything not named here
   2    bad usage or input, also of a command; nothing was stored. With --file the bad
        lines were left out, the others stored
-  3    refused: the session was busy (--mode reject), or too many messages or outcomes
-       wait
+  3    refused: the session was busy (--mode reject), too many messages or outcomes
+       wait, or no turn waits for the value of --answer
   4    no reply within --timeout; the message stays
   5    it did not succeed: failed, interrupted, expired, stopped, dropped
   130  Ctrl-C; submitted messages stay
@@ -100,5 +104,6 @@ const helpExamples = `  enqueue -s agent:main:telegram:dm:42 What is new today?
   enqueue -s s1 --in 1h --expires-in 2h Remind me
   enqueue -s s1 --reply-to telegram-bot --context '{"chat":42}' What is new today?
   enqueue -s s1 --reply-to telegram-bot
+  enqueue -s s1 --answer payment:42 '{"paid":true}'
   enqueue -s s1 /status
   enqueue --file messages.jsonl --json --wait`

@@ -125,6 +125,7 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		{printed, []string{"-s", "a", "--reply-to", words, "hello"}},
 		{ignored, []string{"-s", "a", "--reply-to", "hook", "--context", words, "hello"}},
 		{printed, []string{"-s", "a", "--deliver-by", words, "hello"}},
+		{ignored, []string{"-s", "a", "--answer", words, "1"}},
 		{ignored, []string{"-s", "a", "--wait", "--timeout", words, "hello"}},
 		{ignored, []string{"-s", "a", "--follow", "--id", "m", "--after", words}},
 		{ignored, []string{"--redis", "redis://" + words, "-s", "a", "hello"}},

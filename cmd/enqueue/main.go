@@ -82,6 +82,12 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	switch {
 	case o.setsReplyTo(words):
 		work = setReplyTo(ctx, o, out)
+	case o.given("answer"):
+		value, err := o.value(ctx, words, stdin)
+		if err != nil {
+			return 0, err
+		}
+		work = answer(ctx, o, value, out)
 	case o.file != "":
 		in, err := openLines(o.file, stdin)
 		if err != nil {

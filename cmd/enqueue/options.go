@@ -32,6 +32,7 @@ type options struct {
 	replyTo   string
 	context   string
 	deliverBy deliverBy
+	answer    string
 	wait      bool
 	follow    bool
 	after     string
@@ -46,7 +47,7 @@ type options struct {
 
 func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]\n  enqueue -s SESSION --reply-to DESTINATION",
+		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]\n  enqueue -s SESSION --reply-to DESTINATION\n  enqueue -s SESSION --answer KEY (JSON... | -)",
 		Short:                 "Put messages into sessions, and wait for their replies",
 		Long:                  helpText,
 		Example:               helpExamples,
@@ -77,6 +78,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVar(&o.replyTo, "reply-to", "", "`DESTINATION` of the outcome, or - for none; without a TEXT that of the session's later messages")
 	f.StringVar(&o.context, "context", "", "`JSON` that every delivery of the outcome repeats")
 	f.Var(&o.deliverBy, "deliver-by", "after `WHEN` the outcome is no longer delivered: 10m from now, or 2026-11-24T18:00:00Z")
+	f.StringVar(&o.answer, "answer", "", "give the JSON to the turn that waits for it under `KEY`")
 	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the reply as it arrives, and tools on stderr")
 	f.StringVar(&o.after, "after", "", "with --follow, submit nothing, and continue after the event `EVENT_ID` of the message --id")
@@ -158,6 +160,10 @@ func (o *options) validate(words []string) error {
 		return problem("--after submits nothing: leave out --mode, --in, --expires-in, --agent, --meta, --reply-to, --context and --deliver-by")
 	case o.given("reply-to") && o.replyTo == "":
 		return problem("--reply-to is empty: name a destination, or - for none")
+	case o.given("answer") && o.answer == "":
+		return problem("--answer is empty: name the key of the wait")
+	case o.given("answer") && (o.file != "" || o.givenAny("id", "mode", "in", "expires-in", "agent", "meta", "reply-to", "context", "deliver-by", "wait", "follow", "timeout")):
+		return problem("--answer sends no message: it takes only -s, --json and --redis")
 	case o.given("agent") && agents.ValidateName(o.agent) != nil:
 		return usage(agents.ValidateName(o.agent))
 	case o.given("context") && o.context == "":
@@ -172,6 +178,8 @@ func (o *options) validate(words []string) error {
 		return problem("--in %s: it is negative", o.in)
 	case o.expiresIn < 0:
 		return problem("--expires-in %s: it is negative", o.expiresIn)
+	case o.given("answer") && len(words) == 0:
+		return problem("no JSON: write the value after the flags, or - to read it from stdin")
 	case o.file == "" && len(words) == 0 && !o.givenAny("after", "reply-to"):
 		return problem("no TEXT: write it after the flags, or - to read it from stdin; see enqueue --help")
 	}

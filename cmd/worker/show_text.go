@@ -36,6 +36,9 @@ func (s shown) print(w io.Writer) error {
 	if q := s.Question; q != nil {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
 	}
+	if s.WaitsFor != "" {
+		row("waits for", "%s", s.WaitsFor)
+	}
 	if s.Agent != "" && s.Agent != agents.Default {
 		row("agent", "%s", s.Agent)
 	}

@@ -35,6 +35,8 @@ const (
 	NoQuestion          Code = "no_question"          // no question is open
 	OtherQuestion       Code = "other_question"       // another question is open
 	QuestionDecided     Code = "question_decided"     // the question was decided before
+	NoWait              Code = "no_wait"              // no turn waits for this value
+	ValueGiven          Code = "value_given"          // another value was given before
 
 	ResultExpired Code = "result_expired" // the message was accepted before, and its result is no longer stored
 
@@ -84,6 +86,8 @@ var meanings = map[Code]struct {
 	NoQuestion:           {http.StatusConflict, "No question is open"},
 	OtherQuestion:        {http.StatusConflict, "Another question is open"},
 	QuestionDecided:      {http.StatusConflict, "The question was decided before"},
+	NoWait:               {http.StatusConflict, "No turn waits for this value"},
+	ValueGiven:           {http.StatusConflict, "Another value was given before"},
 	ResultExpired:        {http.StatusGone, "The message was accepted before, and its result is no longer kept"},
 	BodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	MessageTooLarge:      {http.StatusRequestEntityTooLarge, "The message exceeds a limit"},

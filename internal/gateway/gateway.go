@@ -150,6 +150,7 @@ func (g *Gateway) own() []Route {
 		{Pattern: "POST /v1/sessions/{s}/stop", May: Control, Serve: g.postStop},
 		{Pattern: "POST /v1/sessions/{s}/approve", Serve: g.postApprove},
 		{Pattern: "POST /v1/sessions/{s}/deny", Serve: g.postDeny},
+		{Pattern: "POST /v1/sessions/{s}/answers/{key}", Serve: g.postValue},
 		{Pattern: "POST /v1/sessions/{s}/retry", May: Control, Serve: g.postRetry},
 		{Pattern: "POST /v1/sessions/{s}/undo", May: Control, Serve: g.postUndo},
 		{Pattern: "POST /v1/sessions/{s}/new", May: Control, Serve: g.postRotate},

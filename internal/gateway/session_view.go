@@ -48,6 +48,7 @@ type SessionView struct {
 
 	// The agent's open question: its number, name and text; null: none.
 	Question *Question `json:"question"`
+	WaitsFor string    `json:"waits_for"` // the key of a program's value or a time, "": it waits for neither
 
 	// Of the running turn.
 	TurnMessages []TurnMessage `json:"turn_messages"`
@@ -136,7 +137,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info),
 		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running,
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Queue, Dropped: info.Dropped,
-		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs,
+		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs, WaitsFor: info.WaitsFor,
 	}
 	if q := info.Question; q != nil {
 		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers}

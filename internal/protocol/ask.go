@@ -36,7 +36,15 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 
 // AskFor is Ask for a question with a key, which is its name in all runs of the turn. The turn must have a
 // journal. If an earlier run has asked the question, it keeps its number, and may have its decision.
-func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a Asked, err error) {
+func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (Asked, error) {
+	a, err := c.putQuestion(ctx, key, q)
+	if err == nil && a.Decision == "" {
+		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
+	}
+	return a, err
+}
+
+func (c *Claim) putQuestion(ctx context.Context, key string, q any) (a Asked, err error) {
 	data, err := marshal(q)
 	if err != nil {
 		return a, fmt.Errorf("encode question: %w", err)
@@ -45,9 +53,6 @@ func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (a A
 	c.questions++
 	c.mu.Unlock()
 	r, err := c.ask(ctx, key, data)
-	if err == nil && r.Decision == "" {
-		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
-	}
 	a = Asked{Decided: Decided{int(r.Number), session.Decision(r.Decision), r.By}}
 	if r.At > 0 && r.At < c.Turn().Fence { // a fencing token is the time of its claim, or later
 		a.Age = time.Duration(max(c.redisNow()-r.At, 0)) * time.Millisecond
@@ -83,13 +88,21 @@ func readQuestion(text string) (q session.Question) {
 // OpenQuestion returns the open question of the turn with that fencing token, from the fields of
 // its run record; nil if there is none.
 func OpenQuestion(sessionKey, fence, question, decided string) *session.Question {
-	of, rest, _ := strings.Cut(question, " ")
-	number, text, _ := strings.Cut(rest, " ")
-	if of == "" || of != fence || strings.HasPrefix(decided, of+" "+number+" ") {
+	number, text := openQuestion(fence, question, decided)
+	if text == "" || strings.HasPrefix(text, waitBegins) {
 		return nil
 	}
 	q := readQuestion(text)
 	q.Turn = rediskey.IDPrefix(sessionKey) + fence
 	q.Number, _ = strconv.Atoi(number)
 	return &q
+}
+
+func openQuestion(fence, question, decided string) (number, text string) {
+	of, rest, _ := strings.Cut(question, " ")
+	number, text, _ = strings.Cut(rest, " ")
+	if of == "" || of != fence || strings.HasPrefix(decided, of+" "+number+" ") {
+		return "", ""
+	}
+	return number, text
 }

@@ -14,7 +14,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decide is the user's decision about a question of the running turn. lua/decide.lua.
+// Decide is the user's decision about a question of the running turn, or a program's value. lua/decide.lua.
 type Decide struct {
 	Session  string
 	Question int    // its number; 0: the open one
@@ -22,6 +22,9 @@ type Decide struct {
 	Decision session.Decision
 	Call     string // identifies this call, so that the script recognizes a repetition
 	User     string // who decides; "": unknown
+	Key      string // with Given: the wait's
+	Value    string // with Given: JSON
+	Secret   string // with Given: the wait's; "": no check
 	Only     int    // the question that was checked: no other is decided; -1: none was open; 0: no check
 
 	// Fresh is how long after a new question the user may still see the one before it. During that
@@ -29,7 +32,7 @@ type Decide struct {
 	Fresh time.Duration
 }
 
-// Do returns ok, parked, none, other, new or answered, and the open question. parked is ok for a turn that was
+// Do returns ok, parked, none, other, new, answered or wrong, and the open question. parked is ok for a turn that was
 // parked for it: the session is to be claimed.
 func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q session.Question, err error) {
 	which := ""
@@ -48,9 +51,13 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 		}
 		which = fence + " " + which
 	}
+	proven := ""
+	if d.Secret != "" {
+		proven = proof(d.Secret)
+	}
 	call := scripts.Decide.Call(scripts.DecideKeys(scripts.KeysOf(d.Session, "", time.Now())), scripts.DecideArgs{
-		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Name: d.Call, By: d.User, Only: only,
-		Settle: d.Fresh.Milliseconds(),
+		Prefixes: scripts.PrefixesOf(d.Session), Number: which, Decision: string(d.Decision), Key: d.Key, Value: d.Value, Proof: proven,
+		Name: d.Call, By: d.User, Only: only, Settle: d.Fresh.Milliseconds(),
 	})
 	call.Run(ctx, rdb)
 	r := scripts.Decide.Result(call)

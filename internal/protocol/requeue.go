@@ -39,10 +39,11 @@ func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.E
 }
 
 // Park parks the turn, which has a step, until its open question with this number is decided, at most for
-// wait. It is neither an attempt nor an interruption. First write what is not in the journal yet.
-func (c *Claim) Park(ctx context.Context, question int, wait time.Duration) error {
+// wait. It is neither an attempt nor an interruption. First write what is not in the journal yet. waits is the key
+// of a wait, whose end followers are shown to wait for; "": the user's.
+func (c *Claim) Park(ctx context.Context, question int, waits string, wait time.Duration) error {
 	wait = max(min(wait, ParkMost, c.consumer.cfg.TranscriptTTL/2), time.Millisecond)
-	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: session.ReasonParked}, requeueing{wait: wait, waits: strconv.Itoa(question)})
+	return c.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: session.ReasonParked, Name: waits}, requeueing{wait: wait, waits: strconv.Itoa(question)})
 }
 
 // ParkMost is how long a turn is parked for a question. Then it runs for a moment, and is parked again.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -27,7 +28,21 @@ func waits(b *actors.Bench) {
 	stepped(b, h, 1)
 	_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 	expect.OK(b, err)
-	expect.OK(b, h.Park(b.Ctx, 1, time.Hour))
+	expect.OK(b, h.Park(b.Ctx, 1, "", time.Hour))
+}
+
+// waitsFor parks a turn, "now", for a program's value, which it may have.
+func waitsFor(b *actors.Bench, value string) {
+	b.Helper()
+	b.SayAll("now", "next")
+	h := b.Start()
+	stepped(b, h, 1)
+	_, err := h.WaitFor(b.Ctx, "payment", "secret", false)
+	expect.OK(b, err)
+	expect.OK(b, h.Park(b.Ctx, 1, "payment", time.Hour))
+	if value != "" {
+		expect.OK(b, b.Chat().Give(b.Ctx, turnstile.Value{Key: "payment", JSON: []byte(value)}))
+	}
 }
 
 // parkedSituations are those of turns with steps that are parked.
@@ -69,11 +84,26 @@ func parkedSituations() []situation {
 			h := stepping(b)
 			_, err := h.AskFor(b.Ctx, "pay", session.Question{Name: "pay"})
 			expect.OK(b, err)
-			return func() error { return h.Park(b.Ctx, 1, time.Hour) }
+			return func() error { return h.Park(b.Ctx, 1, "", time.Hour) }
 		}},
 		{"decide", "for a parked turn", func(b *actors.Bench) func() error {
 			waits(b)
 			return func() error { _, err := b.Chat().Decide(b.Ctx, "1", session.Allow); return err }
+		}},
+		{"decide", "gives a value", func(b *actors.Bench) func() error {
+			waitsFor(b, "")
+			return func() error {
+				return b.Chat().Give(b.Ctx, turnstile.Value{Key: "payment", Secret: "secret", JSON: []byte(`{"paid":true}`)})
+			}
+		}},
+		{"ask", "for a value", func(b *actors.Bench) func() error {
+			h := stepping(b)
+			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false); return err }
+		}},
+		{"ask", "for a value that is given", func(b *actors.Bench) func() error {
+			waitsFor(b, `{"paid":true}`)
+			h := b.Start()
+			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false); return err }
 		}},
 		{"ask", "again", func(b *actors.Bench) func() error {
 			waits(b)

@@ -93,6 +93,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.Running = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
 	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"))
+	s.WaitsFor = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"))
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
 	for _, id := range ids {

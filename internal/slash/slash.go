@@ -180,6 +180,9 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 		}
 		lines = append(lines, ask)
 	}
+	if s.WaitsFor != "" {
+		lines = append(lines, "The turn waits for "+s.WaitsFor+".")
+	}
 	if s.Title != "" {
 		lines = append(lines, "Title: "+s.Title)
 	}
@@ -264,8 +267,8 @@ func newConversation(ctx context.Context, c Operations, _ string) (string, error
 
 func begins(what string, s session.Info) string {
 	switch {
-	case s.Phase == session.PhaseParked && s.Question != nil:
-		return "The next message begins " + what + ". The turn that waits for a decision ends in the old one."
+	case s.Phase == session.PhaseParked && (s.Question != nil || s.WaitsFor != ""):
+		return "The next message begins " + what + ". The turn that waits ends in the old one."
 	case s.Phase == session.PhaseParked:
 		return "The turn that waits goes on in " + what + "."
 	case s.Phase != session.PhaseIdle:

@@ -39,7 +39,10 @@ func note(e session.Event, own bool) (text string, alert bool) {
 		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Why(), e.RetryIn)
 		alert = true
 	case session.EventTurnRequeued:
-		if e.Reason == session.ReasonParked {
+		switch {
+		case e.Reason == session.ReasonParked && e.Name != "":
+			return printable.Line("the turn goes on after " + e.Name), false
+		case e.Reason == session.ReasonParked:
 			return "the turn goes on when this is decided", false
 		}
 		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true

@@ -139,9 +139,9 @@ var (
 	// ErrRetryable is wrapped by an error that Retryable has marked.
 	ErrRetryable = errors.New("may be tried again")
 
-	// ErrParked is Ask's error for a question with a Key whose decision takes long. Return it, wrapped
-	// or not, when everything that the turn has begun has ended.
-	ErrParked = errors.New("the turn is parked until the user decides")
+	// ErrParked is the error of a question with a Key, or of a Wait, that takes long. Return it, wrapped or not,
+	// when everything that the turn has begun has ended.
+	ErrParked = errors.New("the turn is parked until it can go on")
 
 	// ErrLeaseLost says that the worker no longer owned the session.
 	//

@@ -16,6 +16,9 @@ type Host struct {
 	// Ask returns the user's decision, or ctx's cause when ctx ends.
 	Ask func(ctx context.Context, q Question) (session.Decision, error)
 
+	// Wait waits for a program's value or for a time: see the method of Turn.
+	Wait func(ctx context.Context, w Wait) (json.RawMessage, error)
+
 	// Steers is never closed, and unbuffered: a message that the agent does not receive stays in the
 	// session's queue.
 	Steers <-chan Steer

@@ -80,6 +80,15 @@ var (
 	// ErrDecided: the question was decided before.
 	ErrDecided = refusal("the question was decided before", ErrRefused)
 
+	// ErrNoWait: no turn of the session waits for the value.
+	ErrNoWait = refusal("no turn waits for this value", ErrRefused)
+
+	// ErrGiven: another value was given before.
+	ErrGiven = refusal("another value was given before", ErrRefused)
+
+	// ErrWrongSecret: the wait has another secret.
+	ErrWrongSecret = refusal("the secret is wrong", ErrRefused)
+
 	// ErrJustAsked: the open question is new, so the decision may be meant for the one before it.
 	// Decide again with the question's ID or number.
 	ErrJustAsked = refusal("the question was asked just now", ErrRefused)

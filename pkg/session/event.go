@@ -36,8 +36,8 @@ const (
 	EventState EventType = "state"
 )
 
-// ReasonParked is the Reason of an EventTurnRequeued: the turn waits for a decision without a worker, and
-// goes on when there is one.
+// ReasonParked is the Reason of an EventTurnRequeued: the turn waits without a worker, for a decision, or for a
+// program's value or a time under the key Name. Then it goes on.
 const ReasonParked = "parked"
 
 // The events of Turnstile.

@@ -25,6 +25,7 @@ type Info struct {
 	Turn      string        // the turn's ID
 	Messages  []string      // the IDs of its messages
 	Question  *Question     // the open question, nil if there is none
+	WaitsFor  string        // the key of what it waits for: a program's value, or a time; "": neither
 	StartedAt time.Time     // when it was claimed, by Redis' clock
 	Running   time.Duration // time since StartedAt
 	Mode      Mode          // of a message that arrives without one

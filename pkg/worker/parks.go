@@ -56,7 +56,7 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 // no progress. No step of an agent has such a key.
 func (p parks) note(key string) error {
 	if !validKey(key) {
-		return fmt.Errorf("%w: the question's key %.100q is no line of 1 to %d bytes", agent.ErrStep, key, stepKeyMost)
+		return fmt.Errorf("%w: the key %.100q of a question or wait is no line of 1 to %d bytes", agent.ErrStep, key, stepKeyMost)
 	}
 	key = "\x00" + key
 	if p.steps.stored(key) {
@@ -65,10 +65,11 @@ func (p parks) note(key string) error {
 	return p.steps.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
 }
 
-// parkedError is the error of a question that waits without a worker.
+// parkedError is the error of a question, or of a wait, that goes on without a worker.
 type parkedError struct {
 	number int
-	left   time.Duration // until nobody waits for the decision any more
+	left   time.Duration // until it is over
+	waits  string        // the key of the wait; "": a question
 }
 
 func (parkedError) Error() string { return agent.ErrParked.Error() }

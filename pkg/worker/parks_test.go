@@ -264,7 +264,7 @@ func TestNewWhileATurnWaits(t *testing.T) {
 	r.say("m1", "hello")
 	s.next(t, "m1").parks(t)
 	r.parked("m1")
-	r.command("/new", "The turn that waits for a decision ends in the old one.")
+	r.command("/new", "The turn that waits ends in the old one.")
 	r.ends("m1", session.StatusInterrupted)
 	r.command("/approve 1", "There is no open question.")
 	r.say("m2", "hello")

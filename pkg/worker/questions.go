@@ -52,12 +52,21 @@ func (q *questions) stop() {
 	q.one <- struct{}{} // no further question can be asked
 }
 
-// ask is Ask of agent.Host. Agents call it on their goroutines, where nothing else recovers from a
-// panic.
-func (q *questions) ask(ctx context.Context, question agent.Question) (_ session.Decision, err error) {
+// ask is Ask of agent.Host.
+func (q *questions) ask(ctx context.Context, question agent.Question) (d session.Decision, err error) {
+	err = q.alone(ctx, "a question", func(ctx context.Context) (err error) {
+		d, err = q.put(ctx, question)
+		return err
+	})
+	return d, err
+}
+
+// alone asks a question, or waits, when no other one does. Agents call it on their goroutines, where nothing else
+// recovers from a panic.
+func (q *questions) alone(ctx context.Context, what string, ask func(ctx context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = q.panicked("a question", p)
+			err = q.panicked(what, p)
 			q.fail(err)
 		}
 	}()
@@ -69,19 +78,18 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ session
 	case q.one <- struct{}{}:
 		defer func() { <-q.one }()
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	switch { // the select may take the token although the turn is over
 	case q.parked != nil:
-		return "", q.parked
+		return q.parked
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	d, err := q.put(ctx, question)
-	if err != nil && !errors.Is(err, agent.ErrParked) {
+	if err = ask(ctx); err != nil && !errors.Is(err, agent.ErrParked) {
 		q.withdraw()
 	}
-	return d, err
+	return err
 }
 
 // put stores a question, publishes it, and waits for the decision. It is stored first, so that
@@ -128,7 +136,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		return q.publishDecision(number, question, d), nil
 	case <-overdue:
 	case <-q.parks.when(ctx, question.Key):
-		q.parked = parkedError{number, time.Until(deadline)}
+		q.parked = parkedError{number, time.Until(deadline), ""}
 		return "", q.parked
 	case <-ctx.Done():
 		q.publishEnd(number, session.Cancelled, "")

@@ -180,7 +180,7 @@ func (t *turnRun) park(p parkedError) (more bool, _ error) {
 	if err := t.recorder.store("", true); err != nil {
 		return false, err
 	}
-	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.number, p.left))
+	return t.endRequeued(t.claim.Park(t.claim.Lease().Context(), p.number, p.waits, p.left))
 }
 
 // retry puts the messages of a failed turn back at the head of the queue for the next attempt.

@@ -21,6 +21,11 @@ func stepOnes() []configuration {
 		c.Check = decisionKept
 		return c
 	}
+	values := func(name, purpose string, least int, processes ...explore.Process) configuration {
+		c := waits(name, purpose, least, processes...)
+		c.Check = valueKept
+		return c
+	}
 	renews := behaviour{steps: 2, renews: true}
 	return []configuration{
 		steps("steps-deaths", "a turn with steps goes on after its last stored one, wherever its workers die", 3_000, explore.Crash, 2,
@@ -48,6 +53,8 @@ func stepOnes() []configuration {
 		waits("steps-wait", "a parked turn goes on with the decision, or without one when nobody decides in time", 1_000, decider(), working("worker1", behaviour{steps: 2, waits: true})),
 		waits("steps-wait-stop", "/stop ends a turn that waits, and a decision that was acknowledged counts", 1_000, decider(), stopper("stop"), working("worker1", behaviour{steps: 2, waits: true})),
 		waits("steps-wait-new", "/new ends a turn that waits for a decision", 1_000, decider(), rotator(), working("worker1", behaviour{steps: 2, waits: true})),
+		values("steps-wait-value", "a parked turn goes on with the first value that a program gives", 1_000, giver("giver1", "1"), giver("giver2", "2"), working("worker1", behaviour{steps: 2, waits: true, value: true})),
+		values("steps-wait-value-stop", "/stop ends a turn that waits for a value, and one that was acknowledged counts", 1_000, giver("giver1", "1"), stopper("stop"), working("worker1", behaviour{steps: 2, waits: true, value: true})),
 		steps("steps-interrupt", "an interrupted turn ends with its steps, and they are in no other turn", 20_000, explore.AllFaults, 1,
 			sender("sender4", mode("m4", session.ModeInterrupt)), working("worker1", renews)),
 		steps("steps-rollback", "of a turn that is taken back no step is left", 20_000, explore.AllFaults, 1,

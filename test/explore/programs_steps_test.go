@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
+
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -58,7 +60,7 @@ func (s *stepping) run(c *actors.Consumer) (more bool, err error) {
 		if s.steps[key] == stepEnded {
 			continue
 		}
-		if s.does.waits && n == 1 {
+		if s.waits() && n == 1 {
 			if over, more, err := s.wait(ctx); over {
 				return more, err
 			}
@@ -116,26 +118,45 @@ func (s *stepping) between(ctx context.Context, c *actors.Consumer) (more, over 
 	return false, false, nil
 }
 
-// wait asks before the second step, and parks the turn until there is a decision. After a second without one it
-// is denied.
+// wait asks before the second step, or waits for a program's value, and parks the turn until there is one. After a
+// second without one it is denied.
 func (s *stepping) wait(ctx context.Context) (over, more bool, err error) {
-	asked, err := s.claim.AskFor(ctx, "pay", session.Question{Name: "pay"})
+	asked, err := s.put(ctx)
 	switch {
 	case err != nil:
 		return true, false, err
 	case s.asked(asked.Question) && asked.Decision == "" && asked.Age < time.Second:
-		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, asked.Question, time.Second-asked.Age), s.all()))
+		more, err = s.ends(endRequested(s.claim, s.claim.Park(ctx, asked.Question, "", time.Second-asked.Age), s.all()))
 		return true, more, err
 	case asked.Decision == "":
 		if asked.Decided, err = s.claim.Deny(ctx, "pay"); err != nil {
 			return true, false, err
 		}
+		if s.does.value && asked.Decision == sq.Given { // it came this moment
+			if asked, err = s.put(ctx); err != nil {
+				return true, false, err
+			}
+		}
 		if asked.Decision == "" {
 			asked.Decision = session.Deny
 		}
 	}
+	if value, ok := asked.Value(); ok {
+		asked.Decision = session.Decision(value)
+	}
 	s.life.Report("got", asked.Question, asked.Decision)
 	return false, false, nil
+}
+
+// waits reports whether the turn waits: for a value the first one alone, so that programs give it to no other.
+func (s *stepping) waits() bool { return s.does.waits && (!s.does.value || s.turn.Message.ID == "m1") }
+
+// put stores the question, or the wait.
+func (s *stepping) put(ctx context.Context) (sq.Asked, error) {
+	if s.does.value {
+		return s.claim.WaitFor(ctx, "pay", "secret", false)
+	}
+	return s.claim.AskFor(ctx, "pay", session.Question{Name: "pay"})
 }
 
 // asked reports the question's number.
@@ -151,6 +172,35 @@ func decider() explore.Process {
 			l.Report("allowed", "pay")
 		}
 	}}
+}
+
+// giver gives a value to the turn that waits.
+func giver(name, value string) explore.Process {
+	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
+		err := actors.NewClient(l.Redis).Session(main).Give(l.Context, turnstile.Value{Key: "pay", Secret: "secret", JSON: []byte(value)})
+		if err == nil {
+			l.Report("given", value)
+		}
+	}}
+}
+
+// valueKept finds a value that was acknowledged and that the agent has not got, and two that were.
+func valueKept(v explore.View) string {
+	given := ""
+	for _, f := range v.Facts() {
+		switch words := strings.Fields(f); {
+		case words[0] == "given" && given != "":
+			return "value: two programs were told that theirs counts"
+		case words[0] == "given":
+			given = words[1]
+		}
+	}
+	for _, f := range v.Facts() {
+		if words := strings.Fields(f); words[0] == "got" && given != "" && words[2] != given {
+			return "value: a program was told that its value " + given + " counts, and the agent got " + words[2]
+		}
+	}
+	return stepsKept(v)
 }
 
 // decisionKept finds a decision that was acknowledged and that the agent has not got, and a question that a turn's

@@ -116,6 +116,7 @@ type behaviour struct {
 	tells       bool // it reports its turns' starts and notes
 	asks        bool // its agent asks a question, and does not wait for the decision
 	waits       bool // asks before its second step, and is parked meanwhile
+	value       bool // waits for a program's value instead
 	survives    bool // it reports that it lives after it lost its lease
 	limit       int  // interruptions that suspend; 0: the default
 	steps       int  // of each turn: see stepping

@@ -1,5 +1,5 @@
--- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
--- or with its next renewal. A turn that is parked for the question may go on.
+-- decide: stores the user's decision on a question of the running turn, or the value for which the turn
+-- waits. The owner gets it at once, or with its next renewal. A turn that is parked for it may go on.
 --
 -- KEYS sentinel run journal outbox deliveries audit
 -- ARGS
@@ -7,7 +7,10 @@
 --   s.prefix         of task ids
 --   number           of the question, or '' for the one that the user sees. A turn's fence and a blank
 --     before it mean that turn only
---   decision         'allow', 'always' or 'deny'
+--   decision         'allow', 'always', 'deny', or 'value'
+--   key              of the wait that gets the value
+--   value            JSON
+--   proof            what the wait must have as its proof; '': it is not checked
 --   name             of this call, to recognize its repetition
 --   s.by             who decides, or '': unknown
 --   only             the question that was checked: no other is decided; '': none was
@@ -18,14 +21,30 @@
 --   'other' number:int question fence     the open question is another one
 --   'new' number:int question fence       the open question, which the user may not have seen yet
 --   'answered'                  another decision came first
+--   'wrong'                     the wait has another proof
 
 local run = fields(s.run, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
+local journal = fields(s.journal, 'fence', 'waits')
+local before = decision == 'value' and journal.fence == run.fence and call('HGET', s.journal, 'a:' .. key) -- also of an earlier run
+if before then
+  local number, given = string.match(before, '^(%d+) (.*)$')
+  if given ~= 'value ' .. value then return answered{} end
+  return ok{number = tonumber(number), question = '', fence = run.fence, wake = parked and 1 or 0}
+end
 if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s.sentinel) ~= run.token) then return none{} end
 -- A repeated decision that was carried out must not decide a newer question.
 if by == name and (of ~= fence or to ~= n) then return ok{number = tonumber(to), question = '', fence = of, wake = 0} end
+local asked, proven = string.match(question, '^{"kind":"(%l+)","proof":"(%x*)"')
+if (asked or 'question') ~= (decision == 'value' and decision or 'question') then return none{} end
+local of_key, waits = string.match(journal.waits or '', '^(%d+) (.*)$')
+if decision == 'value' then
+  if journal.fence ~= fence or of_key ~= n or waits ~= key then return none{} end
+  if proof ~= '' and proof ~= proven then return wrong{} end
+  question = ''
+end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
@@ -36,8 +55,6 @@ if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return new{number = tonumber(n), question = question, fence = fence} end
 end
-local journal = fields(s.journal, 'fence', 'waits')
-local of_key, key = string.match(journal.waits or '', '^(%d+) (.*)$')
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s.run, '')
 if decided then
@@ -45,7 +62,8 @@ if decided then
 else
   call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s.by ~= '' and ' ' .. s.by or ''))
   if of_key == n and journal.fence == fence then -- the turn's next runs get it, too
-    call('HSET', s.journal, 'a:' .. key, n .. ' ' .. decision .. (s.by ~= '' and ' ' .. s.by or ''))
+    local rest = decision == 'value' and value or s.by
+    call('HSET', s.journal, 'a:' .. waits, n .. ' ' .. decision .. (rest ~= '' and ' ' .. rest or ''))
   end
   close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s.by ~= '' and ',"by":' .. quote(s.by) or ''))
   audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())

@@ -25,7 +25,7 @@ type AskArgs struct {
 	Owner
 	TTL      int64  // the sentinel's, ms
 	Nth      int64  // which of the turn's questions, from 1
-	Question string // JSON; '': it is withdrawn
+	Question string // JSON; '': it is withdrawn. A wait's begins with its kind
 	Key      string // its name in all runs of the turn, or ''. To withdraw with it is to deny it
 }
 

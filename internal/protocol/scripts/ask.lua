@@ -2,7 +2,8 @@
 --
 -- ask: stores a question of the turn's agent, or withdraws it. Numbers of questions rise over the
 -- session's life, so a late decision never matches a later question. A question with a key keeps its
--- number if the turn's next run asks it again, and a decision that came meanwhile counts.
+-- number if the turn's next run asks it again, and a decision that came meanwhile counts. A wait for a
+-- program's value, or for a time, is stored as a question that no person sees.
 --
 -- KEYS sentinel run journal owed outbox deliveries
 -- ARGS
@@ -12,12 +13,12 @@
 --   s.fence int
 --   ttl int           the sentinel's, ms
 --   nth number        which of the turn's questions, from 1
---   question          JSON; '': it is withdrawn
+--   question          JSON; '': it is withdrawn. A wait's begins with its kind
 --   key               its name in all runs of the turn, or ''. To withdraw with it is to deny it
 -- RETURNS
 --   'ok' decision number:int by at:int     decision: the user's, if there is one already, or ''; number: the
---     question's, or 0 if it was never asked; by: who has decided, '' if unknown; at: when it was
---     asked first, ms
+--     question's, or 0 if it was never asked; by: who has decided, '' if unknown, or with the decision 'value'
+--     the value, JSON, once it is in the journal; at: when it was asked first, ms
 --   'lost'
 
 local call, pcall, try = redis.call, redis.pcall, pcall
@@ -237,11 +238,13 @@ elseif nth > asked and question ~= '' then
   number, at = last + 1, string.format('%d', (now_ms()))
 end
 local put, tasks = number > last or again and call('HEXISTS', s_deliveries, 'question') == 0, {}
-if put and not before then
+local shown = not string.find(question, '^{"kind":')
+if put and shown and not before then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)} end
 end
 local turn, to, decision, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+)%s?%S*%s?(.*)$')
 if turn ~= s_fence or tonumber(to) ~= number then decision, by = '', '' end
+if decision == 'value' then by = '' end -- who has given it
 
 call('PEXPIRE', s_sentinel, ttl)
 if before then
@@ -250,7 +253,7 @@ if before then
 end
 if nth < asked then return {'ok', '', 0, '', 0} end -- a later question was asked since
 if question == '' or put then close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms()) end
-if put then put_question(s_deliveries, s_outbox, s_prefix, s_task, tasks, s_prefix .. s_fence, string.format('%d', number), question, now_ms()) end
+if put and shown then put_question(s_deliveries, s_outbox, s_prefix, s_task, tasks, s_prefix .. s_fence, string.format('%d', number), question, now_ms()) end
 if question == '' then
   call('HDEL', s_run, 'question')
   if keyed and decision == '' and number > 0 then call('HSET', s_journal, 'a:' .. key, string.format('%d', number) .. ' deny') end

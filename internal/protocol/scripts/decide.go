@@ -23,7 +23,10 @@ func DecideKeys(k Keys) []string {
 type DecideArgs struct {
 	Prefixes
 	Number   string // of the question, or '' for the one that the user sees. A turn's fence and a blank before it mean that turn only
-	Decision string // 'allow', 'always' or 'deny'
+	Decision string // 'allow', 'always', 'deny', or 'value'
+	Key      string // of the wait that gets the value
+	Value    string // JSON
+	Proof    string // what the wait must have as its proof; '': it is not checked
 	Name     string // of this call, to recognize its repetition
 	By       string // who decides, or '': unknown
 	Only     string // the question that was checked: no other is decided; '': none was
@@ -32,7 +35,7 @@ type DecideArgs struct {
 
 // Words are the arguments as ARGV has them.
 func (a DecideArgs) Words() []any {
-	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Name, a.By, a.Only, a.Settle}
+	return []any{a.Task, a.Prefix, a.Number, a.Decision, a.Key, a.Value, a.Proof, a.Name, a.By, a.Only, a.Settle}
 }
 
 // DecideResult is the result of Decide.

@@ -1,7 +1,7 @@
 -- Code generated from ../lua/decide.lua by go generate; DO NOT EDIT.
 --
--- decide: stores the user's decision on a question of the running turn. The owner gets it at once,
--- or with its next renewal. A turn that is parked for the question may go on.
+-- decide: stores the user's decision on a question of the running turn, or the value for which the turn
+-- waits. The owner gets it at once, or with its next renewal. A turn that is parked for it may go on.
 --
 -- KEYS sentinel run journal outbox deliveries audit
 -- ARGS
@@ -9,7 +9,10 @@
 --   s.prefix         of task ids
 --   number           of the question, or '' for the one that the user sees. A turn's fence and a blank
 --     before it mean that turn only
---   decision         'allow', 'always' or 'deny'
+--   decision         'allow', 'always', 'deny', or 'value'
+--   key              of the wait that gets the value
+--   value            JSON
+--   proof            what the wait must have as its proof; '': it is not checked
 --   name             of this call, to recognize its repetition
 --   s.by             who decides, or '': unknown
 --   only             the question that was checked: no other is decided; '': none was
@@ -20,10 +23,11 @@
 --   'other' number:int question fence     the open question is another one
 --   'new' number:int question fence       the open question, which the user may not have seen yet
 --   'answered'                  another decision came first
+--   'wrong'                     the wait has another proof
 
 local call, pcall, try = redis.call, redis.pcall, pcall
 local KEYS, ARGV = KEYS, ARGV
-local s_sentinel, s_run, s_journal, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[6]
+local s_sentinel, s_run, s_journal, s_outbox, s_deliveries, s_audit, s_task, s_prefix, s_by = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[9]
 local function fields_1(key)
   local v = call('HMGET', key, 'token', 'worker', 'fence', 'question', 'answered', 'questions', 'phase', 'hold', 'stop', 'rollback', 'interrupt')
   return {token = v[1], worker = v[2], fence = v[3], question = v[4], answered = v[5], questions = v[6], phase = v[7], hold = v[8], stop = v[9], rollback = v[10], interrupt = v[11]}
@@ -171,15 +175,30 @@ local function requested(run, fence)
   return ''
 end
 
-local number, decision, name, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[7], tonumber(ARGV[8])
+local number, decision, key, value, proof, name, only, settle = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[10], tonumber(ARGV[11])
 
 local run = fields_1(s_run)
 local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)')
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
+local journal = fields_2(s_journal)
+local before = decision == 'value' and journal.fence == run.fence and call('HGET', s_journal, 'a:' .. key) -- also of an earlier run
+if before then
+  local number, given = string.match(before, '^(%d+) (.*)$')
+  if given ~= 'value ' .. value then return {'answered'} end
+  return {'ok', tonumber(number), '', run.fence, parked and 1 or 0}
+end
 if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s_sentinel) ~= run.token) then return {'none'} end
 -- A repeated decision that was carried out must not decide a newer question.
 if by == name and (of ~= fence or to ~= n) then return {'ok', tonumber(to), '', of, 0} end
+local asked, proven = string.match(question, '^{"kind":"(%l+)","proof":"(%x*)"')
+if (asked or 'question') ~= (decision == 'value' and decision or 'question') then return {'none'} end
+local of_key, waits = string.match(journal.waits or '', '^(%d+) (.*)$')
+if decision == 'value' then
+  if journal.fence ~= fence or of_key ~= n or waits ~= key then return {'none'} end
+  if proof ~= '' and proof ~= proven then return {'wrong'} end
+  question = ''
+end
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return {'other', tonumber(n), question, fence} end
@@ -190,8 +209,6 @@ if which == '' and not decided and tonumber(n) > 1 then
   local last, _, _, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if last == n and now_ms() - tonumber(at) < settle then return {'new', tonumber(n), question, fence} end
 end
-local journal = fields_2(s_journal)
-local of_key, key = string.match(journal.waits or '', '^(%d+) (.*)$')
 -- A full Redis refuses a script only until its first write, so that one frees memory.
 call('HDEL', s_run, '')
 if decided then
@@ -199,7 +216,8 @@ if decided then
 else
   call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s_by ~= '' and ' ' .. s_by or ''))
   if of_key == n and journal.fence == fence then -- the turn's next runs get it, too
-    call('HSET', s_journal, 'a:' .. key, n .. ' ' .. decision .. (s_by ~= '' and ' ' .. s_by or ''))
+    local rest = decision == 'value' and value or s_by
+    call('HSET', s_journal, 'a:' .. waits, n .. ' ' .. decision .. (rest ~= '' and ' ' .. rest or ''))
   end
   close_question(s_deliveries, s_outbox, s_prefix, s_task, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s_by ~= '' and ',"by":' .. quote(s_by) or ''))
   audit(s_audit, s_by, decision, s_prefix .. fence .. '.' .. n, now_ms())

@@ -44,4 +44,5 @@ const (
 	Unknown   Status = "unknown"
 	Used      Status = "used"
 	Wait      Status = "wait"
+	Wrong     Status = "wrong"
 )

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,14 +23,18 @@ type decisionLine struct {
 // maxQuestions is how many questions of a command may be open at a time.
 const maxQuestions = 64
 
-// asking puts a command's questions to the user, and writes the decisions to its stdin. A question
-// that is open when the turn ends gets none.
+// asking puts a command's questions to the user, and waits for it. It writes the decisions and values to its
+// stdin. What is open when the turn ends gets none.
 type asking struct {
-	turn  *agent.Turn
-	ctx   context.Context
-	w     io.Writer
-	open  sync.WaitGroup
-	count atomic.Int32 // of the open questions
+	turn   *agent.Turn
+	ctx    context.Context
+	w      io.Writer
+	onPark func(last func()) // ends the run, after the last line to the command
+	open   sync.WaitGroup
+	count  atomic.Int32 // of the open questions and waits
+
+	mu     sync.Mutex
+	parked error // why the turn goes on in a later run
 }
 
 // put puts a question to the user. Its error says why the line is not a question.
@@ -39,20 +42,24 @@ func (a *asking) put(l line) error {
 	if l.ID == "" || l.Name == "" {
 		return errors.New("an ask needs id and name")
 	}
+	q := agent.Question{Key: l.Key, CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
+	return a.another(func() {
+		decision, err := a.turn.Ask(a.ctx, q)
+		if err != nil && !errors.Is(err, agent.ErrParked) {
+			return
+		}
+		a.end(decisionLine{"answer", l.ID, decision.Allowed(), decision == session.Always}, err)
+	})
+}
+
+// another asks or waits beside what is open.
+func (a *asking) another(ask func()) error {
 	if a.count.Add(1) > maxQuestions {
 		return fmt.Errorf("more than %d questions are open", maxQuestions)
 	}
-	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
 		defer a.count.Add(-1)
-		decision, err := a.turn.Ask(a.ctx, q)
-		if err != nil {
-			return
-		}
-		data, err := json.Marshal(decisionLine{"answer", l.ID, decision.Allowed(), decision == session.Always})
-		if err == nil {
-			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
-		}
+		ask()
 	})
 	return nil
 }

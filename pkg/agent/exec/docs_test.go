@@ -237,7 +237,7 @@ func TestDocsEventTypes(t *testing.T) {
 	known := []session.EventType{
 		session.EventText, session.EventThought, session.EventToolStart, session.EventToolEnd, session.EventTitle,
 		session.EventUsage, session.EventNotice, session.EventRaw, session.EventState,
-		lineReady, lineSteered, lineAsk, lineResult, lineError,
+		lineReady, lineSteered, lineAsk, lineWait, lineResult, lineError,
 	}
 	if len(schema.Properties.Type.Enum) != len(known) {
 		t.Errorf("the schema has %q", schema.Properties.Type.Enum)

@@ -18,7 +18,8 @@ import (
 const (
 	lineReady   session.EventType = "ready"   // steers
 	lineSteered session.EventType = "steered" // ID
-	lineAsk     session.EventType = "ask"     // ID, name, text, call_id, input
+	lineAsk     session.EventType = "ask"     // ID, name, text, call_id, input, key
+	lineWait    session.EventType = "wait"    // key, timeout_ms, timer
 	lineResult  session.EventType = "result"  // text; ends the turn
 	lineError   session.EventType = "error"   // message, retryable; ends the turn
 )
@@ -36,6 +37,9 @@ type line struct {
 	RunAgain bool   `json:"run_again"`
 	Hidden   bool   `json:"hidden"`
 	Again    bool   `json:"again"`
+
+	Timer   bool           `json:"timer"`
+	Timeout session.Millis `json:"timeout_ms"`
 }
 
 // eventLines emits a command's lines as events.
@@ -97,7 +101,7 @@ func (e *eventLines) text(l line) error {
 
 // line takes one line. Its error says why the line is not an event.
 func (e *eventLines) line(data []byte) error {
-	if e.ended {
+	if e.over() {
 		e.logger.Debug("agent's line after its end is ignored", "bytes", len(data))
 		return nil
 	}
@@ -153,6 +157,8 @@ func (e *eventLines) line(data []byte) error {
 		}
 	case lineAsk:
 		return e.asks.put(l)
+	case lineWait:
+		return e.asks.wait(l)
 	case lineSteered:
 		return e.steers.acknowledged(l.ID)
 	case lineResult:
@@ -175,6 +181,17 @@ func (e *eventLines) line(data []byte) error {
 	}
 	return nil
 }
+
+// parked returns the error of a turn that goes on in a later run, unless the command ended it before.
+func (e *eventLines) parked() error {
+	if e.ended || e.asks == nil {
+		return nil
+	}
+	return e.asks.isParked()
+}
+
+// over reports whether later lines do not count.
+func (e *eventLines) over() bool { return e.ended || e.parked() != nil }
 
 func (e *eventLines) end() {
 	e.ended = true

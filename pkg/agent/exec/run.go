@@ -43,13 +43,18 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	steers := newSteering(turn.Steers())
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
-	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin}
-	steps := &steps{turn: turn, ctx: steerCtx, w: c.Stdin, begun: map[string]agent.StepSpec{}}
-	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, steps: steps, onEnd: func() {
+	over := func(last func()) {
 		stopSteers()
-		ended <- struct{}{}
+		select {
+		case ended <- struct{}{}:
+		default:
+		}
+		last()
 		_ = c.Stdin.Close() // it may be waiting for this
-	}}
+	}
+	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin, onPark: over}
+	steps := &steps{turn: turn, ctx: steerCtx, w: c.Stdin, begun: map[string]agent.StepSpec{}}
+	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, steps: steps, onEnd: func() { over(func() {}) }}
 	var pipes sync.WaitGroup
 	pipes.Go(func() {
 		out := paced.New(c.Stdout, c.Done())
@@ -133,6 +138,8 @@ func (r *run) outcome(was command.Watched) (agent.Result, error) {
 	unfit, exit := command.Unfit(was.Status), r.Failure(was.Status)
 	var err error
 	switch {
+	case r.lines.parked() != nil:
+		return agent.Result{}, r.lines.parked()
 	case was.Cause != nil:
 		err = was.Cause
 	case unfit != nil:

@@ -20,7 +20,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 		}
 		return err
 	}
-	for info, schema := range map[string]*jsonschema.Schema{"jsonl": events, "jsonl steers": events, "jsonl stdin": steers, "jsonl step": events} {
+	for info, schema := range map[string]*jsonschema.Schema{"jsonl": events, "jsonl steers": events, "jsonl stdin": steers, "jsonl step": events, "jsonl wait": events} {
 		for _, block := range append(blocks(t, "events.md", info), blocks(t, "agents/exec.md", info)...) {
 			for line := range strings.Lines(block) {
 				if err := valid(schema, line); err != nil {
@@ -36,7 +36,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 	}
 	for _, line := range []string{
 		`{}`, `{"type":"queued"}`, `{"type":"usage"}`, `{"type":"tool_start","name":"x"}`, `{"type":"tool_start","name":"","call_id":"1"}`,
-		`{"type":"tool_start","key":""}`, `{"type":"tool_end"}`, `{"type":"tool_end","key":""}`, `{"type":"tool_end","call_id":"1","output":1,"error":"x"}`, `{"type":"steered"}`, `{"type":"error"}`, `{"type":"text","text":1}`,
+		`{"type":"tool_start","key":""}`, `{"type":"tool_end"}`, `{"type":"tool_end","key":""}`, `{"type":"tool_end","call_id":"1","output":1,"error":"x"}`, `{"type":"steered"}`, `{"type":"error"}`, `{"type":"wait"}`, `{"type":"text","text":1}`,
 	} {
 		if valid(events, line) == nil {
 			t.Errorf("%s is valid", line)

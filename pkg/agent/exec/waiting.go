@@ -1,0 +1,91 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// The lines of a command's stdin about its waits.
+type (
+	// beganLine: the value can be given with this secret.
+	beganLine struct {
+		Type   string `json:"type"` // waiting
+		Key    string `json:"key"`
+		Secret string `json:"secret"`
+	}
+
+	// valueLine is how a wait ended. A timer's has neither value nor error.
+	valueLine struct {
+		Type  string          `json:"type"` // value
+		Key   string          `json:"key"`
+		Value json.RawMessage `json:"value,omitempty"`
+		Error string          `json:"error,omitempty"`
+	}
+
+	// parkedLine: the turn goes on in a later run, so this one ends.
+	parkedLine struct {
+		Type string `json:"type"` // parked
+	}
+)
+
+// wait waits for a program's value or for a time. Its error says why the line is no wait.
+func (a *asking) wait(l line) error {
+	if l.Key == "" {
+		return errors.New("a wait needs a key")
+	}
+	w := agent.Wait{
+		Key: l.Key, Timeout: time.Duration(l.Timeout), Timer: l.Timer,
+		Begin: func(_ context.Context, secret string) error {
+			if !l.Timer {
+				a.write(beganLine{"waiting", l.Key, secret})
+			}
+			return nil
+		},
+	}
+	return a.another(func() {
+		value, err := a.turn.Wait(a.ctx, w)
+		end := valueLine{Type: "value", Key: l.Key, Value: value}
+		if err != nil {
+			end.Error = err.Error()
+		}
+		a.end(end, err)
+	})
+}
+
+// end writes how a question or a wait ended, unless the turn is over, or parked.
+func (a *asking) end(response any, err error) {
+	switch {
+	case errors.Is(err, agent.ErrParked):
+		a.park(err)
+	case err == nil || a.ctx.Err() == nil:
+		a.write(response)
+	}
+}
+
+// park ends the run, unless it has ended by itself: the turn goes on in a later one. The command may stop reading.
+func (a *asking) park(err error) {
+	a.mu.Lock()
+	first := a.parked == nil
+	a.parked = err
+	a.mu.Unlock()
+	if first {
+		a.onPark(func() { a.write(parkedLine{"parked"}) })
+	}
+}
+
+// isParked returns the error of a turn that is parked, or nil.
+func (a *asking) isParked() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.parked
+}
+
+func (a *asking) write(response any) {
+	if data, err := json.Marshal(response); err == nil {
+		_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
+	}
+}
