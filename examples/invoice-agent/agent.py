@@ -58,7 +58,7 @@ def main():
         elif line["type"] == "parked":  # it goes on in a later run
             return
         elif line["type"] == "value":
-            paid = line.get("value", {}).get("paid")
+            paid = line.get("value") == {"paid": True}
             emit("result", text="Paid, thank you." if paid else "It was not paid.")
             return
 

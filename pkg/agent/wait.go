@@ -14,7 +14,8 @@ type Wait struct {
 	// The program gives its value under this key.
 	Key string
 
-	// Timeout is how long the turn waits at most, in all runs together. 0: for ever.
+	// Timeout is how long the turn waits at most, counted from the first run that came to the wait, so it is the
+	// same in every run. 0: for ever, unless it is a Timer. Negative: it is over.
 	Timeout time.Duration
 
 	// Timer: nobody gives a value. The turn waits for its Timeout, and that is no error.
@@ -31,7 +32,8 @@ var ErrNoValue = errors.New("no value was given in time")
 
 // Wait waits until a program gives the value (turnstile.Session.Give, or over HTTP), and returns it: JSON of up
 // to 256 KiB. It is the same in every later run. As a question with a Key, a wait may fail with ErrParked: return
-// that error. A turn has one question or wait at a time; others begin after it.
+// that error. Only ErrNoValue says that none was given in time; after any other error nobody knows. A turn has one
+// question or wait at a time; others begin after it, in the same order in each run.
 //
 // Without a host nobody can give a value.
 func (t *Turn) Wait(ctx context.Context, w Wait) (json.RawMessage, error) {

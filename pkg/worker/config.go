@@ -55,8 +55,8 @@ type Config struct {
 	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
 	AgentTimeout time.Duration
 
-	// ParkAfter is how long a question with a Key waits for its decision in a slot. Then its turn gives
-	// the slot and the session's lease up, and runs again when the user has decided. It is at once when
+	// ParkAfter is how long a question with a Key, or an agent.Wait, stays in a slot. Then its turn gives
+	// the slot and the session's lease up, and runs again when it can go on. It is at once when
 	// the worker drains. Defaults to 30 s; session.NoLimit: never.
 	ParkAfter time.Duration
 

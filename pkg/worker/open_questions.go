@@ -20,7 +20,7 @@ func (o *openQuestions) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open++; o.open == o.slots {
-		o.log.Warn("every slot waits for a user's decision, no other session runs: decide with /approve or /deny, or raise the concurrency", "slots", o.slots)
+		o.log.Warn("every slot waits for a user's decision or a program's value, no other session runs: decide with /approve or /deny, or raise the concurrency", "slots", o.slots)
 	}
 }
 
@@ -28,7 +28,7 @@ func (o *openQuestions) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == o.slots {
-		o.log.Info("no longer every slot waits for a user's decision", "slots", o.slots)
+		o.log.Info("no longer every slot waits for a decision or a value", "slots", o.slots)
 	}
 	o.open--
 }

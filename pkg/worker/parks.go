@@ -39,7 +39,7 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 			case <-ctx.Done():
 				return
 			}
-			if p.may() && !p.steps.running() {
+			if p.may() && p.steps.hold(false) {
 				select {
 				case now <- struct{}{}:
 				case <-ctx.Done():
@@ -58,11 +58,7 @@ func (p parks) note(key string) error {
 	if !validKey(key) {
 		return fmt.Errorf("%w: the key %.100q of a question or wait is no line of 1 to %d bytes", agent.ErrStep, key, stepKeyMost)
 	}
-	key = "\x00" + key
-	if p.steps.stored(key) {
-		return nil
-	}
-	return p.steps.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: p.steps.recorder.turn.ID, At: p.steps.recorder.redisNow(), Hidden: true}, nil)
+	return p.steps.note("\x00" + key)
 }
 
 // parkedError is the error of a question, or of a wait, that goes on without a worker.

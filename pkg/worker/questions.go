@@ -70,6 +70,9 @@ func (q *questions) alone(ctx context.Context, what string, ask func(ctx context
 			q.fail(err)
 		}
 	}()
+	if ctx.Value(beginning{}) != nil {
+		return fmt.Errorf("%w: a wait's Begin asks or waits", agent.ErrStep)
+	}
 	// The turn's end ends every question, whatever the agent passes.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,6 +112,9 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		return "", err
 	}
 	number := known.Question
+	if known.Decision == protocol.Given {
+		return "", fmt.Errorf("%w: the key %q is a wait's", agent.ErrStep, question.Key)
+	}
 	if known.Decision != "" {
 		return q.publishDecision(number, question, known.Decided), nil
 	}
@@ -122,29 +128,19 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		Type: session.EventQuestionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
 		Input: question.Input, Approvers: asked.Approvers, Timeout: session.Millis(min(q.timeout, left)),
 	})
-	q.open.begin()
-	defer q.open.end()
-	var overdue <-chan time.Time // 0: never
-	if q.timeout > 0 {
-		timer := time.NewTimer(left)
-		defer timer.Stop()
-		overdue = timer.C
-	}
-	deadline := time.Now().Add(left)
-	select {
-	case d := <-decided:
-		return q.publishDecision(number, question, d), nil
-	case <-overdue:
-	case <-q.parks.when(ctx, question.Key):
-		q.parked = parkedError{number, time.Until(deadline), ""}
-		return "", q.parked
-	case <-ctx.Done():
+	d, over, err := q.until(ctx, question.Key, parkedError{number: number, left: left}, q.timeout > 0, decided)
+	switch {
+	case errors.Is(err, agent.ErrParked):
+		return "", err
+	case err != nil:
 		q.publishEnd(number, session.Cancelled, "")
-		return "", context.Cause(ctx)
+		return "", err
+	case !over:
+		return q.publishDecision(number, question, d), nil
 	}
 	// No decision in time is a denial. But a decision that is in Redis by now counts, because its
 	// user was notified; only Deny returns it.
-	d, err := q.claim.Deny(q.claim.Lease().Context(), question.Key)
+	d, err = q.claim.Deny(q.claim.Lease().Context(), question.Key)
 	if err != nil {
 		q.publishEnd(number, session.Cancelled, "")
 		return "", err
@@ -155,6 +151,38 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
 	return q.publishDecision(number, question, d), nil
+}
+
+// until waits for the decision on a question, or until it is overdue, if it is timed. It fails with p when the turn
+// is parked.
+func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided) (d protocol.Decided, over bool, err error) {
+	q.open.begin()
+	defer q.open.end()
+	deadline := time.Now().Add(p.left)
+	var overdue <-chan time.Time // nil: never
+	if timed {
+		timer := time.NewTimer(p.left)
+		defer timer.Stop()
+		overdue = timer.C
+	}
+	parks := q.parks.when(ctx, key)
+	for {
+		select {
+		case d := <-decided:
+			return d, false, nil
+		case <-overdue:
+			return d, true, nil
+		case <-parks:
+			if q.parks.steps.hold(true) {
+				p.left = time.Until(deadline)
+				q.parked = p
+				return d, false, p
+			}
+			parks = q.parks.when(ctx, key) // a step has begun this moment
+		case <-ctx.Done():
+			return d, false, context.Cause(ctx)
+		}
+	}
 }
 
 // mostSenders bounds the senders in a question.

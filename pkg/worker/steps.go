@@ -62,15 +62,18 @@ type steps struct {
 	recorder  *recorder
 	continues bool // the agent goes on where its last step ended
 
-	mu    sync.Mutex
-	known map[string]stepRecord // of all runs
-	used  map[string]bool       // in this run
-	equal map[string]int        // the next step's stepRecord.Equal, by name and input
-	bytes int
+	mu      sync.Mutex
+	known   map[string]stepRecord // of all runs
+	used    map[string]bool       // in this run
+	counted map[string]bool       // the waits whose values are in bytes
+	equal   map[string]int        // the next step's stepRecord.Equal, by name and input
+	bytes   int
+
+	parked bool // the turn is parked: no further step begins
 }
 
 func newSteps(r *recorder) *steps {
-	return &steps{recorder: r, known: map[string]stepRecord{}, used: map[string]bool{}, equal: map[string]int{}}
+	return &steps{recorder: r, known: map[string]stepRecord{}, used: map[string]bool{}, counted: map[string]bool{}, equal: map[string]int{}}
 }
 
 // takeOver adds the steps of earlier runs, and returns those that have ended.
@@ -145,6 +148,9 @@ func (s *steps) use(spec agent.StepSpec) (before, step stepRecord, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.parked {
+		return before, step, agent.ErrParked
+	}
 	if s.used[spec.Key] {
 		return before, step, fmt.Errorf("%w: the key %q is used twice: give each step of a turn its own", agent.ErrStep, spec.Key)
 	}
@@ -245,23 +251,38 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 	return s.recorder.keep(key, step, text, show)
 }
 
-// stored reports whether the journal has a step.
-func (s *steps) stored(key string) bool {
+// note stores a step that only says that the turn has waited, unless the journal has it.
+func (s *steps) note(key string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known[key].size > 0
+	stored, full := s.known[key].size > 0, s.bytes+mostValue > stepsMost || len(s.known) >= stepsNumber
+	s.mu.Unlock()
+	switch {
+	case stored:
+		return nil
+	case full:
+		return fmt.Errorf("%w: it has no room for what a wait may bring, %d bytes", agent.ErrJournalFull, mostValue)
+	}
+	err := s.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: s.recorder.turn.ID, At: s.recorder.redisNow(), Hidden: true}, nil)
+	if err != nil { // it may be tried again in this run
+		s.mu.Lock()
+		delete(s.known, key)
+		s.mu.Unlock()
+	}
+	return err
 }
 
-// running reports whether a step that may have effects has begun in this run, and not ended.
-func (s *steps) running() bool {
+// hold reports whether the turn may be parked: no step that may have effects has begun in this run, and not ended.
+// With parks none begins any more.
+func (s *steps) hold(parks bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.used {
 		if r := s.known[key]; r.State == stepStarted && r.size > 0 {
-			return true
+			return false
 		}
 	}
-	return false
+	s.parked = s.parked || parks
+	return true
 }
 
 // idempotencyKey is the same in every run of the turn, and after /resume.

@@ -26,6 +26,9 @@ type ending struct {
 // finished, even if an interrupt or a stop was requested meanwhile.
 func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) {
 	if err == nil {
+		if t.questions.parked != nil {
+			t.log.Warn("the agent has not returned agent.ErrParked: its turn is done, and does not go on")
+		}
 		r := t.recorder.finished(result)
 		t.warm.returnToPool(len(r.entries))
 		more, err := t.finish(protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage})

@@ -6,11 +6,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 )
+
+// mostValue bounds the bytes of a program's value, see turnstile.Session.Give.
+const mostValue = 256 << 10
+
+// beginning marks the context of a wait's Begin.
+type beginning struct{}
 
 // wait is Wait of agent.Host.
 func (q *questions) wait(ctx context.Context, w agent.Wait) (value json.RawMessage, err error) {
@@ -23,13 +28,13 @@ func (q *questions) wait(ctx context.Context, w agent.Wait) (value json.RawMessa
 
 // waitFor stores a wait, lets it begin, and waits for its end.
 func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage, error) {
-	if w.Timer && w.Timeout <= 0 {
-		return nil, fmt.Errorf("%w: the timer %q needs a timeout", agent.ErrStep, w.Key)
-	}
 	if err := q.parks.note(w.Key); err != nil {
 		return nil, err
 	}
-	secret := q.parks.steps.secret(w.Key)
+	secret, err := q.parks.steps.secret(w.Key)
+	if err != nil {
+		return nil, err
+	}
 	known, err := q.claim.WaitFor(ctx, w.Key, secret, w.Timer)
 	if err != nil || known.Decision != "" {
 		return q.value(w, known, err)
@@ -37,31 +42,20 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	decided := q.await(known.Question)
 	defer q.await(0)
 	if w.Begin != nil {
-		if err := w.Begin(ctx, secret); err != nil {
+		if err := w.Begin(context.WithValue(ctx, beginning{}, true), secret); err != nil {
 			return nil, err
 		}
 	}
-	left := protocol.ParkMost
-	var overdue <-chan time.Time // nil: never
-	if w.Timeout > 0 {
+	left, timed := protocol.ParkMost, w.Timeout != 0 || w.Timer
+	if timed {
 		left = max(w.Timeout-known.Age, 0)
-		timer := time.NewTimer(left)
-		defer timer.Stop()
-		overdue = timer.C
 	}
-	deadline := time.Now().Add(left)
-	select {
-	case <-decided:
-	case <-overdue:
-		// A value that is in Redis by now counts.
-		if _, err := q.claim.Deny(q.claim.Lease().Context(), w.Key); err != nil {
-			return nil, err
-		}
-	case <-q.parks.when(ctx, w.Key):
-		q.parked = parkedError{known.Question, time.Until(deadline), w.Key}
-		return nil, q.parked
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	_, over, err := q.until(ctx, w.Key, parkedError{known.Question, left, w.Key}, timed, decided)
+	if over { // a value that is in Redis by now counts
+		_, err = q.claim.Deny(q.claim.Lease().Context(), w.Key)
+	}
+	if err != nil {
+		return nil, err
 	}
 	known, err = q.claim.WaitFor(q.claim.Lease().Context(), w.Key, secret, w.Timer)
 	return q.value(w, known, err)
@@ -69,31 +63,40 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 
 // value is how a wait ends.
 func (q *questions) value(w agent.Wait, known protocol.Asked, err error) (json.RawMessage, error) {
-	if err != nil {
+	value, given := known.Value()
+	switch {
+	case err != nil:
 		return nil, err
+	case given:
+		q.parks.steps.count(w.Key, len(value))
+		return value, nil
+	case known.Decision.Allowed():
+		return nil, fmt.Errorf("%w: the key %q is a question's", agent.ErrStep, w.Key)
+	case w.Timer:
+		return nil, nil
 	}
-	value, ok := known.Value()
-	if !ok && !w.Timer {
-		return nil, agent.ErrNoValue
-	}
-	return value, q.parks.steps.count(w.Key, len(value))
+	return nil, agent.ErrNoValue
 }
 
 // secret is what a program needs to end the wait with that key: the same in every run, and known to nobody who
 // cannot read the turn in Redis.
-func (s *steps) secret(key string) string {
+func (s *steps) secret(key string) (string, error) {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00wait\x00%s", s.recorder.journal.origin, key))
-	return hex.EncodeToString(sum[:16])
+	origin := s.recorder.journal.origin
+	if origin == "" {
+		return "", fmt.Errorf("%w: the turn has no origin", agent.ErrStep)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00wait\x00%s", origin, key))
+	return hex.EncodeToString(sum[:16]), nil
 }
 
-// count adds a value to the bytes of the journal. It fails if they are too many.
-func (s *steps) count(key string, bytes int) error {
+// count adds a value to the bytes of the journal, once in a run.
+func (s *steps) count(key string, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bytes += bytes; s.bytes > stepsMost {
-		return fmt.Errorf("%w: with the value of %q it has %d bytes", agent.ErrJournalFull, key, s.bytes)
+	if !s.counted[key] {
+		s.counted[key] = true
+		s.bytes += bytes
 	}
-	return nil
 }

@@ -125,13 +125,39 @@ func TestNobodyGivesTheValue(t *testing.T) {
 					t.Errorf("the wait ends with %s, %v", value, err)
 				}
 			}
-			if err := r.give(turnstile.Value{JSON: []byte(`1`)}); !errors.Is(err, session.ErrGiven) {
-				t.Errorf("a late value: %v", err)
-			}
+			wantErr(t, "a late value", r.give(turnstile.Value{JSON: []byte(`1`)}), map[bool]error{false: session.ErrGiven, true: session.ErrNoWait}[timer])
 			b.reply("not paid")
 			r.ends("m1", session.StatusDone)
 		})
 	}
+}
+
+// A value counts as long as its turn has not ended: also while its worker is dead, and while the turn waits for
+// its retry. Its journal lives at least as long as its park.
+func TestValueBetweenTwoRuns(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, parkAfter(time.Hour))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	secret, end := a.waits(agent.Wait{})
+	expect.OK(t, r.rdb.PExpire(r.ctx, r.k.Journal(), time.Minute).Err())
+	a.fail(agent.Retryable(errors.New("503")))
+	expect.Received(t, "the end of the wait", end)
+	r.awaitEvent("the retry", func(e session.Event) bool { return e.Type == session.EventTurnRetry })
+	expect.Soon(t, "the park", func() bool { return r.info().Phase == session.PhaseParked })
+	if left := r.rdb.PTTL(r.ctx, r.k.Journal()).Val(); left < time.Hour {
+		t.Errorf("the journal of a parked turn expires in %s", left)
+	}
+	wantErr(t, "a wrong secret", r.give(turnstile.Value{JSON: []byte(`1`), Secret: "x"}), session.ErrWrongSecret)
+	expect.OK(t, r.give(turnstile.Value{JSON: []byte(`1`), Secret: secret}))
+	wantErr(t, "another value with a wrong secret", r.give(turnstile.Value{JSON: []byte(`2`), Secret: "x"}), session.ErrWrongSecret)
+	b := s.next(t, "m1")
+	value, err := b.Wait(b.ctx, agent.Wait{Key: "payment"})
+	expect.OK(t, err)
+	expect.Equal(t, "value", string(value), "1")
+	b.reply("paid")
+	r.ends("m1", session.StatusDone)
 }
 
 // A program's wait is over with its turn, and a question of a person can follow it.
@@ -149,8 +175,17 @@ func TestWaitAndQuestionOfOneTurn(t *testing.T) {
 	r.asked("2")
 	r.command("/approve 2", "Approved question 2: pay.")
 	expect.Equal(t, "decision", expect.Received(t, "the decision", decided), session.Allow)
-	_, err := a.Wait(a.ctx, agent.Wait{Key: "payment", Timer: true})
-	wantErr(t, "a timer without a time", err, agent.ErrStep)
+	_, err := a.Ask(a.ctx, agent.Question{Key: "payment", Name: "pay"})
+	wantErr(t, "a question with a wait's key", err, agent.ErrStep)
+	_, err = a.Wait(a.ctx, agent.Wait{Key: "pay"})
+	wantErr(t, "a wait with a question's key", err, agent.ErrStep)
+	_, err = a.Wait(a.ctx, agent.Wait{Key: "passed", Timer: true, Timeout: -time.Hour})
+	expect.OK(t, err)
+	_, err = a.Wait(a.ctx, agent.Wait{Key: "asks", Begin: func(ctx context.Context, _ string) error {
+		_, err := a.Ask(ctx, agent.Question{Name: "pay"})
+		return err
+	}})
+	wantErr(t, "a question in Begin", err, agent.ErrStep)
 	failed := errors.New("no network")
 	_, err = a.Wait(a.ctx, agent.Wait{Key: "other", Begin: func(context.Context, string) error { return failed }})
 	wantErr(t, "a wait that cannot begin", err, failed)

@@ -67,6 +67,10 @@ func (s *Session) Rotate(old, agent string) (sessionID string) {
 	if s.Run.Exists {
 		s.Run.Rotated = s.SessionID
 	}
+	if s.Run.Phase == Parked && s.Run.Question > 0 && s.Run.Decided != s.Run.Question { // it ends in the old one
+		s.Run.Interrupt = true
+		s.Index.wake(s.Now, s.Now)
+	}
 	if agent != "" && agent != s.Agent {
 		s.Agent = agent
 		if s.Owner != 0 {

@@ -61,7 +61,9 @@ func (s *Session) recoverDead() (ends []string) {
 		}
 	}
 	s.returns(back)
-	s.closeQuestion()
+	if dead || given.status != "" {
+		s.closeQuestion()
+	}
 	if given.status != "" {
 		s.Partial = nil
 	}

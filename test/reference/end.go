@@ -148,15 +148,31 @@ func (s *Session) release() {
 // Retry requeues a turn after a failure, or parks one with steps. It is taken again after wait. Its steps stay, and with stays its
 // entries, too: else it starts from the beginning.
 func (s *Session) Retry(h *Claim, why string, wait int64, stays bool) string {
-	return s.requeue(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", stays)
+	return s.requeue(h, requeueing{event: fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait: wait, failed: true, stays: stays})
 }
 
 // Requeue requeues an interrupted turn, or parks one with steps. That is not a failed attempt.
 func (s *Session) Requeue(h *Claim, reason string) string {
-	return s.requeue(h, "turn_requeued "+reason, 0, reason, true)
+	return s.requeue(h, requeueing{event: "turn_requeued " + reason, cut: reason, stays: true})
 }
 
-func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays bool) string {
+// Park parks a turn with steps until its question with this number is decided.
+func (s *Session) Park(h *Claim, question int, wait int64) string {
+	return s.requeue(h, requeueing{event: "turn_requeued parked", wait: wait, waits: question, stays: true})
+}
+
+// requeueing is why a turn is requeued.
+type requeueing struct {
+	event  string
+	wait   int64
+	failed bool   // it is an attempt
+	cut    string // it was interrupted for this reason
+	stays  bool   // what it has done stays
+	waits  int    // the question that it waits for
+}
+
+func (s *Session) requeue(h *Claim, why requeueing) string {
+	event, wait, cut, stays := why.event, why.wait, why.cut, why.stays
 	if !s.Owns(h) {
 		h.start()
 		return Lost
@@ -165,19 +181,27 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays 
 		return s.Asked()
 	}
 	r := &s.Run
+	parks := s.Partial != nil && s.Partial.Steps && s.Partial.Messages[0] == h.parts[0]
+	waits := parks && why.waits > 0 && why.waits == r.Question
+	if why.waits > 0 && (!waits || r.Decided == why.waits) {
+		wait = 0
+	}
 	for _, id := range h.parts {
 		m := s.Messages[id]
-		if cut == "" {
+		switch {
+		case why.failed:
 			m.Failures = h.Turn.Attempt
-		} else {
+		case !waits:
 			m.Redelivered++
 		}
 	}
-	parks := s.Partial != nil && s.Partial.Steps && s.Partial.Messages[0] == h.parts[0]
 	if !parks {
 		s.returns(h.parts)
 	}
-	s.closeQuestion()
+	if !waits {
+		s.closeQuestion()
+		r.Question = 0
+	}
 	if start := h.start(); start != "" {
 		s.tell(start)
 	}
@@ -202,7 +226,7 @@ func (s *Session) requeue(h *Claim, event string, wait int64, cut string, stays 
 		s.release()
 		return "released"
 	}
-	s.Owner, r.Phase, r.Question = 0, Parked, 0
+	s.Owner, r.Phase = 0, Parked
 	s.Index.wake(r.RetryAt, s.Now)
 	return "released"
 }

@@ -162,6 +162,52 @@ func ask(l *life, _, _, c int) step {
 	})
 }
 
+// askFor asks a question with a key, or waits for a program, and may then time out, or be parked.
+func askFor(l *life, a, b, c int) step {
+	key, value, then, wait := fmt.Sprint("key", a%2), b%2 == 1, b/2%4, time.Duration(1+a%3)*20*time.Second
+	name := fmt.Sprintf("asks for %s, a value: %v, then %s in %s", key, value, []string{"waits", "times out", "parks", "parks"}[then], wait)
+	undecided := func(result string) (number int, ok bool) {
+		n, err := fmt.Sscanf(result+" .", "ok %d .", &number)
+		return number, n == 1 && err == nil
+	}
+	return l.move(c, name, func(h *reference.Claim) string {
+		result := l.model.AskFor(h, key, value)
+		number, open := undecided(result)
+		switch {
+		case !open || then == 0:
+			return result
+		case then == 1:
+			return l.model.Deny(h)
+		}
+		return l.model.Park(h, number, wait.Milliseconds())
+	}, func(h *sq.Claim) string {
+		ctx := l.actual.ctx
+		asked, err := sq.Asked{}, error(nil)
+		if value {
+			asked, err = h.WaitFor(ctx, key, "secret", false)
+		} else {
+			asked, err = h.AskFor(ctx, key, session.Question{Name: "may I"})
+		}
+		switch {
+		case err != nil:
+			return word(err)
+		case asked.Decision == sq.Given:
+			return fmt.Sprint("ok ", asked.Question, " ", asked.By)
+		case asked.Decision != "":
+			return fmt.Sprint("ok ", asked.Question, " ", asked.Decision)
+		case then == 0:
+			return fmt.Sprint("ok ", asked.Question)
+		case then == 1:
+			said, err := h.Deny(ctx, key)
+			if err != nil {
+				return word(err)
+			}
+			return "ok " + string(said.Decision)
+		}
+		return released(h.Park(ctx, asked.Question, "", wait))
+	})
+}
+
 func withdraw(l *life, _, _, c int) step {
 	return l.move(c, "withdraws", l.model.Withdraw, func(h *sq.Claim) string {
 		said, err := h.Withdraw(l.actual.ctx)

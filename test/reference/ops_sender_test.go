@@ -123,6 +123,21 @@ func numbered(n int) string {
 	return strconv.Itoa(n)
 }
 
+// give gives a program's value.
+func give(l *life, a, b, c int) step {
+	if l.model.Partial == nil && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
+	wait, value := fmt.Sprint("key", a%2), fmt.Sprint(b%2)
+	return l.faulty(c, sender, step{
+		"gives " + value + " for " + wait,
+		func() string { return l.model.Give(wait, value) },
+		func() string {
+			return word(l.actual.client.Session(key).Give(l.actual.ctx, turnstile.Value{Key: wait, Secret: "secret", JSON: []byte(value)}))
+		},
+	})
+}
+
 func decide(l *life, a, b, c int) step {
 	if l.model.Run.Question == 0 && c%4 > 0 {
 		return l.instead(a, b, c)

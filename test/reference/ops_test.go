@@ -21,11 +21,11 @@ type kind func(l *life, a, b, c int) step
 var (
 	ofOwners = []kind{
 		finish, finish, finish, finish, finish, promote, promote, promote, renew, renew, steer, steer, steer, checkpoint, checkpoint,
-		emit, keep, ask, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
+		emit, keep, ask, askFor, askFor, askFor, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
 	}
 	ofOthers = []kind{
 		cancel, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
-		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide,
+		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide, give, give,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
 		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
 	}
@@ -64,7 +64,7 @@ func (l *life) resolve(o operation) step {
 	case l.routed && (b%8 == 1 || b%8 == 2):
 		return ofDeliverers[int(o[0])%len(ofDeliverers)](l, a, b, c)
 	case b%8 == 7 && l.model.Run.Question > 0:
-		return decide(l, a, b/8, c)
+		return []kind{decide, give}[b/8%2](l, a, b/16, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
 		return days(l, a, b, c) // a session with only dead letters
 	case b%8 == 3 && l.holder(3) != nil && !l.model.Owns(l.holder(3).model):

@@ -127,6 +127,7 @@ type Run struct {
 	LastAsked                        int  // the turn's last question, 0: it had none
 	Decided                          int  // the last question with a decision
 	Decision                         string
+	value                            string // the key, if the question is a wait for a program's value
 
 	Said    Settings // its owner's
 	Rotated string   // the transcript ID of the next turn
@@ -168,6 +169,11 @@ type Partial struct {
 	Entries  []Entry
 	Steps    bool // it has some: then it belongs to the message, whatever transcript the next run has
 	Progress int  // the last turn that has ended a step: its interruption does not count
+
+	waits  string            // the key of the last question with one
+	number int               // its number
+	given  map[string]string // "number decision" of each key that has one
+	values map[string]int    // the numbers of waits for values
 }
 
 // FollowUp is the entry of a message that arrived during a turn.

@@ -253,6 +253,7 @@ func (s *Session) Checkpoint(h *Claim, entries []Entry, step bool) string {
 	p := &Partial{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step}
 	if old := s.Partial; old != nil {
 		p.Steps, p.Progress = step || old.Steps, old.Progress
+		p.waits, p.number, p.given, p.values = old.waits, old.number, old.given, old.values
 	}
 	if step {
 		p.Progress = h.Turn.Number
@@ -308,9 +309,91 @@ func (s *Session) Ask(h *Claim) string {
 	}
 	s.question.number++
 	s.question.at = s.Now
-	s.Run.Question, s.Run.LastAsked = s.question.number, s.question.number
+	s.Run.Question, s.Run.LastAsked, s.Run.value = s.question.number, s.question.number, ""
 	s.asks(s.question.number)
 	return fmt.Sprint(OK, " ", s.question.number)
+}
+
+// AskFor is Ask for a question with a key: in all runs of the turn it has one number, and the first decision.
+// value: it waits for a program, and nobody is notified.
+func (s *Session) AskFor(h *Claim, key string, value bool) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	p, q := s.Partial, &s.question
+	if p != nil && p.given[key] != "" {
+		return OK + " " + p.given[key]
+	}
+	again := p != nil && p.waits == key && p.number == q.number
+	if !again {
+		q.number, q.at = q.number+1, s.Now
+	}
+	switch {
+	case again && s.asked != nil: // it is still open
+	case value:
+		s.closeQuestion()
+	default:
+		s.asks(q.number)
+	}
+	s.Run.Question, s.Run.LastAsked, s.Run.value = q.number, q.number, ""
+	if value {
+		s.Run.value = key
+	}
+	if p != nil {
+		p.waits, p.number = key, q.number
+		if p.given == nil {
+			p.given, p.values = map[string]string{}, map[string]int{}
+		}
+		if value {
+			p.values[key] = q.number
+		}
+	}
+	return fmt.Sprint(OK, " ", q.number)
+}
+
+// decided keeps a decision for the turn's later runs.
+func (s *Session) decided(decision string) {
+	if p := s.Partial; p != nil && p.waits != "" && p.number == s.Run.Question {
+		p.given[p.waits] = fmt.Sprint(s.Run.Question, " ", decision)
+	}
+}
+
+// Deny withdraws the question with this key, which was asked just now, and denies it unless it is decided.
+func (s *Session) Deny(h *Claim) string {
+	result := s.Withdraw(h)
+	if result == OK+" " && s.Partial != nil {
+		s.Run.Question = s.question.number
+		s.decided("deny")
+		s.Run.Question = 0
+	}
+	return result
+}
+
+// Give gives a program's value to the turn that waits for it, or has waited.
+func (s *Session) Give(key, value string) string {
+	p := s.Partial
+	if p == nil || p.values[key] == 0 || s.Asked() != "" {
+		return "no turn waits for this value"
+	}
+	given := fmt.Sprint(p.values[key], " ", value)
+	if was := p.given[key]; was != "" && was != given {
+		return "another value was given before"
+	}
+	p.given[key] = given
+	open := s.Run.Question == p.values[key]
+	if open {
+		s.Run.Decided, s.Run.Decision = s.Run.Question, "value"
+	}
+	return s.goesOn(open && s.Run.Phase == Parked)
+}
+
+// goesOn lets a parked turn go on.
+func (s *Session) goesOn(parked bool) string {
+	if parked {
+		s.Run.RetryAt = 0
+		s.Index.wake(s.Now, s.Now)
+	}
+	return OK
 }
 
 // Withdraw ends the question, and returns the decision that came before.
@@ -333,9 +416,9 @@ const justAsked = 3000
 // Decide records the user's decision on the question with that number. 0: the open question, unless
 // the user may still see another one.
 func (s *Session) Decide(number int, decision string) string {
-	asked := s.Run.Question
+	asked, parked := s.Run.Question, s.Run.Phase == Parked && s.Asked() == ""
 	switch {
-	case s.Owner <= 0 || asked == 0:
+	case s.Owner <= 0 && !parked || asked == 0 || s.Run.value != "":
 		return "no question is open"
 	case number != 0 && number != asked:
 		return fmt.Sprintf("another question is open: %d", asked)
@@ -345,13 +428,16 @@ func (s *Session) Decide(number int, decision string) string {
 		return fmt.Sprintf("the question was asked just now: %d", asked)
 	}
 	s.Run.Decided, s.Run.Decision = asked, decision
+	s.decided(decision)
 	s.closeQuestion()
+	s.goesOn(parked)
 	return fmt.Sprintf("ok %d", asked)
 }
 
 // DecideOf is Decide for a question of one turn.
 func (s *Session) DecideOf(turn, number int, decision string) string {
-	if asked := s.Run.Question; s.Owner > 0 && asked != 0 && turn != s.Run.Fence {
+	parked := s.Run.Phase == Parked && s.Asked() == ""
+	if asked := s.Run.Question; (s.Owner > 0 || parked) && asked != 0 && s.Run.value == "" && turn != s.Run.Fence {
 		return fmt.Sprintf("another question is open: %d", asked)
 	}
 	return s.Decide(number, decision)

@@ -36,7 +36,8 @@ elseif nth > asked and question ~= '' then
   number, at = last + 1, int(now_ms())
 end
 local put, tasks = number > last or again and call('HEXISTS', s.deliveries, 'question') == 0, {}
-local shown = not string.find(question, '^{"kind":')
+local kind, proof = string.match(question, '^{"kind":"(%l+)","proof":"(%x*)"')
+local shown = not kind
 if put and shown and not before then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s, id)} end
 end
@@ -59,5 +60,6 @@ else
   call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question,
     'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at)
   if keyed then call('HSET', s.journal, 'waits', int(number) .. ' ' .. key) end
+  if keyed and kind then call('HSET', s.journal, 'p:' .. key, int(number) .. ' ' .. kind .. ' ' .. proof) end
 end
 return ok{decision = decision, number = number, by = by, at = tonumber(at) or 0}

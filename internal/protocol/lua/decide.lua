@@ -28,23 +28,34 @@ local of, to, _, by = string.match(run.answered or '', '^(%d+) (%d+) (%S+) (%S+)
 local fence, n, question = string.match(run.question or '', '^(%d+) (%d+) (.*)$')
 local parked = run.phase == 'parked' and requested(run, run.fence) == ''
 local journal = fields(s.journal, 'fence', 'waits')
-local before = decision == 'value' and journal.fence == run.fence and call('HGET', s.journal, 'a:' .. key) -- also of an earlier run
-if before then
-  local number, given = string.match(before, '^(%d+) (.*)$')
-  if given ~= 'value ' .. value then return answered{} end
-  return ok{number = tonumber(number), question = '', fence = run.fence, wake = parked and 1 or 0}
+local of_key, waits = string.match(journal.waits or '', '^(%d+) (.*)$')
+
+-- A value counts as long as its turn has not ended, also between two runs, or while the turn waits for another one.
+if decision == 'value' then
+  local nth, kind, proven = string.match(journal.fence == run.fence and call('HGET', s.journal, 'p:' .. key) or '', '^(%d+) (%l+) (%x*)$')
+  if kind ~= 'value' or requested(run, run.fence) ~= '' then return none{} end
+  if proof ~= '' and proof ~= proven then return wrong{} end
+  local before, given = call('HGET', s.journal, 'a:' .. key), nth .. ' value ' .. value
+  if before and before ~= given then return answered{} end
+  local open = fence == run.fence and n == nth
+  if not before then
+    call('HSET', s.journal, 'a:' .. key, given)
+    if open then call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' value ' .. name .. (s.by ~= '' and ' ' .. s.by or '')) end
+    audit(s, decision, s.prefix .. run.fence .. '.' .. nth, now_ms())
+  end
+  if open and parked then
+    call('HSET', s.run, 'hold', (string.gsub(run.hold or '', '^%d+', '0', 1)))
+  elseif open and (run.token or '') ~= '' then
+    call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"answer","token":"' .. run.token .. '","fence":' .. fence ..
+      ',"question":' .. n .. ',"answer":"value"}')
+  end
+  return ok{number = tonumber(nth), question = '', fence = run.fence, wake = open and parked and 1 or 0}
 end
+
 if not fence or fence ~= run.fence or not parked and ((run.token or '') == '' or call('GET', s.sentinel) ~= run.token) then return none{} end
 -- A repeated decision that was carried out must not decide a newer question.
 if by == name and (of ~= fence or to ~= n) then return ok{number = tonumber(to), question = '', fence = of, wake = 0} end
-local asked, proven = string.match(question, '^{"kind":"(%l+)","proof":"(%x*)"')
-if (asked or 'question') ~= (decision == 'value' and decision or 'question') then return none{} end
-local of_key, waits = string.match(journal.waits or '', '^(%d+) (.*)$')
-if decision == 'value' then
-  if journal.fence ~= fence or of_key ~= n or waits ~= key then return none{} end
-  if proof ~= '' and proof ~= proven then return wrong{} end
-  question = ''
-end
+if string.find(question, '^{"kind":') then return none{} end -- a program's, see ask
 local turn, which = string.match(number, '^(%d+) (%d*)$')
 if not which then turn, which = fence, number end
 if which ~= '' and (which ~= n or turn ~= fence) then return other{number = tonumber(n), question = question, fence = fence} end
@@ -62,8 +73,7 @@ if decided then
 else
   call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' ' .. decision .. ' ' .. name .. (s.by ~= '' and ' ' .. s.by or ''))
   if of_key == n and journal.fence == fence then -- the turn's next runs get it, too
-    local rest = decision == 'value' and value or s.by
-    call('HSET', s.journal, 'a:' .. waits, n .. ' ' .. decision .. (rest ~= '' and ' ' .. rest or ''))
+    call('HSET', s.journal, 'a:' .. waits, n .. ' ' .. decision .. (s.by ~= '' and ' ' .. s.by or ''))
   end
   close_question(s, now_ms(), ',"decision":"' .. (decision == 'deny' and 'denied' or 'allowed') .. '"' .. (s.by ~= '' and ',"by":' .. quote(s.by) or ''))
   audit(s, decision, s.prefix .. fence .. '.' .. n, now_ms())

@@ -95,6 +95,7 @@ if left == '0' and not journal.closed then
 elseif left ~= '' and journal.origin then
   call('HSET', s.journal, 'n', left)
 end
+if park then call('PEXPIRE', s.journal, partial_ttl) end
 if interrupted then store_interruption(s, mark) end
 if park or wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id end
 count_processed(s, tonumber(run.done) or 0)

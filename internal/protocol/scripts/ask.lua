@@ -238,7 +238,8 @@ elseif nth > asked and question ~= '' then
   number, at = last + 1, string.format('%d', (now_ms()))
 end
 local put, tasks = number > last or again and call('HEXISTS', s_deliveries, 'question') == 0, {}
-local shown = not string.find(question, '^{"kind":')
+local kind, proof = string.match(question, '^{"kind":"(%l+)","proof":"(%x*)"')
+local shown = not kind
 if put and shown and not before then
   for _, id in ipairs(cjson.decode(run.ids)) do tasks[#tasks + 1] = {id = id, route = route_of(s_deliveries, s_outbox, s_owed, s_task, id)} end
 end
@@ -261,5 +262,6 @@ else
   call('HSET', s_run, 'question', s_fence .. ' ' .. string.format('%d', number) .. ' ' .. question,
     'questions', string.format('%d', number) .. ' ' .. s_fence .. ' ' .. string.format('%d', nth) .. ' ' .. at)
   if keyed then call('HSET', s_journal, 'waits', string.format('%d', number) .. ' ' .. key) end
+  if keyed and kind then call('HSET', s_journal, 'p:' .. key, string.format('%d', number) .. ' ' .. kind .. ' ' .. proof) end
 end
 return {'ok', decision, number, by, tonumber(at) or 0}

@@ -469,6 +469,7 @@ if left == '0' and not journal.closed then
 elseif left ~= '' and journal.origin then
   call('HSET', s_journal, 'n', left)
 end
+if park then call('PEXPIRE', s_journal, partial_ttl) end
 if interrupted then store_interruption(s_resume, s_run, mark) end
 if park or wait > 0 and #back > 0 then hold = string.format('%d', (now + wait)) .. ' ' .. back[#back].id end
 count_processed(s_processed, s_processed_day, tonumber(run.done) or 0)

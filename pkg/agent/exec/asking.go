@@ -29,12 +29,13 @@ type asking struct {
 	turn   *agent.Turn
 	ctx    context.Context
 	w      io.Writer
-	onPark func(last func()) // ends the run, after the last line to the command
+	onEnd  func(last func()) // ends the run, after the last line to the command
 	open   sync.WaitGroup
-	count  atomic.Int32 // of the open questions and waits
+	count  atomic.Int32  // of the open questions and waits
+	before chan struct{} // closed when the last one is over; nil: there was none
 
-	mu     sync.Mutex
-	parked error // why the turn goes on in a later run
+	mu  sync.Mutex
+	err error // has ended the run
 }
 
 // put puts a question to the user. Its error says why the line is not a question.
@@ -45,20 +46,23 @@ func (a *asking) put(l line) error {
 	q := agent.Question{Key: l.Key, CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	return a.another(func() {
 		decision, err := a.turn.Ask(a.ctx, q)
-		if err != nil && !errors.Is(err, agent.ErrParked) {
-			return
-		}
 		a.end(decisionLine{"answer", l.ID, decision.Allowed(), decision == session.Always}, err)
 	})
 }
 
-// another asks or waits beside what is open.
+// another asks or waits after what is open. The order is that of the lines: a later run must have the same.
 func (a *asking) another(ask func()) error {
 	if a.count.Add(1) > maxQuestions {
 		return fmt.Errorf("more than %d questions are open", maxQuestions)
 	}
+	before, over := a.before, make(chan struct{})
+	a.before = over
 	a.open.Go(func() {
 		defer a.count.Add(-1)
+		defer close(over)
+		if before != nil {
+			<-before
+		}
 		ask()
 	})
 	return nil

@@ -182,16 +182,16 @@ func (e *eventLines) line(data []byte) error {
 	return nil
 }
 
-// parked returns the error of a turn that goes on in a later run, unless the command ended it before.
-func (e *eventLines) parked() error {
+// failed returns the error with which a question or a wait has ended the run, unless the command ended it before.
+func (e *eventLines) failed() error {
 	if e.ended || e.asks == nil {
 		return nil
 	}
-	return e.asks.isParked()
+	return e.asks.failed()
 }
 
 // over reports whether later lines do not count.
-func (e *eventLines) over() bool { return e.ended || e.parked() != nil }
+func (e *eventLines) over() bool { return e.ended || e.failed() != nil }
 
 func (e *eventLines) end() {
 	e.ended = true

@@ -44,15 +44,15 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
 	over := func(last func()) {
-		stopSteers()
 		select {
 		case ended <- struct{}{}:
 		default:
 		}
 		last()
+		stopSteers()
 		_ = c.Stdin.Close() // it may be waiting for this
 	}
-	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin, onPark: over}
+	asks := &asking{turn: turn, ctx: steerCtx, w: c.Stdin, onEnd: over}
 	steps := &steps{turn: turn, ctx: steerCtx, w: c.Stdin, begun: map[string]agent.StepSpec{}}
 	r.lines = eventLines{emit: turn.Emit, logger: logger, steers: steers, asks: asks, steps: steps, onEnd: func() { over(func() {}) }}
 	var pipes sync.WaitGroup
@@ -138,8 +138,8 @@ func (r *run) outcome(was command.Watched) (agent.Result, error) {
 	unfit, exit := command.Unfit(was.Status), r.Failure(was.Status)
 	var err error
 	switch {
-	case r.lines.parked() != nil:
-		return agent.Result{}, r.lines.parked()
+	case r.lines.failed() != nil:
+		return agent.Result{}, r.lines.failed()
 	case was.Cause != nil:
 		err = was.Cause
 	case unfit != nil:

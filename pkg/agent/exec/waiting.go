@@ -49,39 +49,43 @@ func (a *asking) wait(l line) error {
 	return a.another(func() {
 		value, err := a.turn.Wait(a.ctx, w)
 		end := valueLine{Type: "value", Key: l.Key, Value: value}
-		if err != nil {
-			end.Error = err.Error()
+		if errors.Is(err, agent.ErrNoValue) {
+			end.Error, err = err.Error(), nil
 		}
 		a.end(end, err)
 	})
 }
 
-// end writes how a question or a wait ended, unless the turn is over, or parked.
+// end writes how a question or a wait ended. An error ends the run: the turn is parked, or has failed. The command
+// may stop reading. If the turn is over, nothing is written.
 func (a *asking) end(response any, err error) {
 	switch {
-	case errors.Is(err, agent.ErrParked):
-		a.park(err)
-	case err == nil || a.ctx.Err() == nil:
+	case err == nil:
 		a.write(response)
+		return
+	case a.ctx.Err() != nil && !errors.Is(err, agent.ErrParked):
+		return
 	}
-}
-
-// park ends the run, unless it has ended by itself: the turn goes on in a later one. The command may stop reading.
-func (a *asking) park(err error) {
 	a.mu.Lock()
-	first := a.parked == nil
-	a.parked = err
+	first := a.err == nil
+	if first {
+		a.err = err
+	}
 	a.mu.Unlock()
 	if first {
-		a.onPark(func() { a.write(parkedLine{"parked"}) })
+		a.onEnd(func() {
+			if errors.Is(err, agent.ErrParked) {
+				a.write(parkedLine{"parked"})
+			}
+		})
 	}
 }
 
-// isParked returns the error of a turn that is parked, or nil.
-func (a *asking) isParked() error {
+// failed returns the error that has ended the run, or nil.
+func (a *asking) failed() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.parked
+	return a.err
 }
 
 func (a *asking) write(response any) {

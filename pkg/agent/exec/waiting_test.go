@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -68,12 +70,16 @@ func TestParkedCommandEnds(t *testing.T) {
 					keys <- q.Key
 					return "", agent.ErrParked
 				}
-				script := `read turn; echo '` + line + `'; read parked; [ "$parked" = '{"type":"parked"}' ] || kill $$; ` + end
+				read := filepath.Join(t.TempDir(), "read")
+				script := `read turn; echo '` + line + `'; read parked; echo "$parked" >` + read + `; ` + end
 				_, err := newAgent(t, Config{Command: shell(script), Format: JSONL, Grace: time.Second}).Run(t.Context(), in)
 				if !errors.Is(err, agent.ErrParked) {
 					t.Errorf("%s: %v", line, err)
 				}
 				expect.Equal(t, "key", <-keys, "a")
+				last, err := os.ReadFile(read)
+				expect.OK(t, err)
+				expect.Equal(t, "the command has read", string(last), `{"type":"parked"}`+"\n")
 			}
 		})
 	}
@@ -90,4 +96,36 @@ func TestResultBeforeThePark(t *testing.T) {
 	result, err := newAgent(t, Config{Command: shell(`read turn; echo '{"type":"wait","key":"a"}'; echo '{"type":"result","text":"done"}'`), Format: JSONL}).Run(t.Context(), in)
 	expect.OK(t, err)
 	expect.Equal(t, "reply", result.Text, "done")
+}
+
+// What fails in another way than by the time ends the run: the command cannot know what has happened.
+func TestWaitThatFails(t *testing.T) {
+	t.Parallel()
+	full := errors.New("Redis is full")
+	for _, line := range []string{`{"type":"wait","key":"a"}`, `{"type":"ask","id":"1","name":"pay"}`} {
+		in := turn(t, "hi")
+		in.Host.Wait = func(context.Context, agent.Wait) (json.RawMessage, error) { return nil, full }
+		in.Host.Ask = func(context.Context, agent.Question) (session.Decision, error) { return "", full }
+		_, err := newAgent(t, Config{Command: shell(`read turn; echo '` + line + `'; read more; echo '{"type":"result","text":"not paid"}'`), Format: JSONL}).Run(t.Context(), in)
+		if !errors.Is(err, full) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// Waits are in the order of their lines, so that a later run has the same.
+func TestWaitsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	in, keys := turn(t, "hi"), make(chan string, 100)
+	in.Host.Wait = func(_ context.Context, w agent.Wait) (json.RawMessage, error) {
+		keys <- w.Key
+		return nil, nil
+	}
+	script := `read turn; for i in 1 2 3 4 5 6 7 8 9; do echo "{\"type\":\"wait\",\"key\":\"$i\"}"; done
+for i in 1 2 3 4 5 6 7 8 9; do read value; done; echo '{"type":"result","text":"done"}'`
+	_, err := newAgent(t, Config{Command: shell(script), Format: JSONL}).Run(t.Context(), in)
+	expect.OK(t, err)
+	for i := range 9 {
+		expect.Equal(t, "wait", <-keys, string(rune('1'+i)))
+	}
 }
