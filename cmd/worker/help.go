@@ -42,25 +42,27 @@ says so on stderr.
 Sessions with a turn come first, the oldest turn at the top. STATE is one of
   starting              claimed by a worker, the agent is not running yet
   running               a turn runs
-  waits for a decision  a turn runs, and its agent asks a question: /approve or /deny
+  waits for a decision  its agent asks a question: /approve or /deny
   waits for a slot      messages wait until a worker has a free slot
   waits for a worker    the same, and no worker is running
   waits for a worker with the agent NAME  no running worker runs the session's agent
   waits for its time    messages wait: for a delay, a retry or a quiet window
   paused                an operator has paused the session: it runs no turns
-A turn that still runs in a paused session has ", paused" after it. ", suspended" means
-that the last turns were interrupted too often: the next message begins a new transcript.
-FENCE is the running turn's, or the last one's. SINCE is how long the turn has been
-running. FOLLOW-UPS are the messages that arrived since; PENDING are all messages in the
-queue, with these; DELAYED wait for a later time.
+A turn that waits for its decision or its retry without a worker has ", parked" after it,
+and how long until it is denied or goes on. A turn that still runs in a paused session has
+", paused" after it. ", suspended" means that the last turns were interrupted too often:
+the next message begins a new transcript. FENCE is the running turn's, or the last one's.
+SINCE is how long the turn has been running. FOLLOW-UPS are the messages that arrived
+since; PENDING are all messages in the queue, with these; DELAYED wait for a later time.
 
 With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running|parked",
    "state":"starting|running|asking|waiting|delayed|paused","paused","suspended",
-   "worker","fence","turn","since","followups","pending","scheduled",
+   "worker","fence","turn","since","until","followups","pending","scheduled",
    "agent","needs"}
-since is when the turn began (RFC 3339, by Redis's clock); followups and the fields
-after it are numbers. If nothing runs and nothing waits it prints [].
+since is when the turn began (RFC 3339, by Redis's clock), until when its open question
+counts as denied or a parked turn goes on, or null; followups and the fields after it are
+numbers. If nothing runs and nothing waits it prints [].
 
 --workers lists the running workers instead: name, host, process id, slots
 (TURNSTILE_CONCURRENCY), running turns, since when, and whether it drains. Turns and
@@ -84,23 +86,22 @@ With --json it prints one object, and errors as plain text on stderr:
    "resume":{"pending","reason","interruptions","suspended","marked_at"},
    "transcript":[{"role","text","tool":{"name","call_id","input","output","error"},
      "message","meta","attachments","usage","turn","at","interrupted"}],
-   "turn","messages":[ids of the running turn's],"since","scheduled","archived",
+   "turn","messages":[ids of the running turn's],"since","until","scheduled","archived",
    "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
    "agent","needs","reply_to","outbox":{"owed","stored","undelivered"},
-   "question":{"number","name","text","approvers"},
+   "question":{"number","name","text","approvers","asked_at"},
    "turn_messages":[{"id","text"}],"reply","dead":[{"id","status","error","at"}]}
-state is as in ps, or suspended or idle. turn_messages and reply are the running turn's:
-reply is the text so far, since its last tool. With --follow an object for each event
-follows, and one for the end, as with enqueue --follow --json. queue has the settings of
-/queue, dropped the number of messages that a full queue dropped and the next turn's
-note will have, question the agent's open question, or null. agent is the name of the
-session's agent, needs that of an agent that its messages wait for, because no running
-worker has it. reply_to is the destination of
-the outcomes of later messages. outbox counts undelivered outcomes: of messages that have
-not ended (owed), stored, and given up (undelivered). since and marked_at
-are times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and
-attachments belong to a message, usage to the turn, in its last entry; at is in ms since
-1970.
+state and until are as in ps; state may be suspended or idle, too. turn_messages and reply
+are the running turn's: reply is the text so far, since its last tool. With --follow an
+object for each event follows, and one for the end, as with enqueue --follow --json. queue
+has the settings of /queue, dropped the number of messages that a full queue dropped and
+the next turn's note will have, question the agent's open question, or null. agent is the
+name of the session's agent, needs that of an agent that its messages wait for, because no
+running worker has it. reply_to is the destination of the outcomes of later messages.
+outbox counts undelivered outcomes: of messages that have not ended (owed), stored, and
+given up (undelivered). since, until, asked_at and marked_at are times (RFC 3339) or null.
+An entry has only the fields that it needs: message, meta and attachments belong to a
+message, usage to the turn, in its last entry; at is in ms since 1970.
 
 A session that never had a message, or that was forgotten after TURNSTILE_SESSION_TTL, is
 an error with exit code 1.`

@@ -86,9 +86,9 @@ func TestLook(t *testing.T) {
 		t.Fatalf("ps lists %v", list)
 	}
 	for i, want := range []map[string]any{
-		{"session": "a", "phase": "running", "state": "running", "followups": 2., "pending": 2., "scheduled": 0.},
-		{"session": "b", "session_id": "", "phase": "idle", "state": "waiting", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 1., "scheduled": 0.},
-		{"session": "c", "session_id": "", "phase": "idle", "state": "delayed", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 0., "scheduled": 1.},
+		{"session": "a", "phase": "running", "state": "running", "until": nil, "followups": 2., "pending": 2., "scheduled": 0.},
+		{"session": "b", "session_id": "", "phase": "idle", "state": "waiting", "worker": "", "fence": 0., "turn": "", "since": nil, "until": nil, "followups": 0., "pending": 1., "scheduled": 0.},
+		{"session": "c", "session_id": "", "phase": "idle", "state": "delayed", "worker": "", "fence": 0., "turn": "", "since": nil, "until": nil, "followups": 0., "pending": 0., "scheduled": 1.},
 	} {
 		want["paused"], want["suspended"], want["needs"], want["agent"] = false, false, "", ""
 		got, _ := list[i].(map[string]any)
@@ -117,7 +117,7 @@ func TestLook(t *testing.T) {
 		delete(entry, "message")
 	}
 	if want := map[string]any{
-		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
+		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "until": nil, "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
 		"turn_messages": []any{map[string]any{"id": "m2", "text": "sleep=1h second"}}, "reply": "", "dead": []any{},
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
@@ -166,10 +166,12 @@ func TestShowQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	untilEvent(t, c, "a", receipt.ID, session.EventQuestionAsked)
-	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1\n") {
+	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1, before 20") {
 		t.Errorf("%s", r.out)
 	}
 	o, ok := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
+	question, _ := o["question"].(map[string]any)
+	take(t, question, "asked_at")
 	if want := map[string]any{"number": 1., "name": "deploy"}; !ok || !reflect.DeepEqual(o["question"], want) {
 		t.Errorf("%v", o["question"])
 	}

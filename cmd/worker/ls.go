@@ -25,8 +25,8 @@ messages wait in the queue, DELAYED ones for a later time.
 
 With --json there is one object a line, and errors are plain text on stderr:
   {"session","session_id","phase","state","paused","suspended","worker","turn","since",
-   "pending","scheduled","archived","title","agent","needs","active_at"}
-where since and active_at are times (RFC 3339) or null.`
+   "until","pending","scheduled","archived","title","agent","needs","active_at"}
+where since, until and active_at are times (RFC 3339) or null.`
 
 func (p *program) lsCommand() *cobra.Command {
 	var asJSON bool
@@ -73,7 +73,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 				if n == 1 {
 					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "DELAYED", "DEAD LETTERS", "TITLE")
 				}
-				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, s.Needs), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended, idle, s.Needs)+parkedText(s.Phase, gateway.EndOf(s.Info), s.Left()), lastActive(s), s.Waiting, s.Delayed, s.DeadLetters, orDash(firstLine(s.Title)))
 				if n%tablePage == 0 {
 					err = t.end()
 				}

@@ -25,13 +25,14 @@ type listed struct {
 	Fence     int64         `json:"fence"`
 	Turn      string        `json:"turn"`
 	Since     *time.Time    `json:"since"` // null: no turn runs
+	Until     *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
 	Followups int           `json:"followups"`
 	Pending   int           `json:"pending"`
 	Scheduled int           `json:"scheduled"`
 	Agent     string        `json:"agent"`
 	Needs     string        `json:"needs"`
 
-	running time.Duration
+	running, left time.Duration
 }
 
 // ps lists the running turns and the waiting messages.
@@ -83,8 +84,8 @@ const noWorker = "no worker is running: messages wait until one is started"
 func listedOf(s admin.SessionInfo) listed {
 	return listed{
 		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
-		Agent: s.Agent, Needs: s.Needs, running: s.Running,
+		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Until: gateway.EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
+		Agent: s.Agent, Needs: s.Needs, running: s.Running, left: s.Left(),
 	}
 }
 
@@ -99,9 +100,20 @@ func (p *program) printListed(list []listed, idle bool) error {
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, l.Needs), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended, idle, l.Needs)+parkedText(l.Phase, l.Until, l.left), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
+}
+
+// parkedText follows a session's state if its turn is parked, with the time until that goes on by itself.
+func parkedText(phase session.Phase, until *time.Time, left time.Duration) string {
+	switch {
+	case phase != session.PhaseParked:
+		return ""
+	case until == nil:
+		return ", parked"
+	}
+	return ", parked, " + age(left) + " left"
 }
 
 // stateText is a session's state as text. A session that was paused during a turn is still running.

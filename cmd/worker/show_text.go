@@ -28,13 +28,17 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs))
+	row("state", "%s", stateText(s.State, s.Paused, s.Resume.Suspended, s.idle, s.Needs)+parkedText(s.Phase, s.Until, s.Left))
 	if s.Phase != session.PhaseIdle {
 		row("worker", "%s", orDash(s.Worker))
 		row("turn", "%s for message %s, begun %s ago", s.Turn, strings.Join(s.Messages, ", "), s.Running.Round(100*time.Millisecond))
 	}
 	if q := s.Question; q != nil {
-		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
+		text := fmt.Sprintf("%s: /approve %d or /deny %[2]d", q.Name, q.Number)
+		if s.Until != nil {
+			text += fmt.Sprintf(", before %s", clock(*s.Until))
+		}
+		row("asks", "%s", text)
 	}
 	if s.WaitsFor != "" {
 		row("waits for", "%s", s.WaitsFor)
@@ -102,7 +106,11 @@ func (s shown) printTurn(b *strings.Builder) {
 	if len(s.TurnMessages) == 0 {
 		return
 	}
-	b.WriteString("\nrunning turn\n")
+	if s.Phase == session.PhaseParked {
+		b.WriteString("\nparked turn\n")
+	} else {
+		b.WriteString("\nrunning turn\n")
+	}
 	for _, m := range s.TurnMessages {
 		fmt.Fprintf(b, "  %s: %s\n", printable.Line(m.ID), continued(m.Text, 4))
 	}

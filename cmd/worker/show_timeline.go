@@ -12,6 +12,7 @@ import (
 // and outputs.
 func timeline(b *strings.Builder, events []session.Event) {
 	tools, running := map[string]*session.Entry{}, map[*session.Entry]bool{}
+	state := " runs"
 	var rows []*session.Entry
 	for _, e := range events {
 		row := &session.Entry{At: session.Time{Time: e.At}, Turn: e.Turn}
@@ -32,6 +33,12 @@ func timeline(b *strings.Builder, events []session.Event) {
 				of.Tool.Output, of.Tool.Error, of.Tool.Took = e.Output, e.Error, session.Millis(e.At.Sub(of.At.Time))
 			}
 			continue
+		case session.EventQuestionAsked:
+			state = " waits for a decision"
+			continue
+		case session.EventQuestionAnswered:
+			state = " runs"
+			continue
 		default:
 			continue
 		}
@@ -44,7 +51,7 @@ func timeline(b *strings.Builder, events []session.Event) {
 	for _, row := range rows {
 		text := entryText(*row)
 		if running[row] {
-			text += " runs"
+			text += state
 		}
 		inside := ""
 		if row.Tool != nil {

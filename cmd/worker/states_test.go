@@ -100,7 +100,7 @@ func TestLs(t *testing.T) {
 	}
 	take(t, list[0], "session_id", "active_at")
 	if want := map[string]any{
-		"session": "idle", "phase": "idle", "state": "idle", "paused": false, "suspended": false, "worker": "", "turn": "", "since": nil,
+		"session": "idle", "phase": "idle", "state": "idle", "paused": false, "suspended": false, "worker": "", "turn": "", "since": nil, "until": nil,
 		"pending": 0., "scheduled": 0., "archived": 0., "title": "Done", "agent": "default", "needs": "",
 	}; !reflect.DeepEqual(list[0], want) {
 		t.Errorf("got  %v\nwant %v", list[0], want)

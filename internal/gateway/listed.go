@@ -18,6 +18,7 @@ type Listed struct {
 	Worker    string        `json:"worker"`
 	Turn      string        `json:"turn"`
 	Since     *time.Time    `json:"since"` // null: no turn runs
+	Until     *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
 	Pending   int           `json:"pending"`
 	Scheduled int           `json:"scheduled"`
 	Archived  int           `json:"archived"`
@@ -31,7 +32,7 @@ type Listed struct {
 func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
 		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
-		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
+		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Until: EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
 		Title: s.Title, Agent: s.Agent, Needs: s.Needs,
 	}
 	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {

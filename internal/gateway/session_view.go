@@ -43,6 +43,7 @@ type SessionView struct {
 	Turn      string     `json:"turn"`
 	Messages  []string   `json:"messages"`
 	Since     *time.Time `json:"since"` // null: no turn runs
+	Until     *time.Time `json:"until"` // of the open question or a parked turn; null: none, or no such time
 	Scheduled int        `json:"scheduled"`
 	Archived  int        `json:"archived"`
 
@@ -58,6 +59,7 @@ type SessionView struct {
 
 	// Of the running turn, for show's text.
 	Running time.Duration   `json:"-"`
+	Left    time.Duration   `json:"-"` // until Until
 	Events  []session.Event `json:"-"`
 }
 
@@ -95,7 +97,8 @@ type Question struct {
 	Name   string `json:"name"`
 	Text   string `json:"text,omitempty"`
 
-	Approvers []string `json:"approvers,omitempty"` // who may decide; none: by the gateway's rule
+	Approvers []string  `json:"approvers,omitempty"` // who may decide; none: by the gateway's rule
+	AskedAt   time.Time `json:"asked_at,omitzero"`
 }
 
 // Followup is a message that arrived while a turn was running.
@@ -134,13 +137,13 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		Session: info.Session, SessionID: info.TranscriptID, Phase: info.Phase, State: info.State, Paused: info.Paused,
 		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Waiting, Followups: []Followup{}, Resume: resumeOf(info.Resume),
-		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info),
-		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running,
+		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info), Until: EndOf(info.Info),
+		Scheduled: info.Delayed, Archived: info.DeadLetters, Running: info.Running, Left: info.Left(),
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Queue, Dropped: info.Dropped,
 		ReplyTo: info.ReplyTo, Agent: info.Agent, Needs: info.Needs, WaitsFor: info.WaitsFor,
 	}
 	if q := info.Question; q != nil {
-		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers}
+		v.Question = &Question{q.Number, q.Name, q.Text, q.Approvers, q.AskedAt.UTC()}
 	}
 	for _, f := range followups {
 		state := string(f.State)
@@ -194,6 +197,15 @@ func StartOf(info session.Info) *time.Time {
 		return nil
 	}
 	at := info.StartedAt.UTC()
+	return &at
+}
+
+// EndOf returns when the open question counts as denied, or a parked turn goes on; nil if there is no such time.
+func EndOf(info session.Info) *time.Time {
+	if info.Until.IsZero() {
+		return nil
+	}
+	at := info.Until.UTC()
 	return &at
 }
 

@@ -27,6 +27,14 @@ type Asked struct {
 	Age     time.Duration // since it was asked first, if that was in an earlier run of the turn
 }
 
+// AskWithin sets how long the turn's questions wait for their decision, which is stored with them for people to
+// see. 0: as long as the turn.
+func (c *Claim) AskWithin(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = d
+}
+
 // Ask stores a question of the turn's agent, for Decide to find, and returns its number. A turn has
 // one open question: a new one replaces it. Ask ignores q's own number.
 func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err error) {
@@ -37,6 +45,9 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 // AskFor is Ask for a question with a key, which is its name in all runs of the turn. The turn must have a
 // journal. If an earlier run has asked the question, it keeps its number, and may have its decision.
 func (c *Claim) AskFor(ctx context.Context, key string, q session.Question) (Asked, error) {
+	c.mu.Lock()
+	q.Timeout = session.Millis(c.patience)
+	c.mu.Unlock()
 	a, err := c.putQuestion(ctx, key, q)
 	if err == nil && a.Decision == "" {
 		_ = index.NeedAttention(ctx, c.consumer.rdb, c.redisNow(), c.session)
@@ -86,8 +97,8 @@ func readQuestion(text string) (q session.Question) {
 }
 
 // OpenQuestion returns the open question of the turn with that fencing token, from the fields of
-// its run record; nil if there is none.
-func OpenQuestion(sessionKey, fence, question, decided string) *session.Question {
+// its run record; nil if there is none. last is the field questions.
+func OpenQuestion(sessionKey, fence, question, decided, last string) *session.Question {
 	number, text := openQuestion(fence, question, decided)
 	if text == "" || strings.HasPrefix(text, waitBegins) {
 		return nil
@@ -95,6 +106,11 @@ func OpenQuestion(sessionKey, fence, question, decided string) *session.Question
 	q := readQuestion(text)
 	q.Turn = rediskey.IDPrefix(sessionKey) + fence
 	q.Number, _ = strconv.Atoi(number)
+	if f := strings.Fields(last); len(f) == 4 && f[0] == number {
+		if ms, err := strconv.ParseInt(f[3], 10, 64); err == nil {
+			q.AskedAt = time.UnixMilli(ms)
+		}
+	}
 	return &q
 }
 

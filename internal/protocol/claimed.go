@@ -37,9 +37,10 @@ type Claim struct {
 	startSent bool   // Emit has appended the turn's start
 	steer     bool   // a message waits to be steered in
 	seq       int
-	journaled int // calls that have written the turn's journal
-	keeps     int // items of the turn's output that stand if it is interrupted now
-	questions int // how many the turn has asked
+	journaled int           // calls that have written the turn's journal
+	keeps     int           // items of the turn's output that stand if it is interrupted now
+	questions int           // how many the turn has asked
+	patience  time.Duration // how long each waits for its decision; 0: as long as the turn
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
 	renewed   bool // asynq has a lease of the turn's task, which finish's fast path does not remove

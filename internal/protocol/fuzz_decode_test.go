@@ -101,7 +101,7 @@ func FuzzQuestion(f *testing.F) {
 	f.Add("7", `7 -9 nonsense`, "7 1 allow")
 	f.Add("", ` 1 {}`, "")
 	f.Fuzz(func(t *testing.T, fence, question, decided string) {
-		q := OpenQuestion("s", fence, question, decided)
+		q := OpenQuestion("s", fence, question, decided, "1 7 1 5")
 		if q != nil && (fence == "" || !strings.HasPrefix(question, fence) || !strings.HasSuffix(q.Turn, fence)) {
 			t.Errorf("%q gives turn %q the question %+v", question, fence, q)
 		}

@@ -4,6 +4,8 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +27,7 @@ type reads struct {
 
 func readSession(ctx context.Context, p redis.Pipeliner, k rediskey.Session) reads {
 	return reads{
-		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered", "ended_at"),
+		run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered", "ended_at", "questions", "hold"),
 		record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "reply_to", "dropped", "omitted", "omitted_told", "agent", "fence", "needs"),
 		resume:   p.HMGet(ctx, k.Resume(), "pending", "reason", "marked_at", "interruptions", "suspended"),
 		sentinel: p.Get(ctx, k.Sentinel()),
@@ -92,14 +94,30 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.StartedAt = time.UnixMilli(run.Int("started_at"))
 	s.Running = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
-	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"))
+	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
 	s.WaitsFor = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"))
+	s.Until = until(s, run.Text("hold"))
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
 	for _, id := range ids {
 		s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
 	}
 	return s
+}
+
+// until is Info.Until. hold is the run record's field.
+func until(s session.Info, hold string) time.Time {
+	if q := s.Question; q != nil {
+		if q.Timeout <= 0 || q.AskedAt.IsZero() {
+			return time.Time{}
+		}
+		return q.AskedAt.Add(time.Duration(q.Timeout))
+	}
+	text, _, _ := strings.Cut(hold, " ")
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked {
+		return time.UnixMilli(ms)
+	}
+	return time.Time{}
 }
 
 func resumeOf(f script.Fields) session.Resume {

@@ -116,7 +116,7 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 			k := rediskey.For(s)
 			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
-			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered", "phase")
+			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered", "phase", "questions")
 		}
 		return nil
 	})
@@ -126,12 +126,12 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 	needy := map[string]bool{}
 	for i, s := range some {
 		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
-		var run [4]string
+		var run [5]string
 		for j, field := range runs[i].Val() {
 			run[j], _ = field.(string)
 		}
 		if waits := owned[i].Val() > 0 || run[3] == "parked"; waits && !needy[s] {
-			needy[s] = protocol.OpenQuestion(s, run[0], run[1], run[2]) != nil
+			needy[s] = protocol.OpenQuestion(s, run[0], run[1], run[2], run[4]) != nil
 		}
 	}
 	return needy, nil

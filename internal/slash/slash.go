@@ -175,6 +175,9 @@ func status(ctx context.Context, c Operations, _ string) (string, error) {
 	}
 	if q := s.Question; q != nil {
 		ask := fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number)
+		if !s.Until.IsZero() {
+			ask += " within " + s.Left().Round(time.Second).String()
+		}
 		if len(q.Approvers) > 0 {
 			ask += " (" + strings.Join(q.Approvers, ", ") + ")"
 		}
@@ -223,6 +226,14 @@ func statusLine(s session.Info, paused bool) string {
 	case session.PhaseStarting:
 		return "The agent is starting up, " + waiting + "."
 	case session.PhaseParked:
+		switch {
+		case s.Question != nil:
+			return "A turn waits for a decision, without a worker, " + waiting + "."
+		case s.WaitsFor != "":
+			return "A turn waits without a worker, " + waiting + "."
+		case s.Left() > 0:
+			return fmt.Sprintf("A turn waits to go on in %s, %s.", s.Left().Round(time.Second), waiting)
+		}
 		return "A turn waits to go on, " + waiting + "."
 	}
 	return fmt.Sprintf("A turn has been running for %s, %s.", s.Running.Round(time.Second), waiting)

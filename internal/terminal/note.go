@@ -41,9 +41,9 @@ func note(e session.Event, own bool) (text string, alert bool) {
 	case session.EventTurnRequeued:
 		switch {
 		case e.Reason == session.ReasonParked && e.Name != "":
-			return printable.Line("the turn goes on after " + e.Name), false
+			return printable.Line("the turn waits without a worker, and goes on after " + e.Name), false
 		case e.Reason == session.ReasonParked:
-			return "the turn goes on when this is decided", false
+			return "the turn waits without a worker, and goes on when this is decided", false
 		}
 		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true
 	case session.EventNotice:

@@ -40,6 +40,7 @@ type Story struct {
 
 	tools []tool // running ones
 	asked int    // open questions
+	parks bool   // the turn is parked: its tools wait
 	usage session.Usage
 	used  bool
 }
@@ -80,12 +81,19 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		for i := range s.tools {
 			s.tools[i].interrupted = true
 		}
-		if e.Continues == "" && e.Keeps == 0 {
+		switch parked := e.Reason == session.ReasonParked; {
+		case s.parks && e.Continues == "" && !parked:
+			s.tools, s.asked = nil, 0 // the agent begins again, with its tools
+		case e.Continues == "" && e.Keeps == 0 && !parked:
 			lines = s.unfinished("did not end", Trouble)
 		}
+		s.parks = e.Reason == session.ReasonParked
 		fallthrough
 	default:
-		if s.Ephemeral && e.Type == session.EventTurnRequeued {
+		switch {
+		case s.Ephemeral && e.Reason == session.ReasonParked:
+			return []Line{{Text: "the turn waits without a worker; it is lost if this program ends"}}
+		case s.Ephemeral && e.Type == session.EventTurnRequeued:
 			return append(lines, Line{"the turn was interrupted; nothing is kept", Alert})
 		}
 		if text, alert := note(e, s.Mine || slices.Contains(e.Messages, s.Message)); alert {
@@ -111,7 +119,12 @@ func (s *Story) End(end session.Outcome) []Line {
 }
 
 // Leave returns the lines for the end of following before the message's end.
-func (s *Story) Leave() []Line { return s.unfinished("still runs", Aside) }
+func (s *Story) Leave() []Line {
+	if s.asked > 0 {
+		return s.unfinished("waits for the decision", Aside)
+	}
+	return s.unfinished("still runs", Aside)
+}
 
 // Doing returns the running tools in one line. It is empty while a question is open, because the
 // person types the decision in this place.

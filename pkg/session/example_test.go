@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"turnstile/pkg/session"
 )
@@ -25,6 +26,13 @@ func ExampleQuestion_ID() {
 	q := session.Question{Turn: "7c4a8d09-1795227266293", Number: 1, Name: "run make"}
 	fmt.Println(q.ID())
 	// Output: 7c4a8d09-1795227266293.1
+}
+
+func ExampleInfo_Left() {
+	began := time.Date(2026, 11, 27, 21, 0, 0, 0, time.UTC)
+	info := session.Info{Phase: session.PhaseParked, StartedAt: began, Running: 10 * time.Minute, Until: began.Add(2 * time.Hour)}
+	fmt.Println(info.Left())
+	// Output: 1h50m0s
 }
 
 func ExampleEvent_Question() {

@@ -31,6 +31,9 @@ type Info struct {
 	Mode      Mode          // of a message that arrives without one
 	LeaseLeft time.Duration // how long the owner's lease still lasts
 
+	// Until is when the open question counts as denied, or when a parked turn without one goes on. Zero: neither.
+	Until time.Time
+
 	// Agent is the name of the session's agent. "" before the first turn: the session's key decides.
 	Agent string
 
@@ -49,6 +52,14 @@ type Info struct {
 	ReplyTo string        // the destination of its messages' outcomes; "" if there is none
 	Resume  Resume        // for the next turn
 	Dropped int           // messages that a full queue has dropped and that the next turn's note reports
+}
+
+// Left is how long it was until Until when the state was read, 0 if it has none.
+func (i Info) Left() time.Duration {
+	if i.Until.IsZero() {
+		return 0
+	}
+	return max(i.Until.Sub(i.StartedAt.Add(i.Running)), 0)
 }
 
 // Resume is an interruption's record for the next turn.

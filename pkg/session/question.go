@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"strconv"
+	"time"
 )
 
 // Question is an agent's request for the user's permission.
@@ -19,14 +20,19 @@ type Question struct {
 	// Senders are those of the messages for which the turn began, as in meta.sender, at most 100. One
 	// that was steered in later is none. nil: unknown, from a worker of the version before.
 	Senders []string `json:"senders,omitzero"`
+
+	// Timeout is how long after AskedAt the question counts as denied. 0: it waits as long as its turn, or it is
+	// unknown, from a worker of the version before.
+	Timeout Millis    `json:"timeout_ms,omitempty"`
+	AskedAt time.Time `json:"-"` // when it was asked first, by Redis' clock; zero if unknown
 }
 
 // ID is the question's permanent ID, TURN.NUMBER. After an erase the numbers begin again; the IDs
 // of turns do not. In an EventQuestionAsked it is the event's turn and call ID.
 func (q Question) ID() string { return q.Turn + "." + strconv.Itoa(q.Number) }
 
-// Question returns the question of an EventQuestionAsked, without its Senders, which only the stored one has
-// (Info.Question); ok is false for another event.
+// Question returns the question of an EventQuestionAsked, without its Senders and its time, which only the stored
+// one has (Info.Question); ok is false for another event.
 func (e Event) Question() (q Question, ok bool) {
 	number, err := strconv.Atoi(e.CallID)
 	if e.Type != EventQuestionAsked || err != nil {
