@@ -15,8 +15,6 @@ type live struct {
 	Turn     string
 	Question string // the name of the open question: TURN.NUMBER
 	Input    json.RawMessage
-	Until    time.Time // when the open question counts as denied; zero: never
-	Left     int64     // ms until then, by Redis' clock
 	Items    []liveItem
 }
 
@@ -26,6 +24,7 @@ type liveItem struct {
 	Text string
 	Tool *session.ToolUse
 	Ends bool          // the tool is done
+	Does string        // what a tool does that is not done: it runs, or waits for a decision or its next run
 	Run  session.Event // of a turn_started
 
 	began time.Time // a tool
@@ -64,17 +63,15 @@ func liveOf(v gateway.SessionView) live {
 				}
 			}
 		case session.EventQuestionAsked:
-			if l.Input, l.Until = e.Input, (time.Time{}); e.Timeout > 0 {
-				l.Until = e.At.Add(time.Duration(e.Timeout))
-				if v.Since != nil {
-					l.Left = l.Until.Sub(v.Since.Add(v.Running)).Milliseconds()
-				}
-			}
+			l.Input = e.Input
 		}
 	}
 	for i := range l.Items {
 		item := &l.Items[i]
 		item.Text, item.pieces = strings.Join(item.pieces, ""), nil
+		if item.Does = "runs"; v.Question != nil || v.Phase == session.PhaseParked {
+			item.Does = "waits"
+		}
 	}
 	return l
 }

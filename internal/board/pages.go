@@ -35,7 +35,7 @@ var pages = func() map[string]*template.Template {
 
 var functions = template.FuncMap{
 	"text": shownText, "line": shownLine, "json": shownJSON, "empty": emptyJSON, "file": fileLink,
-	"ago": ago, "stamp": stamp, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
+	"ago": ago, "stamp": stamp, "clock": clock, "tokens": tokens, "usage": usage, "brief": brief, "lasted": lasted, "span": func(d session.Millis) time.Duration { return time.Duration(d) },
 }
 
 // textMost is how many bytes of one text a page shows. The API returns the whole text.
@@ -134,6 +134,9 @@ func ago(at time.Time) string {
 
 // stamp formats a time for machines, and for the tooltip.
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
+
+// clock formats a time for people, who may be in any time zone.
+func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04 UTC") }
 
 // tokens formats a number of tokens.
 func tokens(n int64) string {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -123,9 +124,15 @@ func (r *rig) worker() {
 // workerOf runs an agent's turns until the test's end.
 func (r *rig) workerOf(a agent.Agent) {
 	r.Helper()
+	r.parking(a, 0, 0)
+}
+
+// parking is workerOf for a worker that parks turns so soon, whose questions wait so long. 0: the defaults.
+func (r *rig) parking(a agent.Agent, after, timeout time.Duration) {
+	r.Helper()
 	r.workers++
 	w, err := worker.New(acl.Client(r.T, acl.Worker), a, worker.Config{
-		Name: fmt.Sprintf("worker-%d", r.workers), Logger: slog.New(slog.DiscardHandler),
+		Name: fmt.Sprintf("worker-%d", r.workers), Logger: slog.New(slog.DiscardHandler), ParkAfter: after, AskTimeout: timeout,
 	})
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))

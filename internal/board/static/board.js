@@ -36,7 +36,7 @@ function atBottom() {
 // stable is a part's HTML. That the times of a transcript have grown older is no reason to exchange
 // it: the user may be selecting text.
 function stable(part) {
-  return part.id === "live" ? part.innerHTML : part.innerHTML.replace(/>[^<]*<\/time>/g, "></time>");
+  return part.id === "live" ? part.innerHTML : part.innerHTML.replace(/ data-left="\d+"/g, "").replace(/>[^<]*<\/time>/g, "></time>");
 }
 
 // exchange replaces parts of a page, and keeps the parts that the user opened and the selection.
@@ -50,6 +50,7 @@ function exchange(from, parts) {
     node.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
     old.replaceWith(node);
   }
+  countDown();
   if (focused && document.activeElement.id !== focused) document.getElementById(focused)?.focus();
   const same = selectedKey ? rows().findIndex((row) => row.dataset.row === selectedKey) : -1;
   select(same < 0 ? selected : same, false);
@@ -138,14 +139,23 @@ if (session) {
 
 // Countdowns begin with the time left by Redis' clock, not by this machine's.
 const ends = new WeakMap(); // element -> [the time left, its end by this page's clock]
-setInterval(() => {
+function countDown() {
   for (const until of document.querySelectorAll("time[data-left]")) {
     const ms = until.dataset.left;
     if (ends.get(until)?.[0] !== ms) ends.set(until, [ms, performance.now() + Number(ms)]);
-    const left = Math.max(0, Math.ceil((ends.get(until)[1] - performance.now()) / 1000));
-    until.textContent = left ? "in " + (left < 60 ? left + " s" : Math.floor(left / 60) + ":" + String(left % 60).padStart(2, "0") + " min") : "now";
+    until.textContent = within(Math.max(0, Math.ceil((ends.get(until)[1] - performance.now()) / 1000)));
   }
-}, 1000);
+}
+
+function within(s) {
+  const two = (n) => String(n).padStart(2, "0"), m = Math.floor(s / 60), h = Math.floor(m / 60);
+  if (h >= 48) return "in " + Math.floor(h / 24) + " days";
+  if (h) return "in " + h + ":" + two(m % 60) + ":" + two(s % 60) + " h";
+  if (m) return "in " + m + ":" + two(s % 60) + " min";
+  return s ? "in " + s + " s" : "now";
+}
+countDown();
+setInterval(countDown, 1000);
 
 // ---- the list
 
