@@ -256,11 +256,9 @@ func usageOf(o session.Outcome) chatUsage {
 
 // whole responds when the message ends.
 func (c chat) whole(w http.ResponseWriter, r *gateway.Request) error {
-	ctx, cancel := r.Waiting()
-	defer cancel()
-	o, err := c.api.client.Session(c.place.session).Wait(ctx, c.place.message)
+	o, err := c.api.await(r, c.place)
 	if err != nil {
-		return gateway.Interrupted(err)
+		return c.api.unended(w, r, c.place, err)
 	}
 	if o.Status != session.StatusDone {
 		return gateway.Respond(w, http.StatusBadRequest, failure{turnProblem(o)}) // LangChain repeats a request after 422

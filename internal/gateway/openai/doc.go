@@ -21,13 +21,14 @@ type API struct {
 	kept   *store.Store // the gateway's
 	bodies Bodies
 
-	oneShots oneShots
-	live     liveAgents
+	oneShots   oneShots
+	parkedWait time.Duration
+	live       liveAgents
 }
 
 // New returns the routes for the sessions of a client.
 func New(client *turnstile.Client, operator *admin.Client, bodies Bodies) *API {
-	return &API{client: client, admin: operator, bodies: bodies, oneShots: defaultOneShots}
+	return &API{client: client, admin: operator, bodies: bodies, oneShots: defaultOneShots, parkedWait: parkedWait}
 }
 
 // Mount adds the routes to a gateway, which erases temporary sessions until it drains.

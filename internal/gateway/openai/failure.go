@@ -21,6 +21,8 @@ type problem struct {
 	// Failure is the code of the outcome of a turn that failed. Code would not do: the AI SDK
 	// repeats a request after codes with words such as timeout.
 	Failure string `json:"turnstile_code,omitempty"`
+
+	Response string `json:"turnstile_response,omitempty"` // of a parked turn, its ID
 }
 
 // fail sends a problem in OpenAI's JSON. The SDKs repeat a request after 409, which does not help

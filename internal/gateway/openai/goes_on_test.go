@@ -115,9 +115,15 @@ func TestStreamOfATurnThatGoesOn(t *testing.T) {
 // worksWith starts a worker whose model has one tool, a shell command.
 func worksWith(t *testing.T, model *modelserver.Server, dir, tool string, safe bool, environ ...string) *program.Process {
 	t.Helper()
-	tools, err := json.Marshal([]map[string]any{{
+	return worksBy(t, model, dir, map[string]any{
 		"name": "work", "description": "works", "parameters": map[string]any{"type": "object"}, "argv": []string{"/bin/sh", "-c", tool}, "safe": safe,
-	}})
+	}, environ...)
+}
+
+// worksBy starts a worker whose model has this tool.
+func worksBy(t *testing.T, model *modelserver.Server, dir string, tool map[string]any, environ ...string) *program.Process {
+	t.Helper()
+	tools, err := json.Marshal([]map[string]any{tool})
 	expect.OK(t, err)
 	path := filepath.Join(dir, "tools.json")
 	expect.OK(t, os.WriteFile(path, tools, 0o600))

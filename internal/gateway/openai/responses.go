@@ -131,11 +131,9 @@ func (a *API) respond(w http.ResponseWriter, r *gateway.Request, p place, m turn
 
 // wait sends a response when it ends.
 func (a *API) wait(w http.ResponseWriter, r *gateway.Request, p place, m turnstile.StoredMessage) error {
-	ctx, cancel := r.Waiting()
-	defer cancel()
-	o, err := a.client.Session(p.session).Wait(ctx, p.message)
+	o, err := a.await(r, p)
 	if err != nil {
-		return gateway.Interrupted(err)
+		return a.unended(w, r, p, err)
 	}
 	m.Outcome = &o
 	return a.respond(w, r, p, m)

@@ -50,6 +50,7 @@ type rig struct {
 
 	// For the gateways that are started next.
 	destinations *outbox.File
+	lookAfter    time.Duration // how often a request looks whether its turn is parked; 0: the default
 	eraseAfter   time.Duration // how long a temporary session is kept; 0: as long as the test
 	hook         redis.Hook    // of their Redis client; may be nil
 }
@@ -79,6 +80,9 @@ func (r *rig) gateway(change ...func(*gateway.Config)) (*gateway.Gateway, string
 	api := openai.New(client, operator, protocol.NewBodies(rdb))
 	life := cmp.Or(r.eraseAfter, time.Hour)
 	api.EraseAfter(life, life/10)
+	if r.lookAfter > 0 {
+		api.LookAfter(r.lookAfter)
+	}
 	api.Mount(g)
 	server := httptest.NewServer(g)
 	r.Cleanup(func() {

@@ -79,6 +79,10 @@ Object.assign(clients, {
     const chat = await openai.chat.completions.create({ model, messages: [{ role: "user", content: input }] }, { headers: inSession(session) });
     add(chat.choices[0].message.content);
   },
+  async "openai-responses-keyed"(session, add) { // may be repeated
+    const headers = { "Idempotency-Key": session };
+    add((await openai.responses.create({ model, conversation: session, input }, { headers })).output_text);
+  },
   "ai-responses-whole": (session, add) =>
     generate(provider.responses(model), { providerOptions: { openai: { conversation: session } } }, add),
   "ai-chat-whole": (session, add) => generate(provider.chat(model), { headers: inSession(session) }, add),
