@@ -18,6 +18,7 @@ type indexes struct {
 	read                       func(context.Context) (admin.Backlog, error)
 	up, sessions, oldest, late *prometheus.Desc
 	owed, owedOldest           *prometheus.Desc
+	parked, asked              *prometheus.Desc
 }
 
 func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
@@ -31,6 +32,10 @@ func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
 			"How long the first session in ready has waited for a free slot, 0 if none does; the same for all workers of one Redis.", nil, nil),
 		late: prometheus.NewDesc("turnstile_outbox_late_seconds",
 			"How long the first session in outbox has waited for a deliverer to look at it, 0 if none does; the same for all workers of one Redis.", nil, nil),
+		parked: prometheus.NewDesc("turnstile_turns_parked",
+			"Turns that wait without a worker, for a decision or a retry, as of the last sweep; the same for all workers of one Redis.", nil, nil),
+		asked: prometheus.NewDesc("turnstile_question_oldest_age_seconds",
+			"How long the oldest open question has waited for its decision, as of the last sweep, 0 if none is open; the same for all workers of one Redis.", nil, nil),
 		owed: prometheus.NewDesc("turnstile_destination_owed",
 			"Outcomes that all sessions owe a destination, with deliveries that wait, as last counted; the same for all workers of one Redis.", []string{"destination"}, nil),
 		owedOldest: prometheus.NewDesc("turnstile_destination_oldest_age_seconds",
@@ -44,6 +49,8 @@ func (x *indexes) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.sessions
 	ch <- x.oldest
 	ch <- x.late
+	ch <- x.parked
+	ch <- x.asked
 	ch <- x.owed
 	ch <- x.owedOldest
 }
@@ -63,6 +70,8 @@ func (x *indexes) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(x.oldest, prometheus.GaugeValue, b.Oldest.Seconds())
 	ch <- prometheus.MustNewConstMetric(x.late, prometheus.GaugeValue, b.Late.Seconds())
+	ch <- prometheus.MustNewConstMetric(x.parked, prometheus.GaugeValue, float64(b.Parked))
+	ch <- prometheus.MustNewConstMetric(x.asked, prometheus.GaugeValue, b.Asked.Seconds())
 	for name, d := range b.Destinations {
 		ch <- prometheus.MustNewConstMetric(x.owed, prometheus.GaugeValue, float64(d.Count), name)
 		ch <- prometheus.MustNewConstMetric(x.owedOldest, prometheus.GaugeValue, d.Oldest.Seconds(), name)

@@ -172,6 +172,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *worker.Config) { o.Concurrency = 2 })
 	r.scrape().has(t, map[string]float64{
+		"turnstile_turns_parked": 0, "turnstile_question_oldest_age_seconds": 0,
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
 		"turnstile_redis_up": 1, "turnstile_sessions{ready}": 0, "turnstile_sessions{due}": 0, "turnstile_sessions{owned}": 0,

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -114,6 +115,30 @@ func TestParkedQuestionNeedsAttention(t *testing.T) {
 	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Attention).Err())
 	b.Sweep()
 	expect.Equal(t, "a sweep lists it again", b.IsIn(rediskey.Attention, actors.Key), true)
+}
+
+// A sweep counts the turns that are parked, and knows the oldest open question.
+func TestSweepCountsParkedTurns(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	waits(b)
+	counts := func() (int64, time.Duration) {
+		t.Helper()
+		b.Sweep()
+		backlog, err := b.Client.Backlog(b.Ctx)
+		expect.OK(t, err)
+		return backlog.Parked, backlog.Asked
+	}
+	b.Redis.HSet(b.Ctx, b.Keys.Run(), "questions", fmt.Sprintf("1 %d 1 %d", b.Info().Fence, b.Redis.Time(b.Ctx).Val().Add(-time.Hour).UnixMilli()))
+	if parked, asked := counts(); parked != 1 || asked < time.Hour || asked > 2*time.Hour {
+		t.Errorf("%d parked, the oldest question for %s", parked, asked)
+	}
+	_, err := b.Chat().Decide(b.Ctx, "1", session.Allow)
+	expect.OK(t, err)
+	b.Drain()
+	if parked, asked := counts(); parked != 0 || asked != 0 {
+		t.Errorf("after the decision %d parked, the oldest question for %s", parked, asked)
+	}
 }
 
 // Another agent begins the message of a parked turn anew, without its steps.

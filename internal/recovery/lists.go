@@ -31,8 +31,8 @@ var reasons = []func(rediskey.Session) string{
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
 // attention: asynqmon pauses a session or archives messages without updating it.
 //
-// near are the sessions that may have one of the keys in reasons.
-func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []string) error {
+// near are the sessions that may have one of the keys in reasons. seen counts those that wait.
+func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []string, seen *waits) error {
 	if len(sessions) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *Recovery) repairLists(ctx context.Context, now int64, sessions, near []
 	if err != nil {
 		return err
 	}
-	needy, err := r.needy(ctx, near)
+	needy, err := r.needy(ctx, near, seen)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Recovery) unserved(ctx context.Context, now int64, sessions []string, l
 }
 
 // needy returns the sessions that are paused or suspended, or have dead letters or an open question.
-func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]bool, error) {
+func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (map[string]bool, error) {
 	some, err := r.WithTasks(ctx, sessions, reasons...)
 	if err != nil || len(some) == 0 {
 		return map[string]bool{}, err
@@ -130,9 +130,15 @@ func (r *Recovery) needy(ctx context.Context, sessions []string) (map[string]boo
 		for j, field := range runs[i].Val() {
 			run[j], _ = field.(string)
 		}
-		if waits := owned[i].Val() > 0 || run[3] == "parked"; waits && !needy[s] {
-			needy[s] = protocol.OpenQuestion(s, run[0], run[1], run[2], run[4]) != nil
+		parked := run[3] == "parked"
+		if !parked && owned[i].Val() == 0 {
+			continue
 		}
+		var asked time.Time
+		if q := protocol.OpenQuestion(s, run[0], run[1], run[2], run[4]); q != nil {
+			needy[s], asked = true, q.AskedAt
+		}
+		seen.add(parked, asked)
 	}
 	return needy, nil
 }

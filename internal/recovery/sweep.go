@@ -40,10 +40,11 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	}
 	since = max(since, interval)
 	var failed error
+	var seen waits
 	visit := func(sessions []string) error {
 		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, outboxKeys)...)
 		if err == nil {
-			err = r.repairLists(ctx, now.UnixMilli(), sessions, near)
+			err = r.repairLists(ctx, now.UnixMilli(), sessions, near, &seen)
 		}
 		n, sweepErr := r.sweep(ctx, now.UnixMilli(), since, near, max(r.burst()-found, 0))
 		found += n
@@ -52,7 +53,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
 	if err = r.EverySession(ctx, visit); err == nil && failed == nil {
-		err = r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err()
+		err = errors.Join(r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err(), seen.store(ctx, r.rdb))
 	}
 	// Sweeps take at most half of the time, however slow they are.
 	took := time.Since(began)

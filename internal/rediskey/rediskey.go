@@ -31,7 +31,7 @@ const (
 
 	Temporary = "turnstile:temporary" // ZSET session key -> ms: a gateway checks then whether to erase it
 
-	Waiting = "turnstile:waiting" // HASH count, at: messages that waited in all sessions, as of the last sweep
+	Waiting = "turnstile:waiting" // HASH of counts over all sessions, as of the last jobs: messages that wait, deliveries, parked turns
 
 	Scan = "turnstile:scan" // HASH node -> cursor: progress of the search for sessions that no index lists
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"turnstile/internal/deliveries"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // Backlog counts the sessions in each index.
@@ -26,6 +28,12 @@ type Backlog struct {
 	// It is empty if the Redis user may not read the counts.
 	Destinations map[string]DestinationBacklog
 
+	// Parked is how many turns wait without a worker, for a decision or a retry, and Asked is how long the oldest
+	// open question has waited for its decision; 0 if none is open. Both are of the last sweep, and 0 if the Redis user
+	// may not read them.
+	Parked int64
+	Asked  time.Duration
+
 	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
 }
@@ -41,14 +49,21 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	var ready, due, owned, outbox *redis.IntCmd
 	var first, late *redis.ZSliceCmd
 	var now *redis.TimeCmd
+	var waits *redis.SliceCmd
 	var owing deliveries.Owings
-	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	all, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
 		outbox = p.ZCard(ctx, rediskey.Outbox)
 		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
-		now = p.Time(ctx)
+		now, waits = p.Time(ctx), p.HMGet(ctx, rediskey.Waiting, "parked", "asked")
 		return nil
 	})
+	if denied := waits.Err(); redis.HasErrorPrefix(denied, "NOPERM") || redis.HasErrorPrefix(denied, "WRONGTYPE") {
+		err = nil
+		for _, cmd := range all[:len(all)-1] { // but the last one
+			err = cmp.Or(err, cmd.Err())
+		}
+	}
 	if err == nil {
 		owing, err = deliveries.LastOwings(ctx, a.rdb)
 		if redis.HasErrorPrefix(err, "NOPERM") { // a user that may read the indexes only
@@ -72,7 +87,13 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 		}
 		return age
 	}
+	stored := script.HashFields(waits)
+	var asked time.Duration
+	if at := stored.Int("asked"); at > 0 {
+		asked = max(0, now.Val().Sub(time.UnixMilli(at)))
+	}
 	return Backlog{
+		Parked: stored.Int("parked"), Asked: asked,
 		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
 		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
 	}, nil
