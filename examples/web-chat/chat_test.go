@@ -95,10 +95,17 @@ func (r *rig) work() { r.runs(echo.New()) }
 // runs starts a worker with an agent.
 func (r *rig) runs(a agent.Agent) {
 	r.Helper()
-	w, err := worker.New(r.redis, a, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	r.worker(a, worker.Config{})
+}
+
+func (r *rig) worker(a agent.Agent, c worker.Config) *worker.Worker {
+	r.Helper()
+	c.Logger = slog.New(slog.DiscardHandler)
+	w, err := worker.New(r.redis, a, c)
 	expect.OK(r, err)
 	expect.OK(r, w.Start(context.Background()))
 	r.Cleanup(func() { _ = w.Stop(expect.Ended()) })
+	return w
 }
 
 // story is a message and its reply, which arrives in pieces for about 6 s.
