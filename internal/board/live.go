@@ -69,7 +69,7 @@ func liveOf(v gateway.SessionView) live {
 	for i := range l.Items {
 		item := &l.Items[i]
 		item.Text, item.pieces = strings.Join(item.pieces, ""), nil
-		if item.Does = "runs"; v.Question != nil || v.Phase == session.PhaseParked {
+		if item.Does = "runs"; v.Question != nil || v.WaitsFor != "" || v.Phase == session.PhaseParked {
 			item.Does = "waits"
 		}
 	}

@@ -114,7 +114,7 @@ func until(s session.Info, hold string) time.Time {
 		return q.AskedAt.Add(time.Duration(q.Timeout))
 	}
 	text, _, _ := strings.Cut(hold, " ")
-	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked {
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked && s.WaitsFor == "" {
 		return time.UnixMilli(ms)
 	}
 	return time.Time{}

@@ -12,21 +12,19 @@ import (
 	"turnstile/pkg/session"
 )
 
-// parkedWait is how often a request that waits for a message looks whether the session is parked for a decision.
-// Then it may take days, and the request ends.
+// parkedWait is how often a request that waits for a message looks whether the session's turn is parked for a
+// decision, or for a program's value or a time. Then it may take days, and the request ends.
 const parkedWait = time.Minute
 
 // errLook is the cause with which a wait ends to look at its session.
 var errLook = errors.New("look at the session")
 
-// parkedError is why a request ends: its message waits for the decision on a question, without a worker.
-type parkedError struct {
-	question string
-}
+// parkedError is why a request ends: what the turn waits for, without a worker.
+type parkedError string
 
-func (e parkedError) Error() string { return "the turn waits for a decision: " + e.question }
+func (e parkedError) Error() string { return "the turn waits without a worker for " + string(e) }
 
-// await waits for a message's end. The error is a parkedError if the session's turn is parked for a decision.
+// await waits for a message's end. The error is a parkedError if the session's turn waits without a worker.
 func (a *API) await(r *gateway.Request, p place) (session.Outcome, error) {
 	ctx, cancel := r.Waiting()
 	defer cancel()
@@ -39,8 +37,12 @@ func (a *API) await(r *gateway.Request, p place) (session.Outcome, error) {
 			return o, gateway.Interrupted(err)
 		}
 		info, err := chat.Info(ctx) // after an error the wait goes on, as it does without Redis
-		if err == nil && info.Phase == session.PhaseParked && info.Question != nil {
-			return o, parkedError{info.Question.Name}
+		switch {
+		case err != nil || info.Phase != session.PhaseParked:
+		case info.Question != nil:
+			return o, parkedError(fmt.Sprintf("the decision on %q", info.Question.Name))
+		case info.WaitsFor != "":
+			return o, parkedError(fmt.Sprintf("%q", info.WaitsFor))
 		}
 	}
 }
@@ -53,7 +55,7 @@ func (a *API) unended(w http.ResponseWriter, r *gateway.Request, p place, err er
 		return err
 	}
 	status, of := http.StatusServiceUnavailable, problem{
-		Message:  fmt.Sprintf("The turn waits, without a worker, for the decision on %q. Get the response %s when it is decided.", parked.question, p.id()),
+		Message:  fmt.Sprintf("The turn waits without a worker, for %s. Get the response %s later.", string(parked), p.id()),
 		Type:     serverError,
 		Code:     "turn_parked",
 		Response: p.id(),

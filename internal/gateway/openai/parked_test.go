@@ -16,6 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"turnstile"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
 	"turnstile/test/acl"
@@ -24,14 +25,14 @@ import (
 	"turnstile/test/modelserver"
 )
 
-// parking is a rig whose agent asks, with a worker that parks its turns at once.
-func parking(t *testing.T) *rig {
+// parking is a rig with this agent and a worker that parks its turns at once.
+func parking(t *testing.T, a agent.Agent) *rig {
 	t.Helper()
 	r := newRig(t)
 	r.lookAfter = 300 * time.Millisecond
 	_, r.url = r.gateway()
 	r.sdk = r.at(r.url)
-	w, err := worker.New(acl.Client(t, acl.Worker), actors.Pays(), worker.Config{
+	w, err := worker.New(acl.Client(t, acl.Worker), a, worker.Config{
 		ParkAfter: time.Millisecond, Keep: worker.Keep{Results: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
@@ -44,7 +45,7 @@ func parking(t *testing.T) *rig {
 // same turn, and has its response when the user has decided.
 func TestParkedResponse(t *testing.T) {
 	t.Parallel()
-	r := parking(t)
+	r := parking(t, actors.Pays())
 	client, keyed := r.at(r.url, option.WithMaxRetries(0)), option.WithHeader("Idempotency-Key", "k")
 	_, err := client.Responses.New(t.Context(), say("s", "pay"), keyed)
 	r.refused(err, 503, "turn_parked", `the decision on "pay"`)
@@ -79,7 +80,7 @@ func TestParkedResponse(t *testing.T) {
 // A client repeats its request by itself, and its message runs once.
 func TestParkedResponseIsRepeated(t *testing.T) {
 	t.Parallel()
-	r := parking(t)
+	r := parking(t, actors.Pays())
 	attempts := 0
 	client := r.at(r.url, option.WithHeader("Idempotency-Key", "k"), option.WithMaxRetries(2), option.WithMiddleware(func(q *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		attempts++
@@ -100,7 +101,7 @@ func TestParkedResponseIsRepeated(t *testing.T) {
 
 func TestParkedChat(t *testing.T) {
 	t.Parallel()
-	r := parking(t)
+	r := parking(t, actors.Pays())
 	client := r.at(r.url, option.WithMaxRetries(0), option.WithHeader("Idempotency-Key", "k"))
 	_, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("pay")))
 	r.refused(err, 503, "turn_parked", "Get the response resp_")
@@ -110,6 +111,18 @@ func TestParkedChat(t *testing.T) {
 	done, err := client.Chat.Completions.New(t.Context(), chat(sdk.UserMessage("pay")))
 	expect.OK(t, err)
 	expect.Equal(t, "text", done.Choices[0].Message.Content, "It is not paid.")
+}
+
+// A request whose turn waits for a program's value ends, too.
+func TestParkedForAValue(t *testing.T) {
+	t.Parallel()
+	r := parking(t, agent.Func(func(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
+		value, err := turn.Wait(ctx, agent.Wait{Key: "paid"})
+		return agent.Result{Text: string(value)}, err
+	}))
+	_, err := r.sdk.Responses.New(t.Context(), say("s", "pay"))
+	r.refused(err, 400, "turn_parked", `without a worker, for "paid"`)
+	namedIn(t, err)
 }
 
 // A stream stays open while its turn is parked, and has each item once.
@@ -150,7 +163,7 @@ func namedIn(t *testing.T, err error) string {
 	}
 	_, id, _ := strings.Cut(failed.RawJSON(), `"turnstile_response":"`)
 	id, _, _ = strings.Cut(id, `"`)
-	if !strings.HasPrefix(id, "resp_") || !strings.Contains(failed.Message, "Get the response "+id+" ") || failed.Response.Header.Get("Retry-After") != "1" {
+	if !strings.HasPrefix(id, "resp_") || !strings.Contains(failed.Message, "Get the response "+id+" later.") || failed.Response.Header.Get("Retry-After") != "1" {
 		t.Fatalf("%s %v", failed.RawJSON(), failed.Response.Header)
 	}
 	return id
