@@ -56,12 +56,12 @@ func Args(dir string, port int) []string {
 
 // Launch starts a redis-server with args, which include Args, and returns when it serves at port;
 // ctx bounds only that. The owner removes dir after the server's end. If this process dies first,
-// the watchdog removes it.
-func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Process, error) {
+// the watchdog removes it. Its environment is this process's, with the variables in env.
+func Launch(ctx context.Context, dir string, port int, password string, args []string, env ...string) (*Process, error) {
 	s := &Process{dir: dir}
 	// It ends by Signal, or with this process.
 	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), string(KindServer), args...))
-	s.server.Dir = dir
+	s.server.Dir, s.server.Env = dir, append(os.Environ(), env...)
 	if err := s.server.Start(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}

@@ -72,10 +72,15 @@ func needBinary(t testing.TB) {
 
 func haveOrSkip(t testing.TB) {
 	t.Helper()
-	if haveBinary() {
+	skipUnless(t, haveBinary(), "redistest: needs a real redis-server, and none is on PATH")
+}
+
+// skipUnless skips a test loudly unless this machine has what it needs. In CI it fails.
+func skipUnless(t testing.TB, has bool, reason string) {
+	t.Helper()
+	if has {
 		return
 	}
-	const reason = "redistest: needs a real redis-server, and none is on PATH"
 	if inCI() {
 		t.Fatal(reason)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/devredis"
+	"turnstile/test/clock"
 )
 
 const (
@@ -30,6 +33,7 @@ type Server struct {
 	port     int
 	password string
 	args     []string
+	env      []string // variables of the server alone
 	process  *devredis.Process
 
 	once   sync.Once
@@ -49,6 +53,29 @@ func StartServer(t testing.TB, args ...string) *Server {
 	s.t = t
 	t.Cleanup(s.remove)
 	return s
+}
+
+// StartServerWithClock is StartServer with a wall clock that can be moved. Without a C compiler the test is
+// skipped, and under CI it fails. Linux.
+func StartServerWithClock(t testing.TB, args ...string) (*Server, clock.Clock) {
+	t.Helper()
+	needBinary(t)
+	_, err := exec.LookPath(clock.Compiler)
+	skipUnless(t, err == nil && runtime.GOOS == "linux", "redistest: moves Redis' clock, and needs a C compiler and Linux for that")
+	dir := t.TempDir()
+	c, err := clock.New(filepath.Join(dir, "clock"))
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	library, err := clock.Build(t.Context(), dir)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	s := StartServer(t, args...)
+	s.Stop()
+	s.env = []string{"LD_PRELOAD=" + library, c.Environ()}
+	s.Start()
+	return s, c
 }
 
 // newServer starts a server that belongs to no test yet.
@@ -91,7 +118,7 @@ func (s *Server) launch() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	s.process, err = devredis.Launch(ctx, s.dir, s.port, s.password, args)
+	s.process, err = devredis.Launch(ctx, s.dir, s.port, s.password, args, s.env...)
 	return err
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"turnstile/test/clock"
 )
 
 // Programs are the built binaries of a run, all in one directory: a process that is left at the end
@@ -31,7 +33,7 @@ func Build(ctx context.Context, root, dir, self string, overlay map[string]strin
 	if err := os.MkdirAll(build, 0o755); err != nil {
 		return p, err
 	}
-	if p.Shim, err = buildShim(ctx, build); err != nil {
+	if p.Shim, err = clock.Build(ctx, build); err != nil {
 		return p, err
 	}
 	// The overlay names its files by stable paths. Otherwise go build would compile all packages

@@ -2,8 +2,6 @@ package world
 
 import (
 	"context"
-	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,68 +9,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+
+	"turnstile/test/clock"
 )
 
-// clockVariable names a process's Clock for it.
-const clockVariable = "CHAOS_CLOCK"
-
-//go:embed shim/clock.c
-var clockSource []byte
-
-// buildShim compiles the library by which Redis' clock is moved. libfaketime would do, but keeps
-// redis-server from starting.
-func buildShim(ctx context.Context, dir string) (library string, err error) {
-	source := filepath.Join(dir, "clock.c")
-	library = filepath.Join(dir, "clock.so")
-	if err := os.WriteFile(source, clockSource, 0o644); err != nil {
-		return "", err
-	}
-	if out, err := exec.CommandContext(ctx, "cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the clock's library: %w\n%s", err, out)
-	}
-	return library, nil
-}
-
-// Clock is the offset of a process's wall clock, in a file that the process has mapped.
-type Clock struct{ file string }
-
-func newClock(dir, name string) (Clock, error) {
-	c := Clock{filepath.Join(dir, name+".clock")}
-	return c, os.WriteFile(c.file, make([]byte, 8), 0o644)
-}
-
-// Move sets how far the clock is ahead of the machine's.
-func (c Clock) Move(d time.Duration) error {
-	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(d)), 0) // one write: never half an offset
-	return err
-}
-
-// Now is how far the clock is ahead.
-func (c Clock) Now() (time.Duration, error) {
-	data, err := os.ReadFile(c.file)
-	if err != nil || len(data) != 8 {
-		return 0, fmt.Errorf("read %s: %d bytes, %w", c.file, len(data), err)
-	}
-	return time.Duration(binary.LittleEndian.Uint64(data)), nil
+// newClock makes the clock of a process in the world of a directory.
+func newClock(dir, process string) (clock.Clock, error) {
+	return clock.New(filepath.Join(dir, "clocks", process+".clock"))
 }
 
 // ClockMoved reports whether a worker's clock was moved in the world of a directory. It stays moved.
 func ClockMoved(dir string) bool {
 	files, _ := filepath.Glob(filepath.Join(dir, "clocks", "worker*.clock")) // the pattern is a valid one
 	return slices.ContainsFunc(files, func(file string) bool {
-		by, err := Clock{file}.Now()
+		by, err := clock.Clock(file).Now()
 		return by != 0 || err != nil
 	})
 }
-
-// environ is the environment that gives a process the clock.
-func (c Clock) environ() string { return clockVariable + "=" + c.file }
 
 // The package time of a worker, with a wall clock that can be moved. Only Now reads the wall clock;
 // timers, deadlines and leases have the monotonic one.
@@ -93,7 +46,7 @@ import (
 var chaosOffset = chaosMap()
 
 func chaosMap() *int64 {
-	name, ok := syscall.Getenv("` + clockVariable + `")
+	name, ok := syscall.Getenv("` + clock.Variable + `")
 	if !ok {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,7 +57,7 @@ func (w *World) Primary() *Server {
 func (w *World) Servers() []*Server { return w.all }
 
 func (w *World) startRedis(ctx context.Context) (err error) {
-	if w.RedisClock, err = newClock(filepath.Join(w.Dir, "clocks"), "redis"); err != nil {
+	if w.RedisClock, err = newClock(w.Dir, "redis"); err != nil {
 		return err
 	}
 	n := map[Topology]int{Single: 1, Everysec: 1, Failover: 2, Killed: 2, Cluster: 3}[w.Topology]
@@ -97,7 +96,7 @@ func (w *World) addServer(ctx context.Context, i int) error {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", name+".conf", "--cluster-node-timeout", "3000",
 			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", "127.0.0.1")
 	}
-	env := []string{"LD_PRELOAD=" + w.Programs.Shim, w.RedisClock.environ()}
+	env := []string{"LD_PRELOAD=" + w.Programs.Shim, w.RedisClock.Environ()}
 	if w.Topology == Everysec {
 		if w.synced, err = newSynced(w.Dir); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/chaos/internal/agents"
+	"turnstile/test/clock"
 	"turnstile/test/history"
 )
 
@@ -26,7 +27,7 @@ func TestLosePower(t *testing.T) {
 	}
 	w := &World{Topology: Everysec, TTL: TTL, Dir: dir, log: log}
 	t.Cleanup(w.Kill)
-	if w.Programs.Shim, err = buildShim(t.Context(), dir); err != nil {
+	if w.Programs.Shim, err = clock.Build(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.startRedis(t.Context()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"turnstile/test/clock"
 	"turnstile/test/history"
 )
 
@@ -44,7 +45,7 @@ type World struct {
 	Gateways []*Gateway
 	Model    *Process
 
-	RedisClock Clock // of all redis-servers
+	RedisClock clock.Clock // of all redis-servers
 
 	servers
 	vip       *Proxy   // the harness's way to the primary; nil: there is only one server
@@ -57,7 +58,7 @@ type World struct {
 type Worker struct {
 	*Process
 	Agent string
-	Clock Clock
+	Clock clock.Clock
 	Proxy *Proxy // nil: none
 }
 
@@ -111,14 +112,14 @@ func (w *World) addWorker(i int, agent, model string) error {
 	wk := &Worker{Agent: agent}
 	name := fmt.Sprintf("worker%d", i+1)
 	var err error
-	if wk.Clock, err = newClock(filepath.Join(w.Dir, "clocks"), name); err != nil {
+	if wk.Clock, err = newClock(w.Dir, name); err != nil {
 		return err
 	}
 	if wk.Proxy, err = w.proxied(name, i > 0); err != nil {
 		return err
 	}
 	env := []string{
-		"REDIS_URL=" + w.url(wk.Proxy), wk.Clock.environ(),
+		"REDIS_URL=" + w.url(wk.Proxy), wk.Clock.Environ(),
 		"TURNSTILE_AGENT=" + agent, "TURNSTILE_CONCURRENCY=8",
 		"TURNSTILE_SENTINEL_TTL=" + w.TTL.String(), "TURNSTILE_SWEEP_INTERVAL=" + Sweep.String(),
 		"TURNSTILE_DRAIN_TIMEOUT=" + Drain.String(), "TURNSTILE_INTERRUPT_GRACE=" + Grace.String(),
