@@ -243,6 +243,7 @@ func (p *problems) judgeOutlivesTurn(name string, ttl, turn time.Duration) {
 
 func (p *problems) judgeLimits(w Worker) {
 	atLeast(p, "TURNSTILE_MAX_ATTEMPTS", w.MaxAttempts, 1)
+	atLeast(p, "TURNSTILE_PARKED_CAP", w.ParkedCap, 0)
 	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, wire.MaxQueueCap)
 	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, wire.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)

@@ -26,6 +26,7 @@ type Worker struct {
 
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s."`
 	ParkAfter      time.Duration `env:"TURNSTILE_PARK_AFTER" envDefault:"30s" unit:"duration" help:"How long a turn whose agent can go on later keeps its slot while it waits for the user's decision, a program's value or a time. 0: always."`
+	ParkedCap      int           `env:"TURNSTILE_PARKED_CAP" envDefault:"100000" unit:"turns" help:"How many turns may wait without a slot, for a decision, a value or a time, of all workers together. While there are as many, further ones keep theirs. docs/guarantees.md has how exact it is. 0: no limit."`
 	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a draining worker lets running turns finish. 0: it interrupts them at once."`
 	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: it is killed at once."`
 	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). It is only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit into it. 0: unknown."`

@@ -36,6 +36,7 @@ func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 		AgentTimeout:  s.AgentTimeout,
 		AskTimeout:    cmp.Or(s.AskTimeout, session.NoLimit),
 		ParkAfter:     cmp.Or(s.ParkAfter, session.NoLimit),
+		ParkedCap:     cmp.Or(s.ParkedCap, session.NoLimit),
 		Approvers:     s.Approvers,
 		DrainTimeout:  cmp.Or(s.DrainTimeout, shortest),
 		MaxAttempts:   s.MaxAttempts,

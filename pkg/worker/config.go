@@ -60,6 +60,11 @@ type Config struct {
 	// the worker drains. Defaults to 30 s; session.NoLimit: never.
 	ParkAfter time.Duration
 
+	// ParkedCap is how many turns may wait without a slot, for a decision, a value or a time, of all workers
+	// together. While there are as many, further ones keep theirs. It is approximate: a worker counts them every
+	// 5 s, and sessions with delayed messages with them. Defaults to 100,000; session.NoLimit: any number.
+	ParkedCap int
+
 	// AskTimeout is how long an agent's question waits for the user's decision before it is denied.
 	// NoLimit: as long as the turn may run. Defaults to 5 min.
 	AskTimeout time.Duration
@@ -202,6 +207,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.AgentTimeout, 10*time.Minute)
 	setDefault(&c.AskTimeout, 5*time.Minute)
 	setDefault(&c.ParkAfter, 30*time.Second)
+	setDefault(&c.ParkedCap, 100_000)
 	setDefault(&c.DrainTimeout, time.Minute)
 	setDefault(&c.MaxAttempts, 3)
 	setDefault(&c.RetryBackoff, time.Second)
@@ -232,7 +238,7 @@ func (c Config) validate() error {
 	var errs []error
 	wrong := func(field, text string) { errs = append(errs, fmt.Errorf("worker: Config.%s %s", field, text)) }
 	for field, bad := range map[string]bool{
-		"Concurrency": c.Concurrency < 0, "Limits.MessageBytes": c.Limits.MessageBytes < 0, "Limits.Queue": c.Limits.Queue < 0, "AgentTimeout": c.AgentTimeout < 0, "MaxAttempts": c.MaxAttempts < 0,
+		"Concurrency": c.Concurrency < 0, "Limits.MessageBytes": c.Limits.MessageBytes < 0, "Limits.Queue": c.Limits.Queue < 0, "AgentTimeout": c.AgentTimeout < 0, "ParkedCap": c.ParkedCap < session.NoLimit, "MaxAttempts": c.MaxAttempts < 0,
 		"RetryBackoff": c.RetryBackoff < 0, "StuckLimit": c.StuckLimit < 0, "SweepInterval": c.SweepInterval < 0,
 		"RecoveryRate": c.RecoveryRate < 0, "WarmAgents": c.WarmAgents < 0, "WarmTTL": c.WarmTTL < 0,
 		"Queue.Cap": c.Queue.Cap < 0, "Queue.Debounce": c.Queue.Debounce < 0,

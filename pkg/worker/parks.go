@@ -10,8 +10,9 @@ import (
 
 // parks says when a turn that waits for a decision gives up its worker.
 type parks struct {
-	after  time.Duration   // 0: never
-	may    func() bool     // every living worker knows parked turns
+	after  time.Duration // 0: never
+	may    func() bool   // every living worker knows parked turns
+	cap    *parkedCap
 	drains <-chan struct{} // closed when the worker drains: then at once
 	steps  *steps
 }
@@ -39,7 +40,7 @@ func (p parks) when(ctx context.Context, key string) <-chan struct{} {
 			case <-ctx.Done():
 				return
 			}
-			if p.may() && p.steps.hold(false) {
+			if p.may() && p.steps.hold(false) && p.cap.take(ctx) {
 				select {
 				case now <- struct{}{}:
 				case <-ctx.Done():

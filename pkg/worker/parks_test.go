@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"turnstile"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
@@ -62,6 +64,7 @@ func TestTurnWaitsWithoutAWorker(t *testing.T) {
 	expect.Equal(t, "the other session", r.outcomeIn("other", "o1").Status, session.StatusDone)
 	expect.Received(t, "the end of the drain", drain(w))
 
+	r.submit(r.key, turnstile.Message{ID: "m2", Text: "later", Delay: time.Hour})
 	r.command("/approve 1", "Approved question 1: pay.")
 	r.command("/approve 1", "That question was already decided.")
 	r.worker(next)
@@ -79,6 +82,10 @@ func TestTurnWaitsWithoutAWorker(t *testing.T) {
 	if q := r.info().Question; q != nil {
 		t.Errorf("a question is left: %+v", q)
 	}
+	expect.Soon(t, "the session waits for its delayed message, not for the end of its question", func() bool {
+		at := r.rdb.ZScore(r.ctx, rediskey.Due, r.key).Val()
+		return at > float64(time.Now().Add(30*time.Minute).UnixMilli())
+	})
 }
 
 // A worker that drains parks turns that wait, at once. One that is decided while its agent winds down goes on
@@ -185,6 +192,50 @@ func TestTurnsThatAreNotParked(t *testing.T) {
 	expect.Equal(t, "the decision on what has no key", d, session.Deny)
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
+}
+
+// While as many turns are parked as may be, of all workers, a further one keeps its slot.
+func TestParkedCap(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		most  int
+		parks bool
+	}{
+		"full":     {1, false},
+		"room":     {2, true},
+		"no limit": {session.NoLimit, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, j := newRig(t), newJournal("too many are parked")
+			capped := with(func(c1 *worker.Config) { c1.ParkedCap, c1.Logger = c.most, slog.New(j) })
+			s := newStage()
+			w := r.worker(s, parkAfter(time.Millisecond), capped, drainTimeout(time.Minute))
+			r.submit("first", turnstile.Message{ID: "m1", Text: "hello"})
+			s.next(t, "m1").parks(t)
+			expect.Received(t, "the end of the drain", drain(w)) // everything of the park is written
+			next := newStage()
+			r.worker(next, slots(1), parkAfter(time.Millisecond), capped)
+			r.say("m2", "hello")
+			a := next.next(t, "m2")
+			if c.parks {
+				a.parks(t)
+				expect.Equal(t, "the session", r.parked("m2").Phase, session.PhaseParked)
+				return
+			}
+			decided := make(chan session.Decision, 1)
+			go func() { d, _ := a.asks(); decided <- d }()
+			expect.Received(t, "the log's line", j.lines)
+			info := r.info()
+			if q := info.Question; info.Phase != session.PhaseRunning || info.Worker == "" || q == nil {
+				t.Errorf("the session: %+v", info)
+			}
+			r.command("/approve 1", "Approved question 1: pay.")
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", decided), session.Allow)
+			a.reply("paid")
+			r.ends("m2", session.StatusDone)
+		})
+	}
 }
 
 // An agent that begins again asks all of its questions again, and gets each decision, however often it is parked.

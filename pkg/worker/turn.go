@@ -22,6 +22,7 @@ type turnDeps struct {
 	open        *openQuestions
 	wakeUps     *lostWakeUps
 	tokens      *usedTokens
+	parked      *parkedCap
 	drainReason func() reason
 	drains      <-chan struct{} // closed when the worker drains
 	partials    func() bool     // partials are written, too: a worker of the version before lives
@@ -56,6 +57,9 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	if t.served = d.agents.of(t.ClaimedTurn.Agent, t.Session); t.served == nil {
 		t.served = &served{} // dismiss ends the turn
 	}
+	if t.Carries == protocol.CarriesSteps {
+		d.parked.goesOn(claim.Lease().Context(), t.Session)
+	}
 	if t.Carries == protocol.CarriesSteps && !t.served.Continues {
 		claim.BeginAgain()
 		t.ClaimedTurn = claim.Turn()
@@ -67,7 +71,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.steps = newSteps(t.recorder)
 	claim.AskWithin(max(0, t.served.askTimeout))
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
-		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, drains: d.drains, steps: t.steps,
+		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps,
 	})
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {
