@@ -32,13 +32,17 @@ const (
 // Server is the benchmark's redis-server, with the settings of docker-compose.yml except for its
 // persistence.
 type Server struct {
-	addr   string
+	addr   *net.TCPAddr
 	dir    string
+	args   []string
 	server *devredis.Process
 }
 
-// startTimeout is how long a redis-server may take until it serves.
-const startTimeout = 10 * time.Second
+// A redis-server may take startTimeout until it serves, and loadTimeout with a file to load.
+const (
+	startTimeout = 10 * time.Second
+	loadTimeout  = 10 * time.Minute
+)
 
 // StartServer starts a redis-server on a free port. It ends with this process, or by Stop.
 func StartServer(ctx context.Context, p Persistence) (*Server, error) {
@@ -57,14 +61,27 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 	if p != None {
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(p))
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	s, err := devredis.Launch(ctx, dir, addr.Port, "", args)
-	if err != nil {
+	s := &Server{addr: addr, dir: dir, args: args}
+	if err := s.launch(ctx, startTimeout); err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("start redis-server: %w", err)
+		return nil, err
 	}
-	return &Server{addr: addr.String(), dir: dir, server: s}, nil
+	return s, nil
+}
+
+func (s *Server) launch(ctx context.Context, timeout time.Duration) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if s.server, err = devredis.Launch(ctx, s.dir, s.addr.Port, "", s.args); err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	return nil
+}
+
+// Restart is kill -9, and a start with the file that the server has written.
+func (s *Server) Restart(ctx context.Context) error {
+	s.server.Kill()
+	return s.launch(ctx, loadTimeout)
 }
 
 func freeAddr(ctx context.Context) (*net.TCPAddr, error) {
@@ -76,10 +93,10 @@ func freeAddr(ctx context.Context) (*net.TCPAddr, error) {
 }
 
 // Addr is the server's HOST:PORT.
-func (s *Server) Addr() string { return s.addr }
+func (s *Server) Addr() string { return s.addr.String() }
 
 // Client opens database 0. The caller closes it.
-func (s *Server) Client() *redis.Client { return Open(s.addr, 0, "") }
+func (s *Server) Client() *redis.Client { return Open(s.Addr(), 0, "") }
 
 // Open makes the benchmarks' client for a database. Connections counts the connections by name.
 func Open(addr string, db int, name string) *redis.Client {
