@@ -65,8 +65,8 @@ counts as denied or a parked turn goes on, or null; followups and the fields aft
 numbers. If nothing runs and nothing waits it prints [].
 
 --workers lists the running workers instead: name, host, process id, slots
-(TURNSTILE_CONCURRENCY), running turns, since when, and whether it drains. Turns and
-state come from the worker's heartbeat and are up to 5 s old, so /readyz may report a
+(TURNSTILE_CONCURRENCY), running turns with a slot, since when, and whether it drains.
+Turns and state come from the worker's heartbeat and are up to 5 s old, so /readyz may report a
 drain earlier; a worker that was killed stays for 10 s. A program's own worker without
 maintenance is listed only by its name, and not always. With --json it prints one array:
   {"worker","host","pid","slots","turns","draining","since"}`

@@ -20,7 +20,7 @@ import (
 // other has for each setting a value that is not its default.
 var other = map[string]string{
 	"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_AGENT_COMMAND": "cat -", "TURNSTILE_AGENT_ENV": "A,B_*",
-	"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "4m", "TURNSTILE_ASK_TIMEOUT": "35s", "TURNSTILE_PARK_AFTER": "36s", "TURNSTILE_PARKED_CAP": "37", "TURNSTILE_APPROVERS": "ops/*", "TURNSTILE_SENTINEL_TTL": "5s",
+	"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "4m", "TURNSTILE_ASK_TIMEOUT": "35s", "TURNSTILE_PARK_AFTER": "36s", "TURNSTILE_PARKED_CAP": "37", "TURNSTILE_WAITING_AGENTS": "37", "TURNSTILE_APPROVERS": "ops/*", "TURNSTILE_SENTINEL_TTL": "5s",
 	"TURNSTILE_DRAIN_TIMEOUT": "6s", "TURNSTILE_INTERRUPT_GRACE": "7s", "TURNSTILE_MAX_ATTEMPTS": "8",
 	"TURNSTILE_RETRY_BACKOFF": "9s", "TURNSTILE_RETENTION": "10s", "TURNSTILE_BUSY_MODE": "reject",
 	"TURNSTILE_FOLLOWUP_CAP": "11", "TURNSTILE_SWEEP_INTERVAL": "12s", "TURNSTILE_RECOVERY_RATE": "0.5",
@@ -86,7 +86,7 @@ func TestOptions(t *testing.T) {
 			Results: 10 * time.Second, Transcripts: 17 * time.Hour, Sessions: 18 * time.Hour, DeadLetters: 20 * time.Hour,
 			TranscriptBytes: 4_100_000, EventBytes: 190_000,
 		},
-		LeaseTTL: 5 * time.Second, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, ParkAfter: 36 * time.Second, ParkedCap: 37, Approvers: []string{"ops/*"}, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
+		LeaseTTL: 5 * time.Second, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, ParkAfter: 36 * time.Second, ParkedCap: 37, WaitingAgents: 37, Approvers: []string{"ops/*"}, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
 		RetryBackoff: 9 * time.Second, MessageMaxAge: 15 * time.Second, StuckLimit: 21, Crash: worker.CrashSuspend, SweepInterval: 12 * time.Second,
 		RecoveryRate: 0.5, WarmAgents: 25, WarmTTL: 26 * time.Second, Logger: log,
 	}

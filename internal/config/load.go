@@ -43,6 +43,9 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 	if vars["TURNSTILE_WARM_AGENTS"] == "" {
 		w.WarmAgents = w.Concurrency
 	}
+	if vars["TURNSTILE_WAITING_AGENTS"] == "" {
+		w.WaitingAgents = w.Concurrency
+	}
 	if path := w.AgentsFile; path != "" {
 		var err error
 		if w.Agents, err = readAgents(path, vars); err != nil {

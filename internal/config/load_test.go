@@ -52,7 +52,7 @@ func TestWorkerDefaults(t *testing.T) {
 			Isolation: "none", ConfinedPorts: Ports{Connect: []int{443}},
 		},
 		SentinelTTL: 15 * time.Second, ParkAfter: 30 * time.Second, ParkedCap: 100_000, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
-		WarmAgents: 10, WarmTTL: time.Hour,
+		WaitingAgents: 10, WarmAgents: 10, WarmTTL: time.Hour,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
 		FollowupDrop: session.DropNew, CollectWindow: time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3,
@@ -76,7 +76,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
-		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
+		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m", "TURNSTILE_WAITING_AGENTS": "0",
 		"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_OPENAI_API_KEY": "k", "OPENAI_API_KEY": "not this",
 		"TURNSTILE_OPENAI_FILE": "/p", "TURNSTILE_TOOLS_FILE": "/t",
 		"TURNSTILE_INSTRUCT": "true", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w", "TURNSTILE_WORKSPACE_GROUP": "2000", "TURNSTILE_ACP_FILES": "true", "TURNSTILE_ACP_TERMINAL": "true",
@@ -143,13 +143,13 @@ func TestWorkerEverythingSet(t *testing.T) {
 	}
 }
 
-// If unset, the number is that of turns. 0 means none.
-func TestWarmAgentsFollowConcurrency(t *testing.T) {
+// If unset, the numbers are that of turns. 0 means none.
+func TestAgentsFollowConcurrency(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]int{"": 3, "0": 0, "7": 7} {
-		w, err := LoadWorker(with(map[string]string{"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_WARM_AGENTS": given}), Options{})
-		if err != nil || w.WarmAgents != want {
-			t.Errorf("%q: %d, %v; want %d", given, w.WarmAgents, err, want)
+		w, err := LoadWorker(with(map[string]string{"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_WARM_AGENTS": given, "TURNSTILE_WAITING_AGENTS": given}), Options{})
+		if err != nil || w.WarmAgents != want || w.WaitingAgents != want {
+			t.Errorf("%q: %d and %d, %v; want %d", given, w.WarmAgents, w.WaitingAgents, err, want)
 		}
 	}
 }
@@ -222,6 +222,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_CONCURRENCY": "many"}, "not a whole number"},
 		{vars{"TURNSTILE_CONCURRENCY": "99999999999999999999"}, "too large"},
 		{vars{"TURNSTILE_WARM_AGENTS": "-1"}, "use 0 or more"},
+		{vars{"TURNSTILE_WAITING_AGENTS": "-1"}, "use 0 or more"},
 		{vars{"TURNSTILE_WARM_AGENTS": "10001"}, "at most 10000"},
 		{vars{"TURNSTILE_WARM_AGENTS": "all"}, "not a whole number"},
 		{vars{"TURNSTILE_WARM_TTL": "0"}, "at least 1s"},

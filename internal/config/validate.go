@@ -145,6 +145,7 @@ func (p *problems) judgeDeliver(deliver bool, destinationsFile string) {
 func (p *problems) judgeAgents(w Worker, o Options) {
 	within(p, "TURNSTILE_CONCURRENCY", w.Concurrency, 1, 10_000)
 	within(p, "TURNSTILE_WARM_AGENTS", w.WarmAgents, 0, 10_000)
+	within(p, "TURNSTILE_WAITING_AGENTS", w.WaitingAgents, 0, 10_000)
 	atLeast(p, "TURNSTILE_WARM_TTL", w.WarmTTL, time.Second)
 	if o.NoAgent || w.Agent == "" && w.AgentsFile != "" {
 		p.failed["TURNSTILE_AGENT"] = true

@@ -55,11 +55,11 @@ const (
 )
 
 // ServerRedis returns the Redis client for a worker's asynq.Server. It rewrites only the server's
-// heartbeat: asynqmon's Servers page shows the worker, its slots and its running turns instead of the
-// server's maintenance jobs. most is how long a turn may take.
+// heartbeat: asynqmon's Servers page shows the worker, its slots, how many are busy, and its running turns instead of the
+// server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take.
 //
 // asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
-func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
+func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() (claims []*protocol.Claim, busy int)) redis.UniversalClient {
 	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Instructable, m.cfg.Programs, slots, most, running}
 }
 
@@ -72,7 +72,7 @@ type serverRedis struct {
 	programs bool
 	slots    int
 	most     time.Duration
-	running  func() []*protocol.Claim
+	running  func() (claims []*protocol.Claim, busy int)
 }
 
 func (r serverRedis) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
@@ -93,8 +93,8 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	if !ok {
 		return args
 	}
-	claims := r.running()
-	identity, server, ok := r.server(info, len(claims))
+	claims, busy := r.running()
+	identity, server, ok := r.server(info, busy)
 	if !ok {
 		return args // the page shows asynq's row
 	}
@@ -107,9 +107,9 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	return changed
 }
 
-// server returns a ServerInfo with the worker's name, its slots and the number of its turns. identity
+// server returns a ServerInfo with the worker's name, its slots and the number of its busy ones. identity
 // has the fields that identify the server. No queue is listed: there is one for each session.
-func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok bool) {
+func (r serverRedis) server(info []byte, busy int) (identity, server []byte, ok bool) {
 	for len(info) > 0 {
 		num, _, n := protowire.ConsumeField(info)
 		if n < 0 {
@@ -125,7 +125,7 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 		info = info[n:]
 	}
 	server = appendNumber(server, serverConcurrency, int64(r.slots))
-	server = appendNumber(server, serverActive, int64(turns))
+	server = appendNumber(server, serverActive, int64(busy))
 	server = appendText(server, serverWorker, r.worker)
 	if r.agent != "" {
 		server = appendText(server, serverAgent, r.agent)

@@ -24,10 +24,10 @@ import (
 	"turnstile/test/expect"
 )
 
-// workerServer starts a worker's asynq.Server. Its heartbeat lists these claims.
-func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims func() []*protocol.Claim) *asynq.Server {
+// workerServer starts a worker's asynq.Server. Its heartbeat lists these claims, of which one waits without a slot.
+func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims ...*protocol.Claim) *asynq.Server {
 	b.Helper()
-	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, claims), asynq.Config{
+	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, func() ([]*protocol.Claim, int) { return claims, max(len(claims)-1, 0) }), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 	})
 	expect.OK(b, s.Start(h))
@@ -58,7 +58,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	expect.OK(t, err)
 	claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key, "other"})
 	expect.OK(t, err)
-	server := workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return claims })
+	server := workerServer(b, func(context.Context, *asynq.Task) error { return nil }, claims...)
 
 	all := servers(b)
 	expect.Equal(t, "servers", len(all), 1)
@@ -98,7 +98,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	workers, err := operator.Workers(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "workers", len(workers), 1)
-	want := admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started, Agents: []string{agents.Default}}
+	want := admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 1, Started: workers[0].Started, Agents: []string{agents.Default}}
 	if !reflect.DeepEqual(workers[0], want) {
 		t.Errorf("worker %+v, want %+v", workers[0], want)
 	}
@@ -132,7 +132,7 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	running := append([]*protocol.Claim{long}, slices.Repeat(claims, 5000)...)
 	script := &longest{name: "evalsha"}
 	b.Redis.AddHook(script)
-	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return running })
+	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, running...)
 	s := servers(b)[0]
 	if n, most := script.read(), 2*1010; n > most || n < 1000 {
 		t.Errorf("a heartbeat of %d arguments, want about %d", n, most)
@@ -149,7 +149,7 @@ func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	workerServer(b, func(_ context.Context, task *asynq.Task) error {
 		ran <- task.Type()
 		return nil
-	}, func() []*protocol.Claim { return nil })
+	})
 	_, err := asynq.NewClientFromRedisClient(b.Redis).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
 	expect.OK(t, err)
 	expect.Equal(t, "runs", <-ran, "job")
@@ -191,7 +191,7 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestHeartbeatOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
-	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return nil })
+	workerServer(b, func(context.Context, *asynq.Task) error { return nil })
 	servers(b)
 	operator := admin.NewClient(b.Redis)
 	count := func() int {

@@ -91,7 +91,8 @@ func (m *Metrics) Watch(w *worker.Worker) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("turnstile_turns_running", "Turns that run on this worker now.", func() float64 { return float64(w.Status().Running) })
+	gauge("turnstile_turns_running", "Turns that run on this worker now, also those that wait without a slot.", func() float64 { return float64(w.Status().Running) })
+	gauge("turnstile_turns_waiting", "Turns that wait on this worker without a slot, for the user's decision or for a slot after it.", func() float64 { return float64(w.Status().Waiting) })
 	gauge("turnstile_turn_slots", "Turns that this worker runs at most at the same time.", func() float64 { return float64(w.Status().Slots) })
 	gauge("turnstile_draining", "1: the worker drains, and claims nothing more.", func() float64 {
 		if w.Status().Draining {

@@ -37,6 +37,7 @@ func WorkerConfig(s config.Worker, log *slog.Logger) worker.Config {
 		AskTimeout:    cmp.Or(s.AskTimeout, session.NoLimit),
 		ParkAfter:     cmp.Or(s.ParkAfter, session.NoLimit),
 		ParkedCap:     cmp.Or(s.ParkedCap, session.NoLimit),
+		WaitingAgents: cmp.Or(s.WaitingAgents, -1),
 		Approvers:     s.Approvers,
 		DrainTimeout:  cmp.Or(s.DrainTimeout, shortest),
 		MaxAttempts:   s.MaxAttempts,

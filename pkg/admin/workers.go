@@ -21,7 +21,7 @@ type Worker struct {
 	Host     string
 	PID      int
 	Slots    int
-	Turns    int // running turns, a few seconds ago
+	Turns    int // running turns with a slot, a few seconds ago
 	Draining bool
 	Started  time.Time // by the worker's clock; zero without a heartbeat
 	Agent    string    // the kind of its default agent (TURNSTILE_AGENT), "" if it does not say it

@@ -41,7 +41,8 @@ func (t *Turn) Emit(e Event) {
 
 // Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
 // of one turn are asked one after the other. A turn that waits for a decision keeps its session
-// until its timeout, unless the question has a Key. A question without a decision within the worker's
+// until its timeout, unless the question has a Key. If it waits for long, the worker may run another
+// session in its slot; then Ask returns when the turn has a slot again. A question without a decision within the worker's
 // AskTimeout is denied. Without a host the decision is Deny.
 func (t *Turn) Ask(ctx context.Context, q Question) (session.Decision, error) {
 	if t.Host.Ask == nil {

@@ -34,6 +34,7 @@ type job struct {
 	Timeout     time.Duration
 	Checkpoint  time.Duration
 	Concurrency int
+	Park        time.Duration
 	Verbose     bool
 
 	// Files of a worker that dies at a step; see deathAt and logged.
@@ -91,7 +92,7 @@ func (j job) run() error {
 		level = slog.LevelDebug
 	}
 	c := worker.Config{
-		Name: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: cmp.Or(j.Drain, noWait),
+		Name: j.ID, Concurrency: j.Concurrency, ParkAfter: j.Park, AgentTimeout: j.Timeout, DrainTimeout: cmp.Or(j.Drain, noWait),
 		LeaseTTL: j.TTL, RecoveryRate: 1000,
 		RetryBackoff:  20 * time.Millisecond,
 		SweepInterval: time.Minute,

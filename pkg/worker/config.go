@@ -55,15 +55,20 @@ type Config struct {
 	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
 	AgentTimeout time.Duration
 
-	// ParkAfter is how long a question with a Key, or an agent.Wait, stays in a slot. Then its turn gives
-	// the slot and the session's lease up, and runs again when it can go on. It is at once when
-	// the worker drains. Defaults to 30 s; session.NoLimit: never.
+	// ParkAfter is how long a question, or an agent.Wait, stays in a slot. Then the turn of one with a Key gives
+	// the slot and the session's lease up, and runs again when it can go on. It is at once when the worker
+	// drains. Others: see WaitingAgents. Defaults to 30 s; session.NoLimit: never.
 	ParkAfter time.Duration
 
 	// ParkedCap is how many turns may wait without a slot, for a decision, a value or a time, of all workers
 	// together. While there are as many, further ones keep theirs. It is approximate: a worker counts them every
 	// 5 s, and sessions with delayed messages with them. Defaults to 100,000; session.NoLimit: any number.
 	ParkedCap int
+
+	// WaitingAgents is how many turns at most wait without a slot for the decision of a question without a
+	// Key. Such a turn gives its slot up after ParkAfter, keeps agent, lease and AgentTimeout, and takes a
+	// slot ahead of new sessions when the user has decided. Defaults to Concurrency. -1: none.
+	WaitingAgents int
 
 	// AskTimeout is how long an agent's question waits for the user's decision before it is denied.
 	// NoLimit: as long as the turn may run. Defaults to 5 min.
@@ -213,6 +218,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.RetryBackoff, time.Second)
 	setDefault(&c.SweepInterval, 15*time.Second)
 	setDefault(&c.WarmAgents, c.Concurrency)
+	setDefault(&c.WaitingAgents, c.Concurrency)
 	setDefault(&c.WarmTTL, time.Hour)
 	setDefault(&c.shareTurns, shareTurns)
 	setDefault(&c.shareTime, shareTime)
@@ -253,6 +259,9 @@ func (c Config) validate() error {
 		if d < 0 && d != session.NoLimit {
 			wrong(field, "is negative and not session.NoLimit")
 		}
+	}
+	if c.WaitingAgents < -1 {
+		wrong("WaitingAgents", "is below -1")
 	}
 	if c.LeaseTTL != 0 && c.LeaseTTL < time.Second {
 		wrong("LeaseTTL", "is below 1s")

@@ -16,6 +16,7 @@ func TestNewRefusesInvalidConfigs(t *testing.T) {
 	for want, c := range map[string]worker.Config{
 		"Concurrency is negative":           {Concurrency: -1},
 		"AgentTimeout is negative":          {AgentTimeout: session.NoLimit},
+		"WaitingAgents is below -1":         {WaitingAgents: -2},
 		"WarmAgents is negative":            {WarmAgents: session.NoLimit},
 		"AskTimeout is negative and not":    {AskTimeout: -2},
 		"DrainTimeout is negative and":      {DrainTimeout: -time.Second},

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -35,7 +34,7 @@ type dispatcher struct {
 	duties duties
 	log    *slog.Logger
 
-	slots slots
+	slots *slots
 	clock loopClock // of the loop, see Healthy
 	loop  sync.WaitGroup
 
@@ -164,7 +163,7 @@ func (d *dispatcher) claim(sessions []string) error {
 		err = nil
 	}
 	for _, c := range claims {
-		s := d.roster.join(c)
+		s := d.roster.join(c, newSeat(d.slots))
 		d.sessions.Go(func() {
 			last := s.run()
 			d.roster.leave(s, last)
@@ -172,7 +171,7 @@ func (d *dispatcher) claim(sessions []string) error {
 				d.survive(c)
 			}
 			c.Lease().End()
-			d.slots.free(1)
+			s.seat.end()
 		})
 	}
 	d.slots.free(len(sessions) - len(claims))
@@ -195,40 +194,4 @@ func (d *dispatcher) survive(c *protocol.Claim) {
 			d.log.Warn("a lost turn may count as this worker's death", "session", c.Session(), "error", err)
 		}
 	})
-}
-
-// slots bounds how many sessions run at once. Each session takes one slot.
-type slots chan struct{}
-
-// take waits for a free slot and takes as many as are free, up to most. It returns 0 if ctx is
-// done.
-func (s slots) take(ctx context.Context, most int) int {
-	if ctx.Err() != nil {
-		return 0 // a select may take a slot although ctx is done, and another pop takes time
-	}
-	select {
-	case <-ctx.Done():
-		return 0
-	case s <- struct{}{}:
-	}
-	return 1 + s.try(most-1)
-}
-
-// try takes up to n slots that are free now.
-func (s slots) try(n int) (taken int) {
-	for taken < n {
-		select {
-		case s <- struct{}{}:
-			taken++
-		default:
-			return taken
-		}
-	}
-	return taken
-}
-
-func (s slots) free(n int) {
-	for range n {
-		<-s
-	}
 }

@@ -22,6 +22,12 @@ func (w *Worker) Drain(ctx context.Context, why Reason) { _ = w.drain(ctx, why) 
 // Draining reports whether the worker drains or has drained.
 func (w *Worker) Draining() bool { return w.Status().Draining }
 
+// SlotsInUse returns how many slots are taken, how many are lent, and how many of these are wanted back.
+func (w *Worker) SlotsInUse() [3]int {
+	s := w.dispatcher.slots
+	return [3]int{len(s.taken), len(s.lent), int(s.wanted.Load())}
+}
+
 // Recovered returns the counts since the worker's start.
 func (w *Worker) Recovered() Recovered { return w.roster.counted() }
 

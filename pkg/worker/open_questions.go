@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// openQuestions counts the questions of all turns that wait for a decision. Each occupies its
-// turn's slot. When they occupy all slots, no other session runs: the log says when that begins
+// openQuestions counts the questions of all turns that wait for a decision in
+// their slots. When they occupy all slots, no other session runs: the log says when that begins
 // and ends.
 type openQuestions struct {
 	slots int
@@ -20,7 +20,7 @@ func (o *openQuestions) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open++; o.open == o.slots {
-		o.log.Warn("every slot waits for a user's decision or a program's value, no other session runs: decide with /approve or /deny, or raise the concurrency", "slots", o.slots)
+		o.log.Warn("every slot waits for a user's decision or a program's value, no other session runs: decide with /approve or /deny, or raise the concurrency or the number of waiting agents", "slots", o.slots)
 	}
 }
 

@@ -15,6 +15,7 @@ type parks struct {
 	cap    *parkedCap
 	drains <-chan struct{} // closed when the worker drains: then at once
 	steps  *steps
+	seat   *seat // for questions without a Key
 }
 
 // parkRetry is how soon a turn is parked that could not be, because a step was running.

@@ -92,6 +92,9 @@ func (q *questions) alone(ctx context.Context, what string, ask func(ctx context
 	if err = ask(ctx); err != nil && !errors.Is(err, agent.ErrParked) {
 		q.withdraw()
 	}
+	if back := q.parks.seat.takeBack(q.ctx); err == nil { // also if the agent's own ctx has ended: it goes on
+		err = back
+	}
 	return err
 }
 
@@ -156,8 +159,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 // until waits for the decision on a question, or until it is overdue, if it is timed. It fails with p when the turn
 // is parked.
 func (q *questions) until(ctx context.Context, key string, p parkedError, timed bool, decided <-chan protocol.Decided) (d protocol.Decided, over bool, err error) {
-	q.open.begin()
-	defer q.open.end()
+	defer q.asks(ctx, key)()
 	deadline := time.Now().Add(p.left)
 	var overdue <-chan time.Time // nil: never
 	if timed {

@@ -52,8 +52,8 @@ func newRoster(deps *turnDeps) *roster {
 }
 
 // join adds a session that was just claimed.
-func (r *roster) join(claim *protocol.Claim) *sessionRun {
-	s := &sessionRun{claim: claim, deps: r.deps, log: r.deps.opts.Logger.With("session", claim.Session())}
+func (r *roster) join(claim *protocol.Claim, seat *seat) *sessionRun {
+	s := &sessionRun{claim: claim, seat: seat, deps: r.deps, log: r.deps.opts.Logger.With("session", claim.Session())}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[s] = struct{}{}
@@ -109,15 +109,18 @@ func (r *roster) size() int {
 	return len(r.sessions)
 }
 
-// running returns the claims of the sessions that run a turn.
-func (r *roster) running() []*protocol.Claim {
-	var claims []*protocol.Claim
+// running returns the claims of the sessions that run a turn, and how many of them have a slot.
+func (r *roster) running() (claims []*protocol.Claim, busy int) {
 	for _, s := range r.all() {
-		if s.runs() {
-			claims = append(claims, s.claim)
+		if !s.runs() {
+			continue
+		}
+		claims = append(claims, s.claim)
+		if !s.seat.lent.Load() {
+			busy++
 		}
 	}
-	return claims
+	return claims, busy
 }
 
 // beginDrain begins a drain and returns the sessions that run. Sessions that join later get its

@@ -14,6 +14,7 @@ type sessionRun struct {
 	claim *protocol.Claim
 	deps  *turnDeps
 	log   *slog.Logger
+	seat  *seat
 
 	mu        sync.Mutex
 	turn      *turnRun // the running turn; nil between two turns
@@ -34,7 +35,7 @@ type request struct {
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()
 	for turns := 1; ; turns++ {
-		t := newTurnRun(s.deps, s.claim, s.log, func() bool { return s.deps.share.over(turns, claimed) })
+		t := newTurnRun(s.deps, s.claim, s.log, s.seat, func() bool { return s.seat.lent.Load() || s.deps.share.over(turns, claimed) })
 		s.begin(t)
 		more, err := t.run()
 		s.end()

@@ -12,12 +12,13 @@ type share struct {
 	time   time.Duration
 	others waiters
 	life   *lifecycle
+	slots  *slots
 }
 
 // over reports whether a session that has run so many turns since it was claimed should make room
 // for others.
 func (s *share) over(turns int, claimed time.Time) bool {
-	if s.life.draining() {
+	if s.life.draining() || s.slots.wanted.Load() > 0 { // a turn was decided, and goes on ahead of others
 		return true
 	}
 	if turns < s.turns && time.Since(claimed) < s.time {

@@ -51,7 +51,7 @@ type turnRun struct {
 	end   ending
 }
 
-func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release func() bool) *turnRun {
+func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, release func() bool) *turnRun {
 	t := &turnRun{ClaimedTurn: claim.Turn(), turnDeps: d, claim: claim, release: release}
 	t.log = log.With("turn", t.ID, "fence", t.Fence)
 	if t.served = d.agents.of(t.ClaimedTurn.Agent, t.Session); t.served == nil {
@@ -71,7 +71,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	t.steps = newSteps(t.recorder)
 	claim.AskWithin(max(0, t.served.askTimeout))
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
-		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps,
+		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,
 	})
 	if t.Steerable {
 		t.steering = newSteering(t.recorder, func(m protocol.Taken) bool {

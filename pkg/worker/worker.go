@@ -90,15 +90,16 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		w.pool = newWarmPool(opts)
 	}
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
+	slots := newSlots(opts.Concurrency, opts.WaitingAgents)
 	deps := &turnDeps{
 		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
-		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life},
+		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life, slots: slots},
 		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: &parkedCap{rdb: rdb, most: opts.ParkedCap, log: log},
 	}
 	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason
 	w.dispatcher = &dispatcher{
-		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: make(slots, opts.Concurrency),
+		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: slots,
 	}
 	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log}
 	w.listener = &listener{queue: queue, roster: w.roster, prefer: w.dispatcher.prefer, life: life, log: log}
@@ -187,7 +188,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // Status is the state of a worker.
 type Status struct {
 	Slots    int           // turns that it runs at once
-	Running  int           // sessions that it runs. Each takes a slot
+	Running  int           // sessions that it runs
+	Waiting  int           // those of them that wait for a decision without a slot
 	Draining bool          // Stop was called
 	Left     time.Duration // how long a drain lets turns run, or NoLimit. 0: they are being interrupted
 }
@@ -195,5 +197,5 @@ type Status struct {
 // Status returns the worker's state without a call to Redis.
 func (w *Worker) Status() Status {
 	running, left, draining := w.roster.progress()
-	return Status{Slots: w.opts.Concurrency, Running: running, Draining: draining, Left: left}
+	return Status{Slots: w.opts.Concurrency, Running: running, Waiting: min(running, len(w.dispatcher.slots.lent)), Draining: draining, Left: left}
 }

@@ -92,6 +92,33 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 	}
 }
 
+// A turn that waits for its user lends the worker's only slot, and its process stays.
+func TestAnotherSessionRunsWhileTheUserDecides(t *testing.T) {
+	t.Parallel()
+	client, _ := startWorker(t, newAgent(t, Config{Command: actorCommand(t), Permissions: AskUser}), worker.Config{Concurrency: 1, ParkAfter: time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	chat := client.Session(t.Name() + "-asks")
+	receipt, err := chat.Send(ctx, turnstile.Message{Text: "pid\ncall " + wantsPermission + "\npid"})
+	expect.OK(t, err)
+	said := ""
+	outcome, err := actors.Follow(ctx, chat, receipt.ID, func(e session.Event) {
+		switch e.Type {
+		case session.EventText:
+			said += e.Text
+		case session.EventQuestionAsked:
+			pidOf(t, say(t, client, "pid")) // the other session's turn runs to its end
+			_, err := chat.Decide(ctx, e.CallID, session.Allow)
+			expect.OK(t, err)
+		}
+	})
+	expect.OK(t, err)
+	before, after, ok := strings.Cut(said, selected("y"))
+	if outcome.Status != session.StatusDone || !ok || before == "" || before != after {
+		t.Errorf("%+v, %q", outcome, said)
+	}
+}
+
 func TestStopOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	client, _ := startWorker(t, acting(t), worker.Config{})
