@@ -120,13 +120,13 @@ func (n *neighbours) look(ctx context.Context) error {
 	return nil
 }
 
-// run looks until the worker stops taking sessions.
+// run looks until the worker ends: a drain, too, parks turns only if all workers know parked ones.
 func (n *neighbours) run() {
 	ticks := time.NewTicker(neighboursEvery)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-n.life.intake.Done():
+		case <-n.life.work.Done():
 			return
 		case <-ticks.C:
 		case <-n.soon:
@@ -137,7 +137,7 @@ func (n *neighbours) run() {
 		if !wanted {
 			continue
 		}
-		if err := n.look(n.life.intake); err != nil && n.life.intake.Err() == nil {
+		if err := n.look(n.life.work); err != nil && n.life.work.Err() == nil {
 			n.log.Warn("the other workers' heartbeats cannot be read", "error", err)
 		}
 	}
