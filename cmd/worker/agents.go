@@ -103,7 +103,7 @@ func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 
 func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
 	return cli.Config{
-		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
+		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Ask: s.AskTools, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
 		Isolation: isolation(s), Grace: grace(s), Logger: log,
 	}
 }

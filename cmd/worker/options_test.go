@@ -39,7 +39,7 @@ var other = map[string]string{
 // only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
-	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
+	"TURNSTILE_OPENAI_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_ASK_TOOLS", "TURNSTILE_WORKSPACE_GROUP",
 	"TURNSTILE_AGENTS_FILE", "TURNSTILE_GATEWAY_TOKENS_FILE", "TURNSTILE_DELIVER", "TURNSTILE_GATEWAY_DESTINATIONS_FILE",
 	"TURNSTILE_ISOLATION", "TURNSTILE_CONFINED_READ", "TURNSTILE_CONFINED_PORTS", "TURNSTILE_WRAPPER", "TURNSTILE_WRAPPER_KILL",
 }
@@ -105,6 +105,12 @@ func TestOptions(t *testing.T) {
 	if got := execConfig(s, log); !reflect.DeepEqual(got, wantExec) {
 		t.Errorf("got  %+v\nwant %+v", got, wantExec)
 	}
+}
+
+func TestAskTools(t *testing.T) {
+	t.Parallel()
+	got := presetConfig(load(t, map[string]string{"TURNSTILE_AGENT": "claude", "TURNSTILE_ASK_TOOLS": "Bash, mcp__*"}), nil).Ask
+	expect.List(t, "tools", got, "Bash", "mcp__*")
 }
 
 // An agent's isolation reaches whatever starts programs, with the agent's name.

@@ -127,6 +127,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
 	vars["TURNSTILE_CONFINED_READ"] = "" // it does not go together with a wrapper
+	vars["TURNSTILE_ASK_TOOLS"] = ""     // only for claude
 	for _, s := range WorkerSettings() {
 		if _, ok := vars[s.Name]; !ok {
 			t.Errorf("this test forgets %s", s.Name)
@@ -222,6 +223,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_CONCURRENCY": "many"}, "not a whole number"},
 		{vars{"TURNSTILE_CONCURRENCY": "99999999999999999999"}, "too large"},
 		{vars{"TURNSTILE_WARM_AGENTS": "-1"}, "use 0 or more"},
+		{vars{"TURNSTILE_ASK_TOOLS": "Bash"}, "is read only with TURNSTILE_AGENT=claude"},
 		{vars{"TURNSTILE_WAITING_AGENTS": "-1"}, "use 0 or more"},
 		{vars{"TURNSTILE_WARM_AGENTS": "10001"}, "at most 10000"},
 		{vars{"TURNSTILE_WARM_AGENTS": "all"}, "not a whole number"},

@@ -173,6 +173,9 @@ func (p *problems) judgeAgent(a AgentSettings, hint string) {
 	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", a.AgentTimeout, time.Millisecond)
 	atLeast(p, "TURNSTILE_ASK_TIMEOUT", a.AskTimeout, 0)
 	p.judgeOpenAI(a)
+	if len(a.AskTools) > 0 && a.Agent != AgentClaude {
+		p.add("TURNSTILE_ASK_TOOLS", "is read only with TURNSTILE_AGENT=claude: leave it out")
+	}
 	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", a.WorkspaceGroup.Number != nil, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", a.ACPFiles, a)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", a.ACPTerminal, a)

@@ -25,8 +25,10 @@ var claude = program{
 		}
 		return argv
 	},
-	often:     "stream_event",
-	decoder:   func(s *stream) decoder { return &claudeLines{stream: s, streamed: map[string]bool{}} },
+	often: "stream_event",
+	decoder: func(s *stream) decoder {
+		return &claudeLines{stream: s, streamed: map[string]bool{}, ends: map[string]bool{}}
+	},
 	forgotten: []string{"No conversation found with session ID", "does not match any session title"},
 	record: func(spec command.Spec, session string) (root, path string) {
 		home, root := homeOf(spec, "CLAUDE_CONFIG_DIR", ".claude")
@@ -80,6 +82,8 @@ type claudeLines struct {
 	message  string          // the ID of the message that is being streamed
 	streamed map[string]bool // the messages with text that was emitted in pieces
 	whole    bool            // the last message is complete
+	calls    []string        // of the agent itself, in their order
+	ends     map[string]bool // the calls that have ended
 	context  int64           // tokens of the last call
 	reported session.Usage   // the usage reported so far, which only rises
 }
@@ -140,7 +144,9 @@ func (c *claudeLines) line(of string, data []byte) error {
 	case "user":
 		return c.blocks(of, l)
 	}
-	c.raw(of, data)
+	if of != "progress" && of != "attachment" { // of hooks
+		c.raw(of, data)
+	}
 	return nil
 }
 
@@ -200,8 +206,12 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 		case b.Type == "thinking" && !c.streamed[l.Message.ID]:
 			c.thought(b.Thinking)
 		case strings.HasSuffix(b.Type, "tool_use"):
+			if l.Parent == "" {
+				c.calls = append(c.calls, b.ID)
+			}
 			failed = cmp.Or(failed, c.toolStart(b.ID, b.Name, b.Input))
 		case strings.HasSuffix(b.Type, "tool_result"):
+			c.ends[b.ToolUseID] = true
 			failed = cmp.Or(failed, c.toolEnd(b.ToolUseID, b.Content, b.failure()))
 		case b.Type == "text" || strings.HasSuffix(b.Type, "thinking"): // it was streamed, or is the prompt, or is encrypted
 		default:
@@ -289,6 +299,8 @@ func (c *claudeLines) result(data []byte) error {
 		Result  string                 `json:"result"`
 		Errors  []string               `json:"errors"`
 		CostUSD float64                `json:"total_cost_usd"`
+		Stop    string                 `json:"stop_reason"`
+		Call    claudeBlock            `json:"deferred_tool_use"`
 		Usage   claudeUsage            `json:"usage"`
 		Models  map[string]claudeModel `json:"modelUsage"`
 	}
@@ -311,13 +323,20 @@ func (c *claudeLines) result(data []byte) error {
 	used.Model, used.ContextTokens, used.ContextLimit = c.model, c.context, l.Models[c.model].Window
 	c.usage(used)
 
+	if l.Stop == "tool_deferred" {
+		return c.deferral(l.Call)
+	}
 	if !l.IsError && !strings.HasPrefix(l.Subtype, "error") {
 		if !c.open { // a command of the program, for example: nothing was streamed
 			c.text(l.Result)
 		}
 		c.paragraph() // it may continue after a background task
 		c.end("")
-		return nil
+		if c.state.Deferred == nil {
+			return nil
+		}
+		c.state.Deferred = nil // it has gone on without the call
+		return c.storeState()
 	}
 	said := cmp.Or(l.Result, strings.Join(l.Errors, "\n"))
 	if said == "" {

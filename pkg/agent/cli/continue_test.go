@@ -135,7 +135,7 @@ func TestRealProgramsGoOn(t *testing.T) {
 }
 
 // worker starts a worker that runs the program.
-func (g *rig) worker(t *testing.T) *processes.Process {
+func (g *rig) worker(t *testing.T, more ...string) *processes.Process {
 	t.Helper()
 	settings := []string{
 		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_SENTINEL_TTL=" + expect.Lease(time.Second).String(), "TURNSTILE_DRAIN_TIMEOUT=0",
@@ -145,7 +145,7 @@ func (g *rig) worker(t *testing.T) *processes.Process {
 	if own := g.config.Isolation; own.Level != "" {
 		settings = append(settings, "TURNSTILE_ISOLATION="+string(own.Level), fmt.Sprintf("TURNSTILE_CONFINED_PORTS=%d", own.Ports[0]))
 	}
-	return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), settings))
+	return processes.Start(t, processes.Command(t, processes.Build(t, "turnstile/cmd/worker"), append(settings, more...)))
 }
 
 // wentOn is how often the program has asked a model to go on.

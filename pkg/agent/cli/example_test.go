@@ -50,3 +50,11 @@ func ExampleAgent_Check() {
 	fmt.Println(a.Check())
 	// Output: agent gemini: exec: "no-such-gemini": executable file not found in $PATH: install it, or name it in the agent's command
 }
+
+// A turn that has asked the user goes on where it was.
+func ExampleAgent_Traits() {
+	a, err := cli.New(cli.Claude, cli.Config{Ask: []string{"Bash", "mcp__*"}})
+	demo.Check(err)
+	fmt.Println(a.Traits().Continues)
+	// Output: true
+}

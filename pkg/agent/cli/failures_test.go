@@ -221,7 +221,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%+v", a.config)
 		}
 		var made agent.Agent = a
-		if _, ok := made.(agent.Describer); ok {
+		if d, ok := made.(agent.Describer); ok && d.Traits() != (agent.Traits{}) {
 			t.Error("it wants the history and takes no steers")
 		}
 	}

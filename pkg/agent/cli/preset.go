@@ -36,6 +36,10 @@ type Config struct {
 	// Model is the model to use. Empty: the program's own default.
 	Model string
 
+	// Ask has the tools of Claude Code for which the user is asked; a name may end in *. Allow them in no
+	// other way. Such a turn needs no worker while it waits, see agent.Question.Key. Only for Claude.
+	Ask []string
+
 	// Env names further environment variables of this program that the agent gets, in addition to
 	// those with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and
 	// GOOGLE_. A name that ends in * means all names with that prefix. REDIS_URL and names that
@@ -129,6 +133,9 @@ func New(kind Kind, config Config) (*Agent, error) {
 			return nil, fmt.Errorf("agent %s: the command or the model contains a zero byte", kind)
 		}
 	}
+	if err := validAsk(kind, config); err != nil {
+		return nil, err
+	}
 	env, err := command.NewEnv(append(append([]string{}, p.env...), config.Env...))
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", kind, err)
@@ -151,6 +158,9 @@ func New(kind Kind, config Config) (*Agent, error) {
 		kind: kind, program: p, config: config, env: env, isolator: isolator, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
 	}, nil
 }
+
+// Traits implements agent.Describer: a turn that has asked the user goes on in the program's session.
+func (a *Agent) Traits() agent.Traits { return agent.Traits{Continues: len(a.config.Ask) > 0} }
 
 // Check reports whether the program can be found now. A program that is missing when a turn starts
 // fails that turn retryably. A worker checks at its start, when an operator sees the error.

@@ -22,8 +22,8 @@ const recapLimit = 64 << 10
 // of the reader: see pump. With more, many agents would reach the system's limit for the pipes of one user.
 const unreadOutput = 256 << 10
 
-// Run runs the program for one turn, and once more with a new session if it does not know the one
-// to resume. It returns when the program, everything that it started and its guardian are gone.
+// Run runs the program for one turn, once more with a new session if it does not know the one to resume, and once
+// more for each of its calls that the user has decided. It returns when the program, everything that it started and its guardian are gone.
 func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
@@ -33,11 +33,30 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
+	if len(turn.Kept) > 0 {
+		whole := *turn
+		whole.History = slices.Concat(turn.History, turn.Kept)
+		turn = &whole
+	}
 	known := stateOf(a.kind, turn.State)
-	for {
+	for decided := ""; ; {
+		reply, ended, asked := answer{}, func() error { return nil }, false
+		if d := known.Deferred; d != nil && d.Messages == idsOf(turn) {
+			if d.ID == decided {
+				return agent.Result{}, fmt.Errorf("%s: %w", a.kind, errDeferredAgain)
+			}
+			if reply, ended, asked, err = d.decide(ctx, turn); err != nil {
+				return agent.Result{}, err
+			}
+			decided = d.ID
+		}
+		known.Deferred = nil
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
 			Dir:  dir, Env: a.environ(turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger, PipeBytes: unreadOutput,
+		}
+		if len(a.config.Ask) > 0 {
+			spec.Argv, spec.Env = append(spec.Argv, claudeAsks(a.config.Ask, reply)...), append(spec.Env, claudeAskEnv)
 		}
 		if spec, err = a.isolator.Apply(spec, turn.Session); err != nil {
 			return agent.Result{}, err
@@ -46,20 +65,37 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 			program: a.program, kind: a.kind, resume: known.Session,
 			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
 		}
-		text := a.program.goOn(spec, known, turn)
-		if text != "" {
+		text := ""
+		if !asked {
+			text = a.program.goOn(spec, known, turn)
+		}
+		switch {
+		case asked:
+			logger.Info("the agent goes on with a call that was decided", "call", reply.call, "decision", reply.decision)
+		case text != "":
 			logger.Info("the agent's session has the turn's message, and goes on with it", "agent_session", known.Session)
-		} else {
+		default:
 			recap := ""
-			if known.Session == "" || known.Recap {
+			if known.Session == "" || known.Recap || len(turn.Kept) > 0 {
 				recap = turn.Recap(recapLimit)
 			}
 			known.Recap, known.Given = recap != "", a.program.giving(spec, known.Session, turn)
 			text = prompt(recap, turn)
 		}
-		r.stream = &stream{emit: turn.Emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
+		emit, failed := turn.Emit, error(nil)
+		if asked {
+			emit = onToolEnd(turn.Emit, reply.call, func() { failed = ended() })
+		}
+		r.stream = &stream{emit: emit, logger: logger, spec: spec, turn: idsOf(turn), prompted: text != "", often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
 		err := r.do(ctx, spec, text)
+		if err == nil {
+			err = errors.Join(failed, ended())
+		}
+		if err == nil && r.state.Deferred != nil {
+			known = r.state
+			continue
+		}
 		if err == nil {
 			err = r.recapped()
 		}

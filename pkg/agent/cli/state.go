@@ -19,6 +19,9 @@ type state struct {
 	// Given is the last turn's prompt. nil: nobody knows where it stands.
 	Given *given `json:"given,omitempty"`
 
+	// Deferred is the call that waits for the user's decision.
+	Deferred *deferred `json:"deferred,omitempty"`
+
 	// Total is the count of a program that counts over its whole session.
 	Total *session.Usage `json:"total,omitempty"`
 }

@@ -15,13 +15,15 @@ import (
 
 // stream turns a program's lines into the events of a turn, and keeps the turn's state.
 type stream struct {
-	emit    func(agent.Event)
-	logger  *slog.Logger
-	spec    command.Spec // how the program is started
-	decoder decoder
-	often   string // see program
-	state   state
-	model   string // the configured one, until the program reports another
+	emit     func(agent.Event)
+	logger   *slog.Logger
+	spec     command.Spec // how the program is started
+	decoder  decoder
+	often    string // see program
+	state    state
+	turn     string // the IDs of its messages, see idsOf
+	prompted bool   // the program was given a prompt
+	model    string // the configured one, until the program reports another
 
 	hasOutput bool // there was text, a thought or a tool
 	hasReply  bool // there was text that is not blank, or a tool
