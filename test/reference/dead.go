@@ -26,7 +26,7 @@ func (s *Session) recoverDead() (ends []string) {
 		r.RetryID, r.RetryAt = "", 0 // a message of it may run again
 	}
 	var back []string
-	for _, id := range slices.Backward(r.IDs) {
+	for _, id := range r.IDs {
 		m, end := s.Messages[id], given
 		deaths := m.Deaths
 		if counts {
@@ -46,7 +46,7 @@ func (s *Session) recoverDead() (ends []string) {
 			if counts {
 				m.diedIn = append(m.diedIn, r.Fence)
 			}
-			back = slices.Insert(back, 0, id)
+			back = append(back, id)
 			continue
 		}
 		s.archive(id, end.status, end.why)

@@ -123,6 +123,18 @@ func numbered(n int) string {
 	return strconv.Itoa(n)
 }
 
+// unheard is a sender's move that wakes the session only if its reply arrives. Otherwise the sweep does.
+func (l *life) unheard(c int, move func() string) func() string {
+	return func() string {
+		ready := l.model.Index.Ready
+		result := move()
+		if c/4 == 2 {
+			l.model.Index.Ready = ready
+		}
+		return result
+	}
+}
+
 // give gives a program's value.
 func give(l *life, a, b, c int) step {
 	if l.model.Partial == nil && c%4 > 0 {
@@ -131,7 +143,7 @@ func give(l *life, a, b, c int) step {
 	wait, value := fmt.Sprint("key", a%2), fmt.Sprint(b%2)
 	return l.faulty(c, sender, step{
 		"gives " + value + " for " + wait,
-		func() string { return l.model.Give(wait, value) },
+		l.unheard(c, func() string { return l.model.Give(wait, value) }),
 		func() string {
 			return word(l.actual.client.Session(key).Give(l.actual.ctx, turnstile.Value{Key: wait, Secret: "secret", JSON: []byte(value)}))
 		},
@@ -161,7 +173,7 @@ func decide(l *life, a, b, c int) step {
 		}
 	}
 	return l.faulty(c, sender, step{
-		name, model,
+		name, l.unheard(c, model),
 		func() string {
 			q, err := call()
 			switch {

@@ -21,11 +21,11 @@ type kind func(l *life, a, b, c int) step
 var (
 	ofOwners = []kind{
 		finish, finish, finish, finish, finish, promote, promote, promote, renew, renew, steer, steer, steer, checkpoint, checkpoint,
-		emit, keep, ask, askFor, askFor, askFor, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
+		emit, keep, ask, withdraw, proposeTitle, dismiss, retryTurn, retryTurn, requeue, requeue, mark, mark, past,
 	}
 	ofOthers = []kind{
 		cancel, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
-		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide, give, give,
+		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, decide,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
 		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
 	}
@@ -51,7 +51,12 @@ var codes = func() map[uintptr]byte {
 func codeOf(k kind) byte { return codes[reflect.ValueOf(k).Pointer()] }
 
 func kindOf(code byte) kind {
-	if code < 112 {
+	switch { // the corpus' lives keep their meaning
+	case code < 5:
+		return askFor
+	case code >= 112 && code < 115:
+		return give
+	case code < 112:
 		return ofOwners[int(code)%len(ofOwners)]
 	}
 	return ofOthers[int(code)%len(ofOthers)]
@@ -64,7 +69,10 @@ func (l *life) resolve(o operation) step {
 	case l.routed && (b%8 == 1 || b%8 == 2):
 		return ofDeliverers[int(o[0])%len(ofDeliverers)](l, a, b, c)
 	case b%8 == 7 && l.model.Run.Question > 0:
-		return []kind{decide, give}[b/8%2](l, a, b/16, c)
+		if l.model.Run.Waits() {
+			return give(l, a, b/8, c)
+		}
+		return decide(l, a, b/8, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
 		return days(l, a, b, c) // a session with only dead letters
 	case b%8 == 3 && l.holder(3) != nil && !l.model.Owns(l.holder(3).model):

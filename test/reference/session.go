@@ -136,6 +136,9 @@ type Run struct {
 	RetryAt int64    // until then
 }
 
+// Waits reports whether the turn waits for a program.
+func (r *Run) Waits() bool { return r.Question > 0 && r.value != "" }
+
 // Record is the stored state of an idle session.
 type Record struct {
 	Known     bool
@@ -170,6 +173,7 @@ type Partial struct {
 	Steps    bool // it has some: then it belongs to the message, whatever transcript the next run has
 	Progress int  // the last turn that has ended a step: its interruption does not count
 
+	first  *Message          // another one with its id, enqueued later, is not its own
 	waits  string            // the key of the last question with one
 	number int               // its number
 	given  map[string]string // "number decision" of each key that has one

@@ -76,7 +76,7 @@ func (s *Session) Claim(worker int, serves []string) (h *Claim, again int64) {
 	}
 	group, wait := s.next()
 	p := s.Partial
-	if p != nil && len(group) > 0 && (p.Messages[0] != group[0] || p.Agent != agent && len(ends) == 0) {
+	if p != nil && len(group) > 0 && (p.Messages[0] != group[0] || p.first != s.Messages[group[0]] || p.Agent != agent && len(ends) == 0) {
 		p = nil // nobody's
 	}
 	if len(ends) > 0 && len(group) > 0 {
@@ -250,7 +250,7 @@ func (s *Session) Checkpoint(h *Claim, entries []Entry, step bool) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	p := &Partial{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step}
+	p := &Partial{Turn: h.Turn.Number, Agent: h.Turn.Agent, Messages: slices.Clone(h.parts), Entries: entries, Steps: step, first: s.Messages[h.parts[0]]}
 	if old := s.Partial; old != nil {
 		p.Steps, p.Progress = step || old.Steps, old.Progress
 		p.waits, p.number, p.given, p.values = old.waits, old.number, old.given, old.values
