@@ -39,7 +39,10 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	expect.Equal(t, "before any question", b.Command("/deny "), "There is no open question.")
 	expect.Equal(t, "reply before any question", reply(b, h), protocol.Decided{})
 	expect.Equal(t, "number", b.Asks(h, "run make"), 1)
-	expect.Equal(t, "question", fmt.Sprint(*b.Info().Question), fmt.Sprint(session.Question{Turn: h.Turn().ID, Number: 1, Name: "run make"}))
+	open := *b.Info().Question
+	expect.Equal(t, "it has a time", open.AskedAt.IsZero(), false)
+	open.AskedAt = time.Time{}
+	expect.Equal(t, "question", fmt.Sprint(open), fmt.Sprint(session.Question{Turn: h.Turn().ID, Number: 1, Name: "run make"}))
 	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
 		expect.Equal(t, wrong, b.Receipt("/approve "+wrong, true).Reply, usage)
 	}

@@ -117,7 +117,7 @@ func TestLook(t *testing.T) {
 		delete(entry, "message")
 	}
 	if want := map[string]any{
-		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "until": nil, "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
+		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "until": nil, "waits_for": "", "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
 		"turn_messages": []any{map[string]any{"id": "m2", "text": "sleep=1h second"}}, "reply": "", "dead": []any{},
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},

@@ -234,6 +234,8 @@ func (o *observer) fields() {
 				field = "s:KEY"
 			case "a:":
 				field = "a:KEY"
+			case "p:":
+				field = "p:KEY"
 			}
 			o.wrote(table, field)
 		}

@@ -38,6 +38,7 @@ if decision == 'value' then
   local before, given = call('HGET', s.journal, 'a:' .. key), nth .. ' value ' .. value
   if before and before ~= given then return answered{} end
   local open = fence == run.fence and n == nth
+  call('HDEL', s.run, '') -- as below: a value lets its turn end
   if not before then
     call('HSET', s.journal, 'a:' .. key, given)
     if open then call('HSET', s.run, 'answered', fence .. ' ' .. n .. ' value ' .. name .. (s.by ~= '' and ' ' .. s.by or '')) end

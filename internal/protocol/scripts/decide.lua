@@ -192,6 +192,7 @@ if decision == 'value' then
   local before, given = call('HGET', s_journal, 'a:' .. key), nth .. ' value ' .. value
   if before and before ~= given then return {'answered'} end
   local open = fence == run.fence and n == nth
+  call('HDEL', s_run, '') -- as below: a value lets its turn end
   if not before then
     call('HSET', s_journal, 'a:' .. key, given)
     if open then call('HSET', s_run, 'answered', fence .. ' ' .. n .. ' value ' .. name .. (s_by ~= '' and ' ' .. s_by or '')) end
