@@ -91,18 +91,19 @@ With --json it prints one object, and errors as plain text on stderr:
    "agent","needs","reply_to","outbox":{"owed","stored","undelivered"},
    "question":{"number","name","text","approvers","asked_at"},"waits_for",
    "turn_messages":[{"id","text"}],"reply","dead":[{"id","status","error","at"}]}
-state and until are as in ps; state may be suspended or idle, too. turn_messages and reply
-are the running turn's: reply is the text so far, since its last tool. With --follow an
-object for each event follows, and one for the end, as with enqueue --follow --json. queue
-has the settings of /queue, dropped the number of messages that a full queue dropped and
-the next turn's note will have, question the agent's open question, or null, waits_for the key of the
-program's value or the time for which the turn waits. agent is the
-name of the session's agent, needs that of an agent that its messages wait for, because no
-running worker has it. reply_to is the destination of the outcomes of later messages.
-outbox counts undelivered outcomes: of messages that have not ended (owed), stored, and
-given up (undelivered). since, until, asked_at and marked_at are times (RFC 3339) or null.
-An entry has only the fields that it needs: message, meta and attachments belong to a
-message, usage to the turn, in its last entry; at is in ms since 1970.
+state and until are as in ps; state may be suspended or idle, too. turn_messages and
+reply are the running turn's: reply is the text so far, since its last tool. With
+--follow an object for each event follows, and one for the end, as with enqueue --follow
+--json. queue has the settings of /queue, dropped the number of messages that a full
+queue dropped and the next turn's note will have, question the agent's open question, or
+null, waits_for the key of the program's value or the time for which the turn waits.
+agent is the name of the session's agent, needs that of an agent that its messages wait
+for, because no running worker has it. reply_to is the destination of the outcomes of
+later messages. outbox counts undelivered outcomes: of messages that have not ended
+(owed), stored, and given up (undelivered). since, until, asked_at and marked_at are
+times (RFC 3339) or null. An entry has only the fields that it needs: message, meta and
+attachments belong to a message, usage to the turn, in its last entry; at is in ms since
+1970.
 
 A session that never had a message, or that was forgotten after TURNSTILE_SESSION_TTL, is
 an error with exit code 1.`
