@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -182,12 +183,7 @@ func askFor(l *life, a, b, c int) step {
 		return l.model.Park(h, number, wait.Milliseconds())
 	}, func(h *sq.Claim) string {
 		ctx := l.actual.ctx
-		asked, err := sq.Asked{}, error(nil)
-		if value {
-			asked, err = h.WaitFor(ctx, key, "secret", false)
-		} else {
-			asked, err = h.AskFor(ctx, key, session.Question{Name: "may I"})
-		}
+		asked, err := putQuestion(ctx, h, key, value)
 		switch {
 		case err != nil:
 			return word(err)
@@ -206,6 +202,13 @@ func askFor(l *life, a, b, c int) step {
 		}
 		return released(h.Park(ctx, asked.Question, "", wait))
 	})
+}
+
+func putQuestion(ctx context.Context, h *sq.Claim, key string, value bool) (sq.Asked, error) {
+	if value {
+		return h.WaitFor(ctx, key, "secret", false)
+	}
+	return h.AskFor(ctx, key, session.Question{Name: "may I"})
 }
 
 func withdraw(l *life, _, _, c int) step {
