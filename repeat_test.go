@@ -173,7 +173,7 @@ func TestMethodsRepeated(t *testing.T) {
 				h := b.Start()
 				_, err := h.Journal(b.Ctx, protocol.JournalWrite{HasSteps: true, Messages: actors.MessageIDs(h), Steps: map[string]string{"s": `{"state":"ended"}`}})
 				expect.OK(t, err)
-				_, err = h.WaitFor(b.Ctx, "payment", "secret", false)
+				_, err = h.WaitFor(b.Ctx, "payment", "secret", false, 0)
 				expect.OK(t, err)
 			}
 			before := b.stored()

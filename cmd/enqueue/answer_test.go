@@ -31,7 +31,7 @@ func TestAnswer(t *testing.T) {
 	h := claims[0]
 	_, err = h.Journal(bg(t), protocol.JournalWrite{HasSteps: true, Messages: []string{h.Turn().Message.ID}, Entries: map[int]session.Entry{}, Steps: map[string]string{"s": `{"state":"ended"}`}})
 	expect.OK(t, err)
-	_, err = h.WaitFor(bg(t), "payment", "secret", false)
+	_, err = h.WaitFor(bg(t), "payment", "secret", false, 0)
 	expect.OK(t, err)
 
 	r = enqueue(t, bg(t), url, `{"paid": true}`, "-s", "a", "--answer", "payment", "-").want(t, exitOK)
@@ -40,7 +40,7 @@ func TestAnswer(t *testing.T) {
 	expect.Equal(t, "stdout", r.out, `{"session":"a","answer":"payment"}`+"\n")
 	r = enqueue(t, bg(t), url, "", "-s", "a", "--answer", "payment", "2").want(t, exitRefused)
 	expect.Equal(t, "stderr", r.err, "enqueue: another value was given before\n")
-	known, err := h.WaitFor(bg(t), "payment", "secret", false)
+	known, err := h.WaitFor(bg(t), "payment", "secret", false, 0)
 	expect.OK(t, err)
 	value, _ := known.Value()
 	expect.Equal(t, "value", string(value), `{"paid":true}`)

@@ -106,12 +106,18 @@ func OpenQuestion(sessionKey, fence, question, decided, last string) *session.Qu
 	q := readQuestion(text)
 	q.Turn = rediskey.IDPrefix(sessionKey) + fence
 	q.Number, _ = strconv.Atoi(number)
+	q.AskedAt = askedAt(number, last)
+	return &q
+}
+
+// askedAt is when the question with this number was asked first; zero if unknown.
+func askedAt(number, last string) (at time.Time) {
 	if f := strings.Fields(last); len(f) == 4 && f[0] == number {
 		if ms, err := strconv.ParseInt(f[3], 10, 64); err == nil {
-			q.AskedAt = time.UnixMilli(ms)
+			at = time.UnixMilli(ms)
 		}
 	}
-	return &q
+	return at
 }
 
 func openQuestion(fence, question, decided string) (number, text string) {

@@ -37,7 +37,7 @@ func waitsFor(b *actors.Bench, value string) {
 	b.SayAll("now", "next")
 	h := b.Start()
 	stepped(b, h, 1)
-	_, err := h.WaitFor(b.Ctx, "payment", "secret", false)
+	_, err := h.WaitFor(b.Ctx, "payment", "secret", false, 0)
 	expect.OK(b, err)
 	expect.OK(b, h.Park(b.Ctx, 1, "payment", time.Hour))
 	if value != "" {
@@ -98,12 +98,12 @@ func parkedSituations() []situation {
 		}},
 		{"ask", "for a value", func(b *actors.Bench) func() error {
 			h := stepping(b)
-			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false); return err }
+			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false, 0); return err }
 		}},
 		{"ask", "for a value that is given", func(b *actors.Bench) func() error {
 			waitsFor(b, `{"paid":true}`)
 			h := b.Start()
-			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false); return err }
+			return func() error { _, err := h.WaitFor(b.Ctx, "payment", "secret", false, 0); return err }
 		}},
 		{"ask", "again", func(b *actors.Bench) func() error {
 			waits(b)

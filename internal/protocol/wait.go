@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
+
+	"turnstile/pkg/session"
 )
 
 // Given is the decision on a wait that a program has ended with a value.
@@ -25,6 +28,8 @@ type wait struct {
 	Kind  string `json:"kind"`
 	Proof string `json:"proof"`
 	Name  string `json:"name"` // its key
+
+	Timeout session.Millis `json:"timeout_ms,omitempty"` // since it was stored first, for people. 0: unknown, or for ever
 }
 
 // proof is what is stored of a wait's secret.
@@ -34,9 +39,9 @@ func proof(secret string) string {
 }
 
 // WaitFor is AskFor for a program's value, which whoever knows the secret may give, or with timer for a time. The
-// value comes as a decision: see Asked.Value.
-func (c *Claim) WaitFor(ctx context.Context, key, secret string, timer bool) (Asked, error) {
-	w := wait{Kind: waitValue, Proof: proof(secret), Name: key}
+// value comes as a decision: see Asked.Value. Its caller ends it after the timeout; 0: never.
+func (c *Claim) WaitFor(ctx context.Context, key, secret string, timer bool, timeout time.Duration) (Asked, error) {
+	w := wait{Kind: waitValue, Proof: proof(secret), Name: key, Timeout: session.Millis(max(timeout, 0))}
 	if timer {
 		w.Kind = waitTimer
 	}
@@ -51,12 +56,16 @@ func (a Asked) Value() (value json.RawMessage, ok bool) {
 	return json.RawMessage(a.By), true
 }
 
-// OpenWait returns the key for which the turn with that fencing token waits, from the fields of its run record;
-// "" if it waits for nothing but a person.
-func OpenWait(fence, question, decided string) string {
-	_, text := openQuestion(fence, question, decided)
+// OpenWait returns the key for which the turn with that fencing token waits, and until when, from the fields of its run
+// record; "" if it waits for nothing but a person, a zero time if it waits for ever.
+func OpenWait(fence, question, decided, last string) (key string, until time.Time) {
+	number, text := openQuestion(fence, question, decided)
 	if !strings.HasPrefix(text, waitBegins) {
-		return ""
+		return "", until
 	}
-	return readQuestion(text).Name
+	w := readQuestion(text)
+	if at := askedAt(number, last); w.Timeout > 0 && !at.IsZero() {
+		until = at.Add(time.Duration(w.Timeout))
+	}
+	return w.Name, until
 }

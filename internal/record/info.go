@@ -95,8 +95,10 @@ func (r reads) info(key string, now time.Time) session.Info {
 	s.Running = now.Sub(s.StartedAt)
 	s.Mode = session.Mode(run.Text("mode"))
 	s.Question = protocol.OpenQuestion(key, fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
-	s.WaitsFor = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"))
-	s.Until = until(s, run.Text("hold"))
+	s.WaitsFor, s.Until = protocol.OpenWait(fence, run.Text("question"), run.Text("answered"), run.Text("questions"))
+	if s.WaitsFor == "" {
+		s.Until = until(s, run.Text("hold"))
+	}
 	var ids []string
 	_ = json.Unmarshal([]byte(run.Text("ids")), &ids) // a list that cannot be read counts as empty
 	for _, id := range ids {
@@ -105,7 +107,7 @@ func (r reads) info(key string, now time.Time) session.Info {
 	return s
 }
 
-// until is Info.Until. hold is the run record's field.
+// until is Info.Until of a turn that does not wait for a program or a time. hold is the run record's field.
 func until(s session.Info, hold string) time.Time {
 	if q := s.Question; q != nil {
 		if q.Timeout <= 0 || q.AskedAt.IsZero() {
@@ -114,7 +116,7 @@ func until(s session.Info, hold string) time.Time {
 		return q.AskedAt.Add(time.Duration(q.Timeout))
 	}
 	text, _, _ := strings.Cut(hold, " ")
-	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked && s.WaitsFor == "" {
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms > 0 && s.Phase == session.PhaseParked {
 		return time.UnixMilli(ms)
 	}
 	return time.Time{}

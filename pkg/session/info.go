@@ -31,8 +31,8 @@ type Info struct {
 	Mode      Mode          // of a message that arrives without one
 	LeaseLeft time.Duration // how long the owner's lease still lasts
 
-	// Until is when the open question counts as denied, or when a parked turn goes on that only waits for its next
-	// attempt. Zero: neither.
+	// Until is when the open question counts as denied, when the wait for a program or a time is over, or when a
+	// parked turn goes on that only waits for its next attempt. Zero: none of them, or never.
 	Until time.Time
 
 	// Agent is the name of the session's agent. "" before the first turn: the session's key decides.

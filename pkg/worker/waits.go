@@ -35,7 +35,7 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	known, err := q.claim.WaitFor(ctx, w.Key, secret, w.Timer)
+	known, err := q.claim.WaitFor(ctx, w.Key, secret, w.Timer, w.Timeout)
 	if err != nil || known.Decision != "" {
 		return q.value(w, known, err)
 	}
@@ -57,7 +57,7 @@ func (q *questions) waitFor(ctx context.Context, w agent.Wait) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	known, err = q.claim.WaitFor(q.claim.Lease().Context(), w.Key, secret, w.Timer)
+	known, err = q.claim.WaitFor(q.claim.Lease().Context(), w.Key, secret, w.Timer, w.Timeout)
 	return q.value(w, known, err)
 }
 

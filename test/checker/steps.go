@@ -67,7 +67,7 @@ func (r *run) steps() {
 
 // again checks a step that is done, after an earlier time and a stored end, if there are any.
 func (r *run) again(rec, begun, ended *history.Record) {
-	if begun != nil && begun.Sum != rec.Sum && begun.Sum != "" && rec.Sum != "" {
+	if begun != nil && begun.Sum != rec.Sum && begun.Sum != "" && rec.Sum != "" && !r.ofRetry(rec) {
 		r.find(Steps, rec.Session, rec.ID, "%s has the idempotency key %s in turn %s, and %s in %s", rec.Name, begun.Sum, begun.Turn, rec.Sum, rec.Turn)
 	}
 	switch {
@@ -76,6 +76,13 @@ func (r *run) again(rec, begun, ended *history.Record) {
 	case begun != nil && !rec.Again && !r.apart(begun, rec):
 		r.find(Steps, rec.Session, rec.ID, "turn %s did %s at %s, and %s does it again", begun.Turn, rec.Name, at(begun.At), rec.Turn)
 	}
+}
+
+// ofRetry reports whether a step's message is not one of its turn's: /retry has sent its text again, as another one.
+func (r *run) ofRetry(rec *history.Record) bool {
+	return slices.ContainsFunc(r.turns[rec.Session], func(t *history.Record) bool {
+		return t.Kind == history.Turn && t.Turn == rec.Turn && !slices.Contains(t.IDs, rec.ID)
+	})
 }
 
 // apart reports whether two runs of a message may be two turns: another message's turn came between, or

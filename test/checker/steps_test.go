@@ -35,6 +35,8 @@ func TestSteps(t *testing.T) {
 	later.Sum = "k1"
 	otherKey := later
 	otherKey.At, otherKey.Sum, otherKey.Again = ms(14), "k2", true
+	again, ofRetry := turn("m9", 14, 16, 0)[:1], otherKey
+	again[0].Turn, ofRetry.Turn, ofRetry.At = "t9", "t9", ms(15)
 	for name, c := range map[string]struct {
 		more []history.Record
 		want bool
@@ -43,6 +45,7 @@ func TestSteps(t *testing.T) {
 		"an ended one runs again":              {[]history.Record{did(history.Step, "tm1", "m1-0", 13)}, true},
 		"an unknown one runs again":            {[]history.Record{did(history.Step, "tm1", "m1-1", 11)}, true},
 		"it has another idempotency key":       {[]history.Record{later, otherKey}, true},
+		"/retry gives it another one":          {append(again, later, ofRetry), false},
 		"the transcript has another one first": {[]history.Record{tool("m1-0")}, true},
 		"an unknown one is named":              {[]history.Record{notice("tm1")}, false},
 		"an unknown one is named twice":        {[]history.Record{notice("tm1"), notice("tm1")}, true},

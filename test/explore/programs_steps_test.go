@@ -154,7 +154,7 @@ func (s *stepping) waits() bool { return s.does.waits && (!s.does.value || s.tur
 // put stores the question, or the wait.
 func (s *stepping) put(ctx context.Context) (sq.Asked, error) {
 	if s.does.value {
-		return s.claim.WaitFor(ctx, "pay", "secret", false)
+		return s.claim.WaitFor(ctx, "pay", "secret", false, 0)
 	}
 	return s.claim.AskFor(ctx, "pay", session.Question{Name: "pay"})
 }

@@ -206,7 +206,7 @@ func askFor(l *life, a, b, c int) step {
 
 func putQuestion(ctx context.Context, h *sq.Claim, key string, value bool) (sq.Asked, error) {
 	if value {
-		return h.WaitFor(ctx, key, "secret", false)
+		return h.WaitFor(ctx, key, "secret", false, 0)
 	}
 	return h.AskFor(ctx, key, session.Question{Name: "may I"})
 }
