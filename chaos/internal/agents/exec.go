@@ -128,8 +128,8 @@ func (a *execAgent) run(plans []Plan) int {
 		say(object{"type": "error", "message": history.ToldToFail})
 		a.t.end(status)
 		return 0
-	case last.End == history.EndAsk:
-		a.ask()
+	case last.End == history.EndAsk && !a.ask():
+		return 0 // the turn is parked
 	}
 	a.steers()
 	say(object{"type": "text", "text": history.Reply(a.ids)})
@@ -213,14 +213,18 @@ func (a *execAgent) steers() {
 	}
 }
 
-func (a *execAgent) ask() {
-	say(object{"type": "ask", "id": "q1", "name": "go on"})
+// ask asks whether to go on. It returns false if the turn is parked meanwhile: then a later run asks again.
+func (a *execAgent) ask() bool {
+	say(object{"type": "ask", "id": "q1", "name": "go on", "key": "go on"})
 	for l := range a.lines {
 		switch l.Type {
 		case "steer":
 			a.take(l)
 		case "answer":
-			return
+			return true
+		case "parked":
+			return false
 		}
 	}
+	return true
 }

@@ -130,7 +130,7 @@ func (t *Traffic) choose(rng *rand.Rand) func() {
 			if rng.IntN(3) == 0 {
 				m.mode = "" // the mode of the session's /queue
 			}
-			if m.plan.End == history.EndOK && rng.IntN(100) == 0 {
+			if m.plan.End == history.EndOK && rng.IntN(20) == 0 {
 				m.plan.End = history.EndAsk
 			}
 		}

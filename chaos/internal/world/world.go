@@ -124,7 +124,7 @@ func (w *World) addWorker(i int, agent, model string) error {
 		"TURNSTILE_SENTINEL_TTL=" + w.TTL.String(), "TURNSTILE_SWEEP_INTERVAL=" + Sweep.String(),
 		"TURNSTILE_DRAIN_TIMEOUT=" + Drain.String(), "TURNSTILE_INTERRUPT_GRACE=" + Grace.String(),
 		"TURNSTILE_RETRY_BACKOFF=100ms", "TURNSTILE_COLLECT_WINDOW=300ms",
-		"TURNSTILE_ASK_TIMEOUT=" + AskTimeout.String(), fmt.Sprintf("TURNSTILE_MAX_ATTEMPTS=%d", MaxAttempts), fmt.Sprintf("TURNSTILE_STUCK_LIMIT=%d", StuckLimit),
+		"TURNSTILE_ASK_TIMEOUT=" + AskTimeout.String(), "TURNSTILE_PARK_AFTER=300ms", fmt.Sprintf("TURNSTILE_MAX_ATTEMPTS=%d", MaxAttempts), fmt.Sprintf("TURNSTILE_STUCK_LIMIT=%d", StuckLimit),
 		"TURNSTILE_RECOVERY_RATE=500/s", "TURNSTILE_RETENTION=10d", "TURNSTILE_EVENTS_BYTES=1073741824",
 		"TURNSTILE_LOG_FORMAT=json",
 	}
