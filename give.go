@@ -22,9 +22,6 @@ type Value struct {
 	Secret string
 }
 
-// mostValue bounds a value in bytes.
-const mostValue = 256 << 10
-
 // Give gives a program's value to the turn that waits for it. The first counts; the same one again is no error
 // while the turn has not ended.
 //
@@ -43,8 +40,8 @@ func (s *Session) Give(ctx context.Context, v Value) error {
 		return err
 	case v.Key == "":
 		return fmt.Errorf("%w value: it needs the key of the wait", session.ErrInvalid)
-	case len(v.JSON) > mostValue:
-		return fmt.Errorf("%w value: it has %d bytes, at most %d are allowed", session.ErrInvalid, len(v.JSON), mostValue)
+	case len(v.JSON) > protocol.ValueMost:
+		return fmt.Errorf("%w value: it has %d bytes, at most %d are allowed", session.ErrInvalid, len(v.JSON), protocol.ValueMost)
 	case !utf8.Valid(v.JSON) || json.Compact(&value, v.JSON) != nil:
 		return fmt.Errorf("%w value: it is no JSON", session.ErrInvalid)
 	case len(s.user) > mostUser:
@@ -63,7 +60,7 @@ func (s *Session) Give(ctx context.Context, v Value) error {
 		return session.ErrGiven
 	case "wrong":
 		return session.ErrWrongSecret
-	case "none", "other", "new":
+	case "none":
 		return session.ErrNoWait
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 	"turnstile/pkg/session"
 )
 
+// ValueMost bounds a program's value in bytes.
+const ValueMost = 256 << 10
+
 // Given is the decision on a wait that a program has ended with a value.
 const Given = "value"
 

@@ -254,13 +254,13 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 // note stores a step that only says that the turn has waited, unless the journal has it.
 func (s *steps) note(key string) error {
 	s.mu.Lock()
-	stored, full := s.known[key].size > 0, s.bytes+mostValue > stepsMost || len(s.known) >= stepsNumber
+	stored, full := s.known[key].size > 0, s.bytes+protocol.ValueMost > stepsMost || len(s.known) >= stepsNumber
 	s.mu.Unlock()
 	switch {
 	case stored:
 		return nil
 	case full:
-		return fmt.Errorf("%w: it has no room for what a wait may bring, %d bytes", agent.ErrJournalFull, mostValue)
+		return fmt.Errorf("%w: it has no room for what a wait may bring, %d bytes", agent.ErrJournalFull, protocol.ValueMost)
 	}
 	err := s.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: s.recorder.turn.ID, At: s.recorder.redisNow(), Hidden: true}, nil)
 	if err != nil { // it may be tried again in this run

@@ -11,9 +11,6 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// mostValue bounds the bytes of a program's value, see turnstile.Session.Give.
-const mostValue = 256 << 10
-
 // beginning marks the context of a wait's Begin.
 type beginning struct{}
 
