@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,10 +22,14 @@ type parkedCap struct {
 	most int // negative: no limit
 	log  *slog.Logger
 
-	mu      sync.Mutex
+	mine    chan struct{} // has one element while somebody counts or takes: a count may take as long as Redis
 	counted time.Time
 	room    int  // how many more may be parked until the next count
 	full    bool // the last count left none
+}
+
+func newParkedCap(rdb redis.UniversalClient, most int, log *slog.Logger) *parkedCap {
+	return &parkedCap{rdb: rdb, most: most, log: log, mine: make(chan struct{}, 1)}
 }
 
 // take reports whether one more turn may be parked, and counts it.
@@ -34,8 +37,12 @@ func (p *parkedCap) take(ctx context.Context) bool {
 	if p.most < 0 {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.mine <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-p.mine }()
 	if p.counted.IsZero() || time.Since(p.counted) > parkedEvery {
 		n, err := p.rdb.ZCard(ctx, rediskey.Due).Result()
 		if err != nil {

@@ -94,7 +94,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	deps := &turnDeps{
 		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life, slots: slots},
-		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: &parkedCap{rdb: rdb, most: opts.ParkedCap, log: log},
+		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: newParkedCap(rdb, opts.ParkedCap, log),
 	}
 	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason
