@@ -32,6 +32,7 @@ const (
 	Bounded   = "bounded"
 	Leftover  = "leftover"
 	Steps     = "steps"
+	Values    = "values"
 )
 
 // Finding is a promise that did not hold.
@@ -134,7 +135,7 @@ func Check(records []history.Record, limits Limits) Report {
 		return cmp.Or(cmp.Compare(a.first.At, b.first.At), cmp.Compare(a.id, b.id))
 	})
 	for _, rule := range []func(){
-		r.exclusive, r.fenced, r.deliveries, r.order, r.outcomes, r.steps, r.history, r.waits, r.streams, r.live, r.late, r.bounded, r.poison, r.leftovers,
+		r.exclusive, r.fenced, r.deliveries, r.order, r.outcomes, r.steps, r.values, r.history, r.waits, r.streams, r.live, r.late, r.bounded, r.poison, r.leftovers,
 	} {
 		rule()
 	}

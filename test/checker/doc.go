@@ -25,11 +25,13 @@
 //	           and its reply begins with the text of its events
 //	live       everything ends within a bound after the last fault
 //	late       when nothing fails, a message begins within a second after it could, and so does its
-//	           delivery, also again after a 429 (simulate only: its time is exact)
-//	bounded    a message runs again only after a fault; one that kills its worker is given up after the
+//	           delivery, also again after a 429, and a parked turn after its value (simulate only: its
+//	           time is exact)
+//	bounded    a message runs again only after a fault, or parked; one that kills its worker is given up after the
 //	           allowed deaths: STUCK_LIMIT, and one that may not count
 //	steps      a step whose end was stored never runs again in its turn, and one that may not be done again
 //	           runs once; its idempotency key stays; the transcript has the steps in their order
+//	values     a turn gets the value that a program gave it, the same in all of its runs
 //	leftover   no process, no key, no panic stays; an erased session leaves only keys that expire
 //
 // The constants of package history name the six kinds of sessions. In commands and operator sessions,

@@ -41,6 +41,7 @@ func (r *run) late() {
 	calm := r.records[i].At
 	isLate := func(from, began int64) bool { return from > calm && began-from > int64(promptly) }
 	free, ended := map[string]int64{}, map[key]int64{}
+	given := map[key]bool{}
 	posted, before := map[key]bool{}, map[string]history.Record{}
 	for _, rec := range r.records {
 		switch rec.Kind {
@@ -51,9 +52,15 @@ func (r *run) late() {
 			}
 		case history.Ended:
 			free[rec.Session] = rec.At
+			if rec.Status == history.Parked && !given[key{rec.Session, rec.IDs[0]}] {
+				free[rec.Session] = math.MaxInt64 // until the value is given
+			}
 			for _, id := range rec.IDs {
 				ended[key{rec.Session, id}] = rec.At
 			}
+		case history.Given:
+			given[key{rec.Session, rec.ID}] = true
+			free[rec.Session] = min(free[rec.Session], rec.At)
 		case history.Post:
 			last := before[rec.Session] // the queue continues after it
 			from, due := last.At, last.Code == http.StatusTooManyRequests
@@ -87,7 +94,7 @@ func (r *run) bounded() {
 			before, now := sights[i-1], sights[i]
 			// A fault acts for a lease, a drain and the grace of an interrupted agent.
 			from := before.at - int64(r.TTL+r.Drain+r.Grace)
-			if !r.faultIn(from, now.at) && !r.stalledIn(from, now.at) && !r.endedToRetry(before) {
+			if !r.faultIn(from, now.at) && !r.stalledIn(from, now.at) && !r.endedToRetry(before) && !r.parked(before) {
 				r.find(Bounded, m.session, m.id, "an agent saw it at %s and another one at %s, without a fault between", at(before.at), at(now.at))
 			}
 		}
@@ -129,6 +136,13 @@ func (r *run) endedToRetry(s sight) bool {
 		}
 	}
 	return false
+}
+
+// parked reports whether a message was seen by a run that waits without a worker.
+func (r *run) parked(s sight) bool {
+	return slices.ContainsFunc(r.turns[s.turn.Session], func(t *history.Record) bool {
+		return t.Kind == history.Ended && t.Status == history.Parked && t.Turn == s.turn.Turn && t.Fence == s.turn.Fence
+	})
 }
 
 // leftovers: no process, no key, no panic.

@@ -43,6 +43,9 @@ const (
 	ToldToRetry = "told to try again"
 )
 
+// Parked is the Status of an agent that ended because its turn waits without a worker.
+const Parked = "parked"
+
 // WorkerKilled is the fault of an agent that kills its worker. Other turns of that worker die too.
 const WorkerKilled = "worker killed by its agent"
 

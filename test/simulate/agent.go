@@ -49,10 +49,16 @@ func (a recorder) Run(ctx context.Context, t *agent.Turn) (agent.Result, error) 
 	var text string
 	err := a.steps(ctx, t)
 	if err == nil {
+		err = a.wait(ctx, t)
+	}
+	if err == nil {
 		text, err = a.speak(ctx, t, p)
 	}
 	this.Kind, this.Seen, this.Status = history.Ended, nil, "done"
-	if err != nil {
+	switch {
+	case errors.Is(err, agent.ErrParked):
+		this.Status = history.Parked
+	case err != nil:
 		this.Status = err.Error()
 	}
 	a.life.leaves(t.Session)

@@ -48,6 +48,10 @@ type life struct {
 	mu         sync.Mutex
 	running    map[string]int // by session: the agents that run
 
+	client   *turnstile.Client // of senders and programs
+	programs sync.WaitGroup
+	secrets  map[string]string // of waits, by session and message
+
 	stuckLimit int // of the workers
 }
 
@@ -71,7 +75,7 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	began := time.Now()
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, log: &history.Log{}, running: map[string]int{}, stuckLimit: stuckLimit, enabled: make(chan struct{})}
+	l := &life{seed: seed, rng: newRandom(seed, "faults"), ctx: ctx, log: &history.Log{}, running: map[string]int{}, secrets: map[string]string{}, stuckLimit: stuckLimit, enabled: make(chan struct{})}
 	var err error
 	if l.server, err = startServer(seed); err != nil {
 		panic(err)
@@ -87,10 +91,10 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 		running.Go(func() { l.keep(s) })
 	}
 	rdb := open(l.server.link("senders"))
-	client := turnstile.NewClient(rdb)
+	l.client = turnstile.NewClient(rdb)
 	for i, kind := range []string{history.Plain, history.Plain, history.Commands} {
 		key := fmt.Sprint(kind, ":chat", i+1)
-		l.chats = append(l.chats, &chat{life: l, key: key, wild: kind == history.Commands, rng: newRandom(seed, key), client: client})
+		l.chats = append(l.chats, &chat{life: l, key: key, wild: kind == history.Commands, rng: newRandom(seed, key), client: l.client})
 	}
 	following, unfollow := context.WithCancel(ctx)
 	defer unfollow()
@@ -111,6 +115,7 @@ func run(seed uint64, stuckLimit int, faults func(*life, context.Context)) Summa
 	_ = l.receiver.server.Close()
 	running.Wait()
 	l.healing.Wait()
+	l.programs.Wait()
 	l.background.Wait()
 	_ = rdb.Close()
 	l.server.redis.Close()

@@ -38,7 +38,7 @@ func startProcess(l *life, name string) *process {
 	log := slog.New(logger{log: l.log, process: name})
 	var err error
 	p.worker, err = worker.New(p.rdb, recorder{l, p}, worker.Config{
-		Name: name, Concurrency: 4, DrainTimeout: 10 * time.Second, Logger: log,
+		Name: name, Concurrency: 4, DrainTimeout: 10 * time.Second, ParkAfter: parkAfter, Logger: log,
 		// A short stream costs the embedded server less, and followers see gaps.
 		Keep: worker.Keep{Results: 24 * time.Hour, EventBytes: 40 * 8 << 10}, StuckLimit: l.stuckLimit,
 	})
