@@ -13,10 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The reasons for which Check refuses a reachable Redis.
+// The reasons for which a reachable Redis is refused: ErrRights by a worker, the others by Check.
 var (
 	ErrTooOld  = errors.New("the Redis server is too old")
 	ErrReplica = errors.New("the Redis server is a replica")
+	ErrRights  = errors.New("the Redis user has too few rights")
 	ErrScheme  = errors.New("the Redis server is of another kind than the URL says")
 )
 

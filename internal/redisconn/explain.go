@@ -52,7 +52,7 @@ func Explain(err error) string {
 	}
 	text := oneLine(err.Error())
 	if errors.Is(err, ErrURL) || errors.Is(err, ErrTooOld) ||
-		errors.Is(err, ErrReplica) || errors.Is(err, ErrScheme) {
+		errors.Is(err, ErrReplica) || errors.Is(err, ErrScheme) || errors.Is(err, ErrRights) {
 		return text
 	}
 	for _, a := range advice {

@@ -22,14 +22,14 @@ type parkedCap struct {
 	most int // negative: no limit
 	log  *slog.Logger
 
-	mine    chan struct{} // has one element while somebody counts or takes: a count may take as long as Redis
+	taking  oneAtATime // a count may take as long as Redis does
 	counted time.Time
 	room    int  // how many more may be parked until the next count
 	full    bool // the last count left none
 }
 
 func newParkedCap(rdb redis.UniversalClient, most int, log *slog.Logger) *parkedCap {
-	return &parkedCap{rdb: rdb, most: most, log: log, mine: make(chan struct{}, 1)}
+	return &parkedCap{rdb: rdb, most: most, log: log, taking: newOneAtATime()}
 }
 
 // take reports whether one more turn may be parked, and counts it.
@@ -38,11 +38,11 @@ func (p *parkedCap) take(ctx context.Context) bool {
 		return true
 	}
 	select {
-	case p.mine <- struct{}{}:
+	case p.taking <- struct{}{}:
 	case <-ctx.Done():
 		return false
 	}
-	defer func() { <-p.mine }()
+	defer p.taking.unlock()
 	if p.counted.IsZero() || time.Since(p.counted) > parkedEvery {
 		n, err := p.rdb.ZCard(ctx, rediskey.Due).Result()
 		if err != nil {

@@ -123,7 +123,7 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 	}{
 		"stop":      {func(r *rig) { r.command("/stop", "Stopping the running turn.") }, session.StatusStopped, slots(1)},
 		"interrupt": {func(r *rig) { r.say("m2", "no", session.ModeInterrupt) }, session.StatusInterrupted, slots(1)},
-		"timeout":   {func(*rig) {}, session.StatusFailed, with(func(c *worker.Config) { c.AgentTimeout = time.Second })},
+		"timeout":   {nil, session.StatusFailed, with(func(c *worker.Config) { c.AgentTimeout = time.Second })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +133,12 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 			a := s.next(t, "m1")
 			got := a.ask(a.ctx, r, "run make")
 			r.asked("1")
+			expect.Soon(t, "the lent slot", func() bool { return w.Status() == worker.Status{Slots: 1, Running: 1, Waiting: 1} })
+			if name == "timeout" { // it would end a turn beside it, too
+				r.ends("m1", c.status)
+				unused(t, w)
+				return
+			}
 			r.submit("other", turnstile.Message{ID: "o1", Text: "hello"})
 			b := s.next(t, "o1")
 			if name != "interrupt" {

@@ -139,6 +139,9 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkRights(ctx, w.rdb); err != nil {
+		return err
+	}
 	for _, warning := range warnings {
 		if !w.opts.Ephemeral { // an ephemeral Redis need not store anything
 			w.log.Warn(warning) //nolint:sloglint // a sentence for the operator
