@@ -136,6 +136,7 @@ func (g *Gateway) own() []Route {
 	return []Route{
 		{Pattern: "GET /openapi.yaml", Open: true, Serve: serveDocument},
 		{Pattern: "GET /metrics", May: Operate, Serve: g.metrics},
+		{Pattern: "GET /scale", May: Operate, Serve: g.getScale},
 		{Pattern: "POST /v1/messages", May: Send, Serve: g.postNew},
 		{Pattern: "POST /v1/sessions/{s}/messages", May: Send, Serve: g.postMessage},
 		{Pattern: "GET /v1/sessions/{s}/messages/{id}", May: Read, Serve: g.getMessage},

@@ -35,6 +35,7 @@ const (
 // attempts are the routes of the document. Add new routes here.
 var attempts = map[string][]attempt{
 	"GET /metrics":      {{nobody: true}},
+	"GET /scale":        {{nobody: true}},
 	"POST /v1/messages": {{body: `{"text": "x"}`, nobody: true, repeats: again}},
 	"POST /v1/sessions/{s}/messages": {
 		{body: `{"text": "x"}`, repeats: again},
