@@ -32,7 +32,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz chaos chaos-defects kills simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ sdks: ## installs client libraries of npm into test/sdks and runs them against t
 
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
 	FUZZTIME=$(FUZZTIME) FUZZPLAIN=$(FUZZPLAIN) .ci/fuzz.sh $(FUZZ)
+
+helm: ## the chart of deploy/helm, rendered by Helm's engine and decoded by Kubernetes' types (no cluster)
+	cd deploy/helm && go vet ./... && go test ./...
 
 chaos: ## the real programs under faults for CHAOS (2m), and a check of what happened (Linux; CHAOS_SEED, CHAOS_GAP)
 	cd chaos && go test ./... && go run . -for $(CHAOS) -gap $(CHAOS_GAP) $(if $(CHAOS_SEED),-seed $(CHAOS_SEED))

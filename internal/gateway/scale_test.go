@@ -24,7 +24,10 @@ func TestScale(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, w.Start(context.Background()))
 	t.Cleanup(func() { _ = w.Stop(expect.Ended()) })
-	type load struct{ Slots, Running, Waiting int }
+	type load struct {
+		Slots, Running, Waiting int
+		Wanted                  int `json:"wanted_slots"`
+	}
 	type scale struct {
 		load
 		Oldest float64 `json:"oldest_wait_seconds"`
@@ -42,7 +45,7 @@ func TestScale(t *testing.T) {
 	r.call("POST", "/v1/sessions/s1/messages", map[string]string{"text": "hello"}).want(202)
 	expect.Received(t, "the first turn", began)
 	r.call("POST", "/v1/sessions/s2/messages", map[string]string{"text": "hello"}).want(202)
-	if got := soon("the load", load{Slots: 1, Running: 1, Waiting: 1}); got.Oldest < 0 || len(got.Agents) != 1 {
+	if got := soon("the load", load{Slots: 1, Running: 1, Waiting: 1, Wanted: 2}); got.Oldest < 0 || len(got.Agents) != 1 {
 		t.Errorf("the load: %+v", got)
 	}
 	close(end)
