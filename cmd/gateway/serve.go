@@ -103,6 +103,7 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 	operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits()})
 	m := metrics.New(operator)
 	watched := m.Gateway()
+	rdb.AddHook(m.Scripts())
 	client := turnstile.NewClient(rdb, turnstile.ClientConfig{
 		Limits: s.Limits(), RememberIDs: s.IdempotencyTTL,
 		DefaultReplyTo: destinations.Default,

@@ -18,7 +18,8 @@ type indexes struct {
 	read                       func(context.Context) (admin.Backlog, error)
 	up, sessions, oldest, late *prometheus.Desc
 	owed, owedOldest           *prometheus.Desc
-	parked, asked              *prometheus.Desc
+	parked, questions, asked   *prometheus.Desc
+	dead                       *prometheus.Desc
 }
 
 func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
@@ -34,6 +35,10 @@ func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
 			"How long the first session in outbox has waited for a deliverer to look at it, 0 if none does; the same for all workers of one Redis.", nil, nil),
 		parked: prometheus.NewDesc("turnstile_turns_parked",
 			"Turns that wait without a worker, for a decision or a retry, as of the last sweep; the same for all workers of one Redis.", nil, nil),
+		questions: prometheus.NewDesc("turnstile_questions_open",
+			"Questions that wait for a decision, as of the last sweep; the same for all workers of one Redis.", nil, nil),
+		dead: prometheus.NewDesc("turnstile_dead_letters",
+			"Dead letters of all sessions, as of the last sweep; the same for all workers of one Redis.", nil, nil),
 		asked: prometheus.NewDesc("turnstile_question_oldest_age_seconds",
 			"How long the oldest open question has waited for its decision, as of the last sweep, 0 if none is open; the same for all workers of one Redis.", nil, nil),
 		owed: prometheus.NewDesc("turnstile_destination_owed",
@@ -50,7 +55,9 @@ func (x *indexes) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.oldest
 	ch <- x.late
 	ch <- x.parked
+	ch <- x.questions
 	ch <- x.asked
+	ch <- x.dead
 	ch <- x.owed
 	ch <- x.owedOldest
 }
@@ -71,6 +78,8 @@ func (x *indexes) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(x.oldest, prometheus.GaugeValue, b.Oldest.Seconds())
 	ch <- prometheus.MustNewConstMetric(x.late, prometheus.GaugeValue, b.Late.Seconds())
 	ch <- prometheus.MustNewConstMetric(x.parked, prometheus.GaugeValue, float64(b.Parked))
+	ch <- prometheus.MustNewConstMetric(x.questions, prometheus.GaugeValue, float64(b.Questions))
+	ch <- prometheus.MustNewConstMetric(x.dead, prometheus.GaugeValue, float64(b.DeadLetters))
 	ch <- prometheus.MustNewConstMetric(x.asked, prometheus.GaugeValue, b.Asked.Seconds())
 	for name, d := range b.Destinations {
 		ch <- prometheus.MustNewConstMetric(x.owed, prometheus.GaugeValue, float64(d.Count), name)

@@ -1,8 +1,8 @@
 // Package metrics exports a worker's metrics to Prometheus. docs/operations.md lists them; a test
 // compares the two.
 //
-// No label is a session, a message or anything else that users choose, so the number of series does
-// not grow.
+// No label is a session, a message or anything else that users choose, and models are bounded, so the
+// number of series does not grow.
 package metrics
 
 import (
@@ -82,8 +82,9 @@ func (m *Metrics) Observer() worker.Observer {
 			Help: "Turns that were abandoned because their session's lease was lost.",
 		}),
 	}
-	m.registry.MustRegister(o.ended.vec, o.failed.vec, o.duration, o.wait, o.lost)
-	return worker.Observer{MessageStarted: o.messageStarted, TurnEnded: o.turnEnded, RedisFailed: o.redisFailed}
+	u := newUsage()
+	m.registry.MustRegister(o.ended.vec, o.failed.vec, o.duration, o.wait, o.lost, u.tokens, u.cost)
+	return worker.Observer{MessageStarted: o.messageStarted, TurnEnded: o.turnEnded, Used: u.used, RedisFailed: o.redisFailed}
 }
 
 // Watch exports a worker's state at the time of each scrape. Call it once.

@@ -109,12 +109,12 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 	if err != nil || len(some) == 0 {
 		return map[string]bool{}, err
 	}
-	exist, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
+	paused, dead, owned := make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some)), make([]*redis.IntCmd, len(some))
 	suspended, runs := make([]*redis.StringCmd, len(some)), make([]*redis.SliceCmd, len(some))
 	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range some {
 			k := rediskey.For(s)
-			exist[i], owned[i] = p.Exists(ctx, k.Paused(), k.Archived()), p.Exists(ctx, k.Sentinel())
+			paused[i], dead[i], owned[i] = p.Exists(ctx, k.Paused()), p.ZCard(ctx, k.Archived()), p.Exists(ctx, k.Sentinel())
 			suspended[i] = p.HGet(ctx, k.Resume(), "suspended")
 			runs[i] = p.HMGet(ctx, k.Run(), "fence", "question", "answered", "phase", "questions")
 		}
@@ -125,7 +125,8 @@ func (r *Recovery) needy(ctx context.Context, sessions []string, seen *waits) (m
 	}
 	needy := map[string]bool{}
 	for i, s := range some {
-		needy[s] = exist[i].Val() > 0 || suspended[i].Val() == "1"
+		needy[s] = paused[i].Val() > 0 || dead[i].Val() > 0 || redis.HasErrorPrefix(dead[i].Err(), "WRONGTYPE") || suspended[i].Val() == "1"
+		seen.dead += dead[i].Val()
 		var run [5]string
 		for j, field := range runs[i].Val() {
 			run[j], _ = field.(string)

@@ -22,34 +22,39 @@ func TestSweepRepairsTheLists(t *testing.T) {
 		b.Redis.Del(b.Ctx, rediskey.Attention, rediskey.Names)
 		b.Sweep()
 	}
-	for name, c := range map[string]struct{ needs, ends func(b *actors.Bench) }{
+	for name, c := range map[string]struct {
+		needs, ends     func(b *actors.Bench)
+		questions, dead int64 // that the sweep counts
+	}{
 		"paused": {
-			func(b *actors.Bench) { expect.OK(b, b.Inspector().PauseQueue(rediskey.Queue(actors.Key))) },
-			func(b *actors.Bench) { expect.OK(b, b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key))) },
+			needs: func(b *actors.Bench) { expect.OK(b, b.Inspector().PauseQueue(rediskey.Queue(actors.Key))) },
+			ends:  func(b *actors.Bench) { expect.OK(b, b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key))) },
 		},
 		"suspended": {
-			func(b *actors.Bench) {
+			needs: func(b *actors.Bench) {
 				_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
 				expect.OK(b, err)
 			},
-			func(b *actors.Bench) { b.Say("next"); b.Drain() },
+			ends: func(b *actors.Bench) { b.Say("next"); b.Drain() },
 		},
 		"a dead letter": {
-			func(b *actors.Bench) {
+			needs: func(b *actors.Bench) {
 				b.Say("dead")
 				expect.OK(b, b.Inspector().ArchiveTask(rediskey.Queue(actors.Key), b.Task("dead")))
 			},
-			func(b *actors.Bench) {
+			ends: func(b *actors.Bench) {
 				_, err := b.Client.Operate(actors.Key).DeleteDeadLetters(b.Ctx, admin.All)
 				expect.OK(b, err)
 			},
+			dead: 1,
 		},
 		"a question": {
-			func(b *actors.Bench) { b.Say("asks"); b.Asks(b.Start(), "run make") },
-			func(b *actors.Bench) {
+			needs: func(b *actors.Bench) { b.Say("asks"); b.Asks(b.Start(), "run make") },
+			ends: func(b *actors.Bench) {
 				_, err := b.Client.Session(actors.Key).Decide(b.Ctx, "1", session.Allow)
 				expect.OK(b, err)
 			},
+			questions: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,11 +65,20 @@ func TestSweepRepairsTheLists(t *testing.T) {
 			lost(b)
 			expect.Equal(t, "in the order of keys", b.IsIn(rediskey.Names, actors.Key), true)
 			expect.Equal(t, "needs attention", b.IsIn(rediskey.Attention, actors.Key), false)
+			counted := func(questions, dead int64) {
+				t.Helper()
+				b.Sweep()
+				backlog, err := b.Client.Backlog(b.Ctx)
+				expect.OK(t, err)
+				expect.Equal(t, "open questions", backlog.Questions, questions)
+				expect.Equal(t, "dead letters", backlog.DeadLetters, dead)
+			}
 			c.needs(b)
 			lost(b)
 			expect.Equal(t, "needs attention", b.IsIn(rediskey.Attention, actors.Key), true)
+			counted(c.questions, c.dead)
 			c.ends(b)
-			b.Sweep()
+			counted(0, 0)
 			expect.Equal(t, "needs attention any more", b.IsIn(rediskey.Attention, actors.Key), false)
 		})
 	}

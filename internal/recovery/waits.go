@@ -11,8 +11,10 @@ import (
 
 // waits counts what waits for people, over all sessions that a sweep has seen.
 type waits struct {
-	parked int   // turns without a worker
-	asked  int64 // when the oldest open question was asked, ms; 0: none is open
+	parked    int   // turns without a worker
+	questions int   // open ones
+	asked     int64 // when the oldest open question was asked, ms; 0: none is open
+	dead      int64 // dead letters
 }
 
 // add adds one session: whether its turn is parked, and when its open question was asked, zero without one.
@@ -20,7 +22,11 @@ func (w *waits) add(parked bool, asked time.Time) {
 	if parked {
 		w.parked++
 	}
-	if at := asked.UnixMilli(); !asked.IsZero() && (w.asked == 0 || at < w.asked) {
+	if asked.IsZero() {
+		return
+	}
+	w.questions++
+	if at := asked.UnixMilli(); w.asked == 0 || at < w.asked {
 		w.asked = at
 	}
 }
@@ -28,7 +34,7 @@ func (w *waits) add(parked bool, asked time.Time) {
 // store stores the counts for metrics. A key of a wrong type is replaced by the next trim, because senders may write it,
 // too.
 func (w *waits) store(ctx context.Context, rdb redis.Cmdable) error {
-	err := rdb.HSet(ctx, rediskey.Waiting, "parked", w.parked, "asked", w.asked).Err()
+	err := rdb.HSet(ctx, rediskey.Waiting, "parked", w.parked, "questions", w.questions, "asked", w.asked, "dead", w.dead).Err()
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return nil
 	}

@@ -86,6 +86,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 	o.Ephemeral, o.Agents = c.Ephemeral, c.Agents
 	if c.Settings.HTTPAddr != "" {
 		o.Observer = m.Observer()
+		rdb.AddHook(m.Scripts())
 	}
 	if s.Worker, err = worker.New(rdb, c.Agent, o); err != nil {
 		return nil, err

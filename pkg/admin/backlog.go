@@ -28,11 +28,13 @@ type Backlog struct {
 	// It is empty if the Redis user may not read the counts.
 	Destinations map[string]DestinationBacklog
 
-	// Parked is how many turns wait without a worker, for a decision or a retry, and Asked is how long the oldest
-	// open question has waited for its decision; 0 if none is open. Both are of the last sweep, and 0 if the Redis user
-	// may not read them.
-	Parked int64
-	Asked  time.Duration
+	// Parked is how many turns wait without a worker, for a decision or a retry, Questions how many questions are
+	// open, Asked how long the oldest of them has waited for its decision, and DeadLetters how many dead letters all
+	// sessions have. They are of the last sweep, and 0 if the Redis user may not read them.
+	Parked      int64
+	Questions   int64
+	Asked       time.Duration
+	DeadLetters int64
 
 	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
@@ -55,7 +57,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 		ready, due, owned = p.ZCard(ctx, rediskey.Ready), p.ZCard(ctx, rediskey.Due), p.ZCard(ctx, rediskey.Owned)
 		outbox = p.ZCard(ctx, rediskey.Outbox)
 		first, late = p.ZRangeWithScores(ctx, rediskey.Ready, 0, 0), p.ZRangeWithScores(ctx, rediskey.Outbox, 0, 0)
-		now, waits = p.Time(ctx), p.HMGet(ctx, rediskey.Waiting, "parked", "asked")
+		now, waits = p.Time(ctx), p.HMGet(ctx, rediskey.Waiting, "parked", "questions", "asked", "dead")
 		return nil
 	})
 	if denied := waits.Err(); redis.HasErrorPrefix(denied, "NOPERM") || redis.HasErrorPrefix(denied, "WRONGTYPE") {
@@ -93,7 +95,7 @@ func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 		asked = max(0, now.Val().Sub(time.UnixMilli(at)))
 	}
 	return Backlog{
-		Parked: stored.Int("parked"), Asked: asked,
+		Parked: stored.Int("parked"), Questions: stored.Int("questions"), Asked: asked, DeadLetters: stored.Int("dead"),
 		Ready: ready.Val(), Due: due.Val(), Owned: owned.Val(), Oldest: since(first.Val()),
 		Outbox: outbox.Val(), Late: since(late.Val()), Destinations: destinations,
 	}, nil

@@ -16,6 +16,10 @@ type Observer struct {
 	// TurnEnded is called once for each turn that the worker took.
 	TurnEnded func(TurnEnd)
 
+	// Used is called with each report of an agent's tokens and cost, however its turn ends. agent is the
+	// agent's name. The numbers and the model's name are the agent's own: bound them.
+	Used func(agent string, used session.Usage)
+
 	// RedisFailed is called when the worker's own work in Redis failed: claim, renew, due, reap, sweep
 	// or wake. The worker tries again.
 	RedisFailed func(duty string, err error)

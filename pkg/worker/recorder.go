@@ -93,7 +93,7 @@ func (r *recorder) add(e agent.Event) {
 		if e.Usage == nil {
 			return
 		}
-		r.tokens.add(*e.Usage)
+		r.tokens.report(r.turn.Agent, *e.Usage)
 	case session.EventState:
 		if r.state.want(e.Data) {
 			r.schedule()

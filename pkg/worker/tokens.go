@@ -32,17 +32,25 @@ type usedTokens struct {
 	rdb  redis.UniversalClient
 	life *lifecycle
 	log  *slog.Logger
+	used func(agent string, used session.Usage) // the observer's; nil: none
 
 	mu    sync.Mutex
 	count session.Usage // not written yet
 	more  chan struct{} // count is not zero
 }
 
-func newUsedTokens(rdb redis.UniversalClient, life *lifecycle, log *slog.Logger) *usedTokens {
-	return &usedTokens{rdb: rdb, life: life, log: log, more: make(chan struct{}, 1)}
+func newUsedTokens(rdb redis.UniversalClient, life *lifecycle, log *slog.Logger, o Observer) *usedTokens {
+	return &usedTokens{rdb: rdb, life: life, log: log, used: o.Used, more: make(chan struct{}, 1)}
 }
 
-// add counts an agent's report, however its turn ends: the tokens are used.
+// report counts an agent's report, however its turn ends: the tokens are used.
+func (u *usedTokens) report(agent string, one session.Usage) {
+	if u.used != nil {
+		u.used(agent, one)
+	}
+	u.add(one)
+}
+
 func (u *usedTokens) add(one session.Usage) {
 	bound := func(n int64) int64 { return min(max(n, 0), tokensMost) }
 	one = session.Usage{InputTokens: bound(one.InputTokens), OutputTokens: bound(one.OutputTokens)}

@@ -82,7 +82,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	w := &Worker{
 		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}), longest: all.longest(), neighbours: n,
 		wakeUps: newLostWakeUps(queue, life, d),
-		tokens:  newUsedTokens(rdb, life, log),
+		tokens:  newUsedTokens(rdb, life, log, opts.Observer),
 
 		recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue),
 	}

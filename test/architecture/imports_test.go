@@ -66,7 +66,7 @@ var rooms = []room{
 	{"internal/config", "internal/agents internal/printable internal/process/command internal/redisconn internal/strictjson internal/wire pkg/agent pkg/agent/... pkg/session"},
 	{"internal/devredis", ""},
 	{"internal/httpd", "internal/config internal/printable internal/redisconn"},
-	{"internal/metrics", "internal/outbox internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
+	{"internal/metrics", "internal/outbox internal/script internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
 	{"internal/daemon", "internal/config internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/redisconn"},
 	// The library, the gateway, and the programs.
 	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn pkg/admin pkg/agent pkg/session pkg/worker"},
