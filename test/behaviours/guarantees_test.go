@@ -14,7 +14,7 @@ import (
 
 var (
 	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+|" + rootPackage + ")`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
+	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test|deploy)/[\\w/]+|" + rootPackage + ")`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
 	testName   = regexp.MustCompile(`\w+`)
 	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain shows nothing
 )
