@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,8 @@ type fleet struct {
 	rdb     redis.UniversalClient
 	agent   agent.Agent
 	pods    []*pod
+	mu      sync.Mutex
+	leaving map[*pod]bool // those that drain
 	ending  sync.WaitGroup
 	failed  atomic.Pointer[error]
 	drained context.Context // not before the end of all
@@ -63,24 +67,32 @@ func (f *fleet) scale(want int, startsIn time.Duration) {
 	for len(f.pods) > want {
 		last := f.pods[len(f.pods)-1]
 		f.pods = f.pods[:len(f.pods)-1]
+		f.mu.Lock()
+		f.leaving[last] = true
+		f.mu.Unlock()
 		f.ending.Go(func() {
 			last.start.Wait()
 			if w := last.worker.Load(); w != nil {
 				_ = w.Stop(f.drained)
 			}
+			f.mu.Lock()
+			delete(f.leaving, last)
+			f.mu.Unlock()
 		})
 	}
 }
 
-// busy returns the running turns and the slots of the workers that have started.
-func (f *fleet) busy() (running, of int) {
-	for _, p := range f.pods {
+// busy returns the running turns, and the number of workers and their slots, with those that start or drain.
+func (f *fleet) busy() (running, workers, of int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := append(slices.Collect(maps.Keys(f.leaving)), f.pods...)
+	for _, p := range all {
 		if w := p.worker.Load(); w != nil {
 			running += w.Status().Running
-			of += *slots
 		}
 	}
-	return running, of
+	return running, len(all), len(all) * *slots
 }
 
 // live lives a part of the day, with a fixed number of workers, or with as many as the autoscaler wants if it is 0.
@@ -94,7 +106,7 @@ func live(ctx context.Context, srv *lab.Server, from, length time.Duration, fixe
 	var mu sync.Mutex
 	sent := map[string]time.Time{}
 	at := map[string]time.Duration{}
-	f := &fleet{rdb: rdb, drained: context.WithoutCancel(ctx)}
+	f := &fleet{rdb: rdb, leaving: map[*pod]bool{}, drained: context.WithoutCancel(ctx)}
 	f.agent = agent.Func(func(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 		mu.Lock()
 		began := sent[t.Session]
@@ -169,9 +181,9 @@ func (f *fleet) control(ctx context.Context, fixed int) (pods, idle float64, pea
 	tick := time.NewTicker(real(syncPeriod))
 	defer tick.Stop()
 	for {
-		running, of := f.busy()
+		running, workers, of := f.busy()
 		free, all = free+float64(max(of-running, 0)), all+float64(of)
-		pods, rounds, peak = pods+float64(len(f.pods)), rounds+1, max(peak, len(f.pods))
+		pods, rounds, peak = pods+float64(workers), rounds+1, max(peak, workers)
 		if load, err := a.Scale(ctx); err == nil && fixed == 0 {
 			f.scale(s.decide(day(time.Since(began)), float64(running)+float64(load.Waiting), len(f.pods)), *starts)
 		}

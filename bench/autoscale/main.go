@@ -1,7 +1,8 @@
 // Command autoscale replays a day of a chat's load, with a burst of 20 times its peak, through the formulas of KEDA's
 // metrics-api and Kubernetes' HorizontalPodAutoscaler. The pods are real workers, started and drained in this process,
-// on a real Redis. Time is compressed: a second of the day takes 1/speed s, also in the settings of the workers. Then
-// the same day runs with a fixed number of workers, as many as there were on average.
+// on a real Redis. Time is compressed: a second of the day takes 1/speed s, also the drain's timeout. The other settings
+// are as always, and so is the time of Turnstile itself: a millisecond of it counts as speed ms of the day. Then the same
+// day runs with a fixed number of workers, as many as there were on average.
 //
 // The load that the autoscaler reads is what GET /scale says, but for the running turns: those come from the workers
 // themselves, because a heartbeat of 5 s would be minutes of the day.
@@ -73,7 +74,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		report.Add(r.name+": slots that were idle", "%.0f %%", 100*r.idle)
 		report.Add(r.name+": wait for a slot, p50, p99", "%s, %s", seconds(lab.Quantile(r.waits, 0.5)), seconds(lab.Quantile(r.waits, 0.99)))
 		report.Add(r.name+": p99 outside of the burst and the hour after", "%s", seconds(lab.Quantile(r.calm, 0.99)))
-		report.Add(r.name+": turns that a drain interrupted, and another worker went on with", "%d", r.interrupted)
+		report.Add(r.name+": turns that a drain interrupted, and another worker began anew", "%d", r.interrupted)
 	}
 	return nil
 }

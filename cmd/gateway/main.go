@@ -123,6 +123,7 @@ also posts replies to webhooks.
   GET /healthz         200 while the process works
   GET /readyz          200 while Redis responds and the gateway does not drain
   GET /metrics         for tokens that may operate
+  GET /scale           the load, for tokens that may operate
 
 Signals
   SIGTERM or SIGINT: the gateway drains. It takes no new connections, ends event

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -23,9 +24,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
+
+	"turnstile/internal/config"
 )
 
-const chart = "turnstile"
+const folder = "turnstile"
 
 type values = map[string]any
 
@@ -33,10 +36,10 @@ type values = map[string]any
 var full = values{
 	"destinations": true, "metrics": true,
 	"workers": values{
-		"default": values{"workspace": "work", "env": values{"TURNSTILE_AGENT": "openai", "TURNSTILE_WAITING_AGENTS": 5}},
+		"default": values{"workspace": "work", "env": values{"TURNSTILE_AGENT": "openai", "TURNSTILE_MODEL": "m", "TURNSTILE_MESSAGE_BYTES": 4194304}},
 		"coder": values{
 			"image": values{"repository": "turnstile-agents"}, "slots": 4, "drainSeconds": 600, "graceSeconds": 20,
-			"autoscaling": values{"enabled": true, "min": 0, "max": 40, "agent": "coder"}, "envFrom": []any{values{"secretRef": values{"name": "keys"}}},
+			"autoscaling": values{"enabled": true, "min": 1, "max": 40, "agent": "co.der"}, "envFrom": []any{values{"secretRef": values{"name": "keys"}}},
 			"nodeSelector": values{"pool": "agents"}, "tolerations": []any{values{"key": "agents", "operator": "Exists"}},
 		},
 	},
@@ -67,18 +70,31 @@ type scaled struct {
 	} `json:"spec"`
 }
 
+// rendered reads the values from YAML, as Helm reads those of a user's file.
+func rendered(c *chart.Chart, v values) (map[string]string, error) {
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	read, err := chartutil.ReadValues(text)
+	if err != nil {
+		return nil, err
+	}
+	all, err := chartutil.ToRenderValues(c, read, chartutil.ReleaseOptions{Name: "chat", Namespace: "bots"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
+}
+
 // render returns the objects by "Kind/name".
 func render(t *testing.T, v values) map[string]any {
 	t.Helper()
-	c, err := loader.Load(chart)
+	c, err := loader.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "chat", Namespace: "bots"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := engine.Render(c, all)
+	files, err := rendered(c, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +143,7 @@ func get[T any](t *testing.T, objects map[string]any, key string) T {
 func TestLint(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]values{"defaults": {}, "full": full} {
-		for _, m := range lint.AllWithKubeVersion(chart, v, "bots", nil).Messages {
+		for _, m := range lint.AllWithKubeVersion(folder, v, "bots", nil).Messages {
 			if m.Severity > support.InfoSev {
 				t.Errorf("%s: %s", name, m)
 			}
@@ -227,21 +243,45 @@ func TestGracePeriods(t *testing.T) {
 	}
 }
 
-// Each setting is one of docs/settings.md: a program refuses unknown ones. No secret stands in an object.
+// The programs take the settings that their pods have. No secret stands in an object.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	known, err := os.ReadFile("../../docs/settings.md")
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"tokens.json": "[]", "destinations.json": "{}", "redis-url": "redis://127.0.0.1:6379/0"} {
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	objects := render(t, full)
-	for _, part := range []string{"gateway", "worker-default", "worker-coder"} {
-		for name, v := range env(t, get[*appsv1.Deployment](t, objects, "Deployment/chat-"+part)) {
-			if setting, _ := strings.CutSuffix(name, "_FILE"); !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+setting+"`") {
-				t.Errorf("%s: docs/settings.md has no %s", part, name)
+	for name, v := range map[string]values{"defaults": {}, "full": full} {
+		for key, o := range render(t, v) {
+			d, ok := o.(*appsv1.Deployment)
+			if !ok {
+				continue
 			}
-			if secret := regexp.MustCompile("^REDIS_URL$|TOKEN$|KEY$").MatchString(name); secret && (v.Value != "" || v.ValueFrom == nil || v.ValueFrom.SecretKeyRef == nil) {
-				t.Errorf("%s: %s is not from a Secret: %+v", part, name, v)
+			var environ []string
+			for name, v := range env(t, d) {
+				value := strings.Replace(v.Value, "/secrets/", dir+"/", 1)
+				if regexp.MustCompile("^REDIS_URL$|TOKEN$|KEY$").MatchString(name) {
+					if v.ValueFrom == nil || v.ValueFrom.SecretKeyRef == nil || v.Value != "" {
+						t.Errorf("%s: %s is not from a Secret: %+v", key, name, v)
+					}
+					if value = strings.Repeat("x", 32); name == "REDIS_URL" {
+						value = "redis://127.0.0.1:6379/0"
+					}
+				}
+				environ = append(environ, name+"="+value)
+			}
+			var err error
+			if strings.HasSuffix(key, "gateway") {
+				_, err = config.LoadGateway(environ, config.Options{})
+			} else {
+				var w config.Worker
+				if w, err = config.LoadWorker(environ, config.Options{}); name == "full" && key == "Deployment/chat-worker-default" && w.MessageBytes != 4<<20 {
+					t.Errorf("a number of a values file: %d", w.MessageBytes)
+				}
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, key, err)
 			}
 		}
 	}
@@ -308,7 +348,7 @@ func TestAutoscaling(t *testing.T) {
 		t.Error("an upgrade would set the number of replicas")
 	}
 	of := s.Spec.Triggers[0].Metadata
-	if of["targetValue"] != env(t, d)["TURNSTILE_CONCURRENCY"].Value || of["valueLocation"] != "agents.coder.wanted_slots" {
+	if of["targetValue"] != env(t, d)["TURNSTILE_CONCURRENCY"].Value || of["valueLocation"] != `agents.co\.der.wanted_slots` {
 		t.Errorf("the trigger: %v", of)
 	}
 	service := get[*corev1.Service](t, objects, "Service/chat-gateway")
@@ -318,18 +358,53 @@ func TestAutoscaling(t *testing.T) {
 	get[*scaled](t, objects, "TriggerAuthentication/"+s.Spec.Triggers[0].AuthenticationRef["name"])
 }
 
-// An Ingress needs a host.
-func TestIngressNeedsAHost(t *testing.T) {
+// An empty list of peers means nobody, which Kubernetes would read as everybody.
+func TestEmptyPeersAreNobody(t *testing.T) {
 	t.Parallel()
-	c, err := loader.Load(chart)
+	none := []any{}
+	objects := render(t, values{"metrics": true, "networkPolicy": values{
+		"clients": none, "monitoring": none, "redis": values{"peers": none}, "dns": values{"peers": none}, "outside": values{"peers": none},
+	}})
+	for _, part := range []string{"gateway", "worker-default"} {
+		p := get[*networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/chat-"+part)
+		if len(p.Spec.PolicyTypes) != 2 || len(p.Spec.Ingress)+len(p.Spec.Egress) > 0 {
+			t.Errorf("%s: %+v", part, p.Spec)
+		}
+	}
+	objects = render(t, values{"networkPolicy": values{"outside": values{"ports": none}}})
+	if p := get[*networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/chat-worker-default"); len(p.Spec.Egress) != 2 {
+		t.Errorf("without ports: %+v", p.Spec.Egress)
+	}
+}
+
+// KEDA reaches the gateway where a worker autoscales.
+func TestKEDAReachesTheGateway(t *testing.T) {
+	t.Parallel()
+	for name, v := range map[string]values{"defaults": {}, "full": full} {
+		p := get[*networkingv1.NetworkPolicy](t, render(t, v), "NetworkPolicy/chat-gateway")
+		if want := map[string]int{"defaults": 1, "full": 2}[name]; len(p.Spec.Ingress[0].From) != want {
+			t.Errorf("%s: %+v", name, p.Spec.Ingress)
+		}
+	}
+}
+
+// What cannot work is refused with a sentence.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	c, err := loader.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(c, values{"gateway": values{"ingress": values{"enabled": true}}}, chartutil.ReleaseOptions{Name: "chat"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = engine.Render(c, all); err == nil || !strings.Contains(err.Error(), "the name under which clients reach the gateway") {
-		t.Errorf("without a host: %v", err)
+	scales := values{"autoscaling": values{"enabled": true}}
+	for want, v := range map[string]values{
+		"the name under which clients reach the gateway":       {"gateway": values{"ingress": values{"enabled": true}}},
+		"env may not have TURNSTILE_CONCURRENCY":               {"worker": values{"env": values{"TURNSTILE_CONCURRENCY": 3}}},
+		"env may not have TURNSTILE_GATEWAY_ADDR":              {"gateway": values{"env": values{"TURNSTILE_GATEWAY_ADDR": ":1"}}},
+		"only one of workers may autoscale by the load of all": {"workers": values{"a": scales, "b": scales}},
+		"must be 1 or more where it names an agent":            {"worker": values{"autoscaling": values{"enabled": true, "min": 0, "agent": "a"}}},
+	} {
+		if _, err = rendered(c, v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 }

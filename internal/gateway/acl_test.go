@@ -12,5 +12,6 @@ func TestSuiteUnderACL(t *testing.T) {
 	acl.Suite(t,
 		"TestMessageIsStoredAndItsOutcomeRead", "TestIdempotencyKey", "TestStreamGoesOnBehindItsLastEvent", "TestGapAndReset",
 		"TestTickets", "TestSessionAndTranscript", "TestCommands", "TestDecisions",
-		"TestReplyTo", "TestListOfSessions", "TestCancelMessage", "TestForgetUndelivered", "TestOutbox", "TestDestinations", "TestStreamOfAllSessions")
+		"TestReplyTo", "TestListOfSessions", "TestCancelMessage", "TestForgetUndelivered", "TestOutbox", "TestDestinations", "TestStreamOfAllSessions",
+		"TestScale")
 }

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
 	"turnstile/test/expect"
 )
 
-// What an autoscaler reads: one session runs, and another one waits for the only slot.
+// What an autoscaler reads: one session runs, and another one waits for the only slot. Those that have ended do not
+// count, and a broken one stops nobody.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -48,5 +53,8 @@ func TestScale(t *testing.T) {
 	if got := soon("the load", load{Slots: 1, Running: 1, Waiting: 1, Wanted: 2}); got.Oldest < 0 || len(got.Agents) != 1 {
 		t.Errorf("the load: %+v", got)
 	}
+	expect.OK(t, r.redis.Set(t.Context(), rediskey.For("broken").Record(), "x", time.Minute).Err())
+	expect.OK(t, r.redis.ZAdd(t.Context(), rediskey.Owned, redis.Z{Score: 1e18, Member: "broken"}).Err())
 	close(end)
+	soon("nothing left", load{Slots: 1})
 }

@@ -12,7 +12,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// scaleMost is of how many waiting sessions, and of how many others with an owner, Scale reads the agent.
+// scaleMost bounds the sessions whose agents Scale reads: so many that wait, and twice as many that may have an owner.
 const scaleMost = 1000
 
 // Load is the work for an agent, or for all, and who can do it.
@@ -22,13 +22,13 @@ type Load struct {
 	Waiting int64 // sessions that wait for a free slot
 }
 
-// Scale decides how many workers there should be.
+// Scale is the load, from which to choose the number of workers.
 type Scale struct {
 	Load
 	Oldest time.Duration // how long the first of the waiting sessions has waited, by Redis' clock
 
-	// Agents has the load by the agents' names. Its sessions are counted in the indexes, up to 1,000 that wait and 1,000
-	// others. One that has had no turn counts for the agent default: only a worker knows whose it will be.
+	// Agents has the load by the agents' names: of the first 1,000 sessions that wait, and of up to 2,000 that have an
+	// owner now. A session that has had no turn counts for the agent default: only a worker knows whose it will be.
 	Agents map[string]Load
 }
 
@@ -56,46 +56,51 @@ func (a *Client) Scale(ctx context.Context) (Scale, error) {
 	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		count, now = p.ZCard(ctx, rediskey.Ready), p.Time(ctx)
 		ready = p.ZRangeWithScores(ctx, rediskey.Ready, 0, scaleMost-1)
-		owned = p.ZRange(ctx, rediskey.Owned, 0, 2*scaleMost-1) // those of Ready among them
+		owned = p.ZRange(ctx, rediskey.Owned, 0, 2*scaleMost-1)
 		return nil
 	})
 	if err != nil {
 		return s, fmt.Errorf("read the indexes: %w", err)
 	}
 	s.Waiting = count.Val()
-	load := map[string]Load{}
+	waits := map[string]bool{}
 	for i, z := range ready.Val() {
 		key, _ := z.Member.(string)
-		load[key] = Load{Waiting: 1}
+		waits[key] = true
 		if i == 0 {
 			s.Oldest = max(0, now.Val().Sub(time.UnixMilli(int64(z.Score))))
 		}
 	}
-	for _, key := range owned.Val() {
-		if _, waits := load[key]; !waits && len(load) < len(ready.Val())+scaleMost {
-			load[key] = Load{Running: 1}
-		}
-	}
-	return s, s.byAgent(ctx, a.rdb, load)
+	return s, s.byAgent(ctx, a.rdb, waits, owned.Val())
 }
 
-// byAgent adds the load of sessions to that of their agents.
-func (s *Scale) byAgent(ctx context.Context, rdb redis.UniversalClient, load map[string]Load) error {
-	names := map[string]*redis.StringCmd{}
+// byAgent adds sessions to the load of their agents: those that wait, and those of owned that have an owner.
+func (s *Scale) byAgent(ctx context.Context, rdb redis.UniversalClient, waits map[string]bool, owned []string) error {
+	agents, owners := map[string]*redis.StringCmd{}, map[string]*redis.IntCmd{}
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for key := range load {
-			names[key] = p.HGet(ctx, rediskey.For(key).Record(), "agent")
+		read := func(key string) { agents[key] = p.HGet(ctx, rediskey.For(key).Record(), "agent") }
+		for key := range waits {
+			read(key)
+		}
+		for _, key := range owned {
+			if !waits[key] {
+				read(key)
+				owners[key] = p.Exists(ctx, rediskey.For(key).Sentinel())
+			}
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	var reply redis.Error
+	if err != nil && !errors.As(err, &reply) { // a broken session counts for the agent default
 		return fmt.Errorf("read the sessions' agents: %w", err)
 	}
-	for key, name := range names {
-		if err := name.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("read the agent of %s: %w", key, err)
+	for key, agent := range agents {
+		switch name := cmp.Or(agent.Val(), "default"); {
+		case waits[key]:
+			s.add(name, Load{Waiting: 1})
+		case owners[key].Val() == 1:
+			s.add(name, Load{Running: 1})
 		}
-		s.add(cmp.Or(name.Val(), "default"), load[key])
 	}
 	return nil
 }

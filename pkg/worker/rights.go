@@ -14,8 +14,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// probes are calls of the commands that a worker needs, but for BZPOPMIN, without which it gets no message. They fail after Redis has checked the right, or leave at most
-// their key behind, which probe deletes.
+// probes call every command that a worker needs except BZPOPMIN, without which it gets no message. They fail after Redis
+// has checked the right, or leave at most their key behind, which probe deletes.
 const probes = `del K|unlink K|exists K|expire K x|expireat K x|pexpire K x|pttl K|strlen K|get K|getrange K 0 0|set K x x|
 setex K x x|incr K|incrby K x|hget K x|hset K x x x|hdel K x|hexists K x|hgetall K|hincrby K x x|hmget K x|hlen K|hscan K x|
 hstrlen K x|lindex K 0|llen K|lmove K K x x|lpush K x|lrange K 0 0|lrem K x x|ltrim K x x|rpop K|rpoplpush K K|rpush K x|
@@ -51,9 +51,15 @@ var probedKeys = []string{
 	rediskey.AllQueues, rediskey.Servers,
 }
 
-// checkRights returns an error that names what the Redis user may not do: a rule of a version before may lack what
-// this one needs, and else the first message would find out. It changes nothing.
+// checkTimeout bounds the check: a subscription has no deadline of its own.
+const checkTimeout = 10 * time.Second
+
+// checkRights returns an error that names what the Redis user may not do. Older rules may lack a right that this version
+// needs, and without this check the first message would fail. It changes no session. It does not check which sessions the
+// user may reach, nor asynq's own keys. Of a Cluster it asks the nodes of these keys.
 func checkRights(ctx context.Context, rdb redis.UniversalClient) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	for _, check := range []func(context.Context, redis.UniversalClient) ([]string, error){lacksKeys, lacksSignals, lacksCommands} {
 		lacks, err := check(ctx, rdb)
 		if err != nil {
@@ -97,7 +103,7 @@ func lacksKeys(ctx context.Context, rdb redis.UniversalClient) (lacks []string, 
 func lacksSignals(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	sub := rdb.Subscribe(ctx, rediskey.Signal("rights"))
 	defer func() { _ = sub.Close() }()
-	_, err := sub.Receive(ctx)
+	_, err := sub.ReceiveTimeout(ctx, checkTimeout)
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return []string{"SUBSCRIBE to the channels " + rediskey.Signal("*")}, nil
 	}

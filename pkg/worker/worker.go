@@ -110,7 +110,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 func (w *Worker) Name() string { return w.opts.Name }
 
 // Start checks the Redis server and begins to take sessions. It fails if the server is unreachable,
-// older than 7.0 or a replica, and logs a warning if the server may lose data. When it returns,
+// older than 7.0 or a replica, or if its user has too few rights, and logs a warning if the server may lose data. When it returns,
 // requests to stop a turn reach the worker. ctx bounds only Start. After an error nothing of the
 // worker runs.
 func (w *Worker) Start(ctx context.Context) error {

@@ -159,7 +159,7 @@ var lossy = []string{"primary killed", "Redis killed under everysec", "power los
 // or it is about the session as a whole. Entries, order and leftovers must be right even then.
 func (r *run) lost(f Finding) bool {
 	switch f.Rule {
-	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed, Steps:
+	case Exclusive, Fenced, Lost, Refused, Outcome, Delivered, Repeated, Sequence, Told, Followed, Steps, Values:
 	default:
 		return false
 	}

@@ -19,6 +19,8 @@ func (r *run) values() {
 		switch waited[rec.Sum] = rec; {
 		case before != nil && before.Done != rec.Done:
 			r.find(Values, rec.Session, rec.ID, "a wait ended with a value: %t, and again in turn %s: %t", before.Done, rec.Turn, rec.Done)
+		case rec.Done && rec.Text != string(history.ValueOf(rec.Sum)):
+			r.find(Values, rec.Session, rec.ID, "turn %s got another value: %s", rec.Turn, rec.Text)
 		case given[rec.Sum] && !rec.Done:
 			r.find(Values, rec.Session, rec.ID, "a value was given, and turn %s got none", rec.Turn)
 		}

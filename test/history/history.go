@@ -29,7 +29,7 @@ const (
 	Step     = "step"     // an agent does a step of a message: Name, Again (it may be done again), Sum (its idempotency key)
 	Stepped  = "stepped"  // an agent learned that the step's end is stored
 	Given    = "given"    // a program, after it gave a turn a value: Sum (the wait's secret)
-	Waited   = "waited"   // an agent, after a wait for a value: Sum, Done (it got one)
+	Waited   = "waited"   // an agent, after a wait for a value: Sum, Done (it got one), Text (the value)
 	Wait     = "wait"     // a receiver: the outcome of a wait
 	Stream   = "stream"   // a follower of a session's events begins
 	Followed = "followed" // a follower got an event: ID, Name, Text

@@ -46,6 +46,9 @@ const (
 // Parked is the Status of an agent that ended because its turn waits without a worker.
 const Parked = "parked"
 
+// ValueOf is the value, JSON, that a program gives for a wait with this secret.
+func ValueOf(secret string) []byte { return fmt.Appendf(nil, "%q", secret) }
+
 // WorkerKilled is the fault of an agent that kills its worker. Other turns of that worker die too.
 const WorkerKilled = "worker killed by its agent"
 

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -38,7 +37,7 @@ func (a recorder) wait(ctx context.Context, t *agent.Turn) error {
 		}
 	}()
 	rec := history.Record{Session: t.Session, ID: id, Turn: t.ID, Via: history.Inside}
-	_, err := t.Wait(ctx, agent.Wait{Key: waitKey(id), Timeout: 20 * time.Second, Begin: func(_ context.Context, secret string) error {
+	value, err := t.Wait(ctx, agent.Wait{Key: waitKey(id), Timeout: 20 * time.Second, Begin: func(_ context.Context, secret string) error {
 		rec.Sum = secret
 		if a.life.begins(rec) && !silent {
 			a.life.programs.Go(func() { a.life.give(rec, after) })
@@ -46,7 +45,7 @@ func (a recorder) wait(ctx context.Context, t *agent.Turn) error {
 		return nil
 	}})
 	if err == nil || errors.Is(err, agent.ErrNoValue) {
-		rec.Kind, rec.Sum, rec.Done = history.Waited, a.life.secret(rec), err == nil
+		rec.Kind, rec.Sum, rec.Done, rec.Text = history.Waited, a.life.secret(rec), err == nil, string(value)
 		a.life.log.Add(rec)
 		return nil
 	}
@@ -73,10 +72,11 @@ func (l *life) secret(wait history.Record) string {
 
 // give gives a wait's value after a while, and repeats that until Redis replies.
 func (l *life) give(wait history.Record, after time.Duration) {
+	value := turnstile.Value{Key: waitKey(wait.ID), JSON: history.ValueOf(wait.Sum), Secret: wait.Sum}
 	sleep(l.ctx, after)
 	for l.ctx.Err() == nil {
 		call, cancel := context.WithTimeout(l.ctx, 10*time.Second)
-		err := l.client.Session(wait.Session).Give(call, turnstile.Value{Key: waitKey(wait.ID), JSON: json.RawMessage("true"), Secret: wait.Sum})
+		err := l.client.Session(wait.Session).Give(call, value)
 		cancel()
 		switch {
 		case err == nil:

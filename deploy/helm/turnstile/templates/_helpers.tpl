@@ -27,6 +27,9 @@ capabilities: {drop: [ALL]}
 
 {{- define "turnstile.pod" -}}
 automountServiceAccountToken: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
 enableServiceLinks: false
 securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
 {{- end }}
@@ -42,15 +45,29 @@ topologySpreadConstraints:
 {{- /* How long a pod may take to end: what the program asks for, and a margin for the kubelet. */ -}}
 {{- define "turnstile.stop" -}}{{ add .drainSeconds .graceSeconds 10 }}{{- end }}
 
-{{- define "turnstile.dns" -}}
-- to: [{namespaceSelector: {}, podSelector: {matchLabels: {k8s-app: kube-dns}}}]
-  ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
+{{- /* rule: peers and ports of a NetworkPolicy. Without peers or ports it is no rule: Kubernetes would read "all". */ -}}
+{{- define "turnstile.rule" -}}
+{{- if and .peers .ports }}
+- {{ .way }}: {{ .peers | toJson }}
+  ports: [
+    {{- range $i, $port := .ports }}
+    {{- range $j, $protocol := $.protocols | default (list "TCP") }}{{ if or $i $j }}, {{ end }}{protocol: {{ $protocol }}, port: {{ int $port }}}{{ end }}
+    {{- end }}]
+{{- end }}
 {{- end }}
 
 {{- define "turnstile.egress" -}}
-{{ include "turnstile.dns" . }}
-- to: {{ .Values.networkPolicy.redis.peers | toJson }}
-  ports: [{protocol: TCP, port: {{ .Values.networkPolicy.redis.port }}}]
-- to: {{ .Values.networkPolicy.outside.peers | toJson }}
-  ports: [{{ range $i, $port := .Values.networkPolicy.outside.ports }}{{ if $i }}, {{ end }}{protocol: TCP, port: {{ $port }}}{{ end }}]
+{{- $p := .Values.networkPolicy }}
+{{- include "turnstile.rule" (dict "way" "to" "peers" $p.dns.peers "ports" $p.dns.ports "protocols" (list "UDP" "TCP")) }}
+{{- include "turnstile.rule" (dict "way" "to" "peers" $p.redis.peers "ports" $p.redis.ports) }}
+{{- include "turnstile.rule" (dict "way" "to" "peers" $p.outside.peers "ports" $p.outside.ports) }}
+{{- end }}
+
+{{- /* Settings of values. Helm reads numbers of a file as floats. What the chart sets may not be set again. */ -}}
+{{- define "turnstile.env" -}}
+{{- range $key, $value := .env }}
+{{- if has $key $.own }}{{ fail (printf "env may not have %s: the chart sets it from another value" $key) }}{{ end }}
+- name: {{ $key }}
+  value: {{ if and (kindIs "float64" $value) (eq $value (floor $value)) }}{{ $value | int64 | toString | quote }}{{ else }}{{ $value | toString | quote }}{{ end }}
+{{- end }}
 {{- end }}
