@@ -2,7 +2,7 @@
 
 BIN      ?= bin
 TOOL     := go tool -modfile=tools/go.mod
-SCRIPTS  := .ci/run $(wildcard .ci/*.sh)
+SCRIPTS  := .ci/run $(wildcard .ci/*.sh docs/runbook/*.sh)
 # The agents of the npm registry that `make real-agents` runs, and where to.
 AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
@@ -32,7 +32,7 @@ FUZZTIME  ?= 60s
 FUZZPLAIN ?= no
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof recording ci pin vulnerabilities fmt release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ proof: ## the tests REPEAT times in random order, with the long ones, then the o
 	.ci/cases.sh -count=1
 	$(MAKE) build
 	.ci/outside.sh $(BIN)
+
+runbook: build ## carries out docs/runbook.md, in about a minute (ENTRY=names of some)
+	OUTSIDE_CHECKS=docs/runbook .ci/outside.sh $(BIN) $(ENTRY)
 
 recording: ## docs/recording.svg anew, from a real run (the ports 6379 and 8080 must be free)
 	go run ./docs/recording -o docs/recording.svg

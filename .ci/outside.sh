@@ -6,6 +6,7 @@
 # BIN_DIR holds worker and enqueue. It needs redis-server, redis-cli, jq and ps.
 # Every check has a database of its own on a redis-server that this script
 # starts and ends. The last line counts: 'N passed, M failed'.
+# OUTSIDE_CHECKS names a directory with other checks, such as docs/runbook.
 set -euo pipefail
 
 if [[ $# -lt 1 || ! -x $1/worker || ! -x $1/enqueue ]]; then
@@ -40,10 +41,17 @@ trap 'exit 143' TERM HUP
 
 # shellcheck source=.ci/outside_lib.sh
 . "$here/outside_lib.sh"
-# shellcheck source=.ci/outside_checks.sh
-. "$here/outside_checks.sh"
+if [[ -n ${OUTSIDE_CHECKS:-} ]]; then
+	for file in "$OUTSIDE_CHECKS"/*.sh; do
+		# shellcheck disable=SC1090 # each is checked by itself
+		. "$file"
+	done
+else
+	# shellcheck source=.ci/outside_checks.sh
+	. "$here/outside_checks.sh"
+fi
 
-start_redis
+start_redis "$root"
 passed=0
 failed=0
 if [[ $# -eq 0 ]]; then
@@ -77,6 +85,7 @@ for name in "${chosen[@]}"; do
 	if [[ $code -eq 0 ]]; then
 		passed=$((passed + 1))
 		echo "ok    $name ($((SECONDS - began)) s)"
+		[[ ! -e $dir/figures ]] || sed 's/^/      /' "$dir/figures"
 	else
 		failed=$((failed + 1))
 		echo "FAIL  $name ($((SECONDS - began)) s)"

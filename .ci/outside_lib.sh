@@ -13,27 +13,38 @@ database=${database:-0}
 # that also runs other work needs slack; a healthy run waits for none of it.
 patience=${OUTSIDE_PATIENCE:-60}
 
+# start_redis DIR [OPTION...]: starts a redis-server on a free port. Sets redis_pid and redis_port.
 start_redis() {
 	local try
 	for try in {1..20}; do
 		redis_port=$((22000 + RANDOM % 9000))
-		redis-server --port "$redis_port" --bind 127.0.0.1 --databases 128 --save '' --appendonly no \
-			--maxmemory-policy noeviction --dir "$root" --logfile "$root/redis.log" --daemonize no </dev/null &
-		redis_pid=$!
-		local tick
-		for tick in {1..500}; do
-			if redis-cli -p "$redis_port" info server 2>/dev/null | grep -q "^process_id:$redis_pid"; then
-				return
-			fi
-			kill -0 "$redis_pid" 2>/dev/null || break
-			sleep 0.02
-		done
-		kill -9 "$redis_pid" 2>/dev/null || true
-		wait "$redis_pid" 2>/dev/null || true
+		if redis_at "$redis_port" "$@"; then
+			return
+		fi
 	done
-	echo "outside.sh: redis-server does not start (try $try, tick $tick)" >&2
-	cat "$root/redis.log" >&2 || true
+	echo "redis-server does not start (try $try)" >&2
+	cat "$1/redis.log" >&2 || true
 	exit 1
+}
+
+# redis_at PORT DIR [OPTION...]: starts a redis-server there, and waits until it responds. Sets redis_pid.
+redis_at() {
+	local port=$1 folder=$2 tick
+	shift 2
+	redis-server --port "$port" --bind 127.0.0.1 --databases 128 --save '' --appendonly no \
+		--maxmemory-policy noeviction --dir "$folder" --logfile "$folder/redis.log" --daemonize no "$@" </dev/null &
+	redis_pid=$!
+	for tick in {1..500}; do
+		if redis-cli -p "$port" info server 2>/dev/null | grep -q "^process_id:$redis_pid"; then
+			return
+		fi
+		kill -0 "$redis_pid" 2>/dev/null || break
+		sleep 0.02
+	done
+	kill -9 "$redis_pid" 2>/dev/null || true
+	wait "$redis_pid" 2>/dev/null || true
+	echo "redis-server on port $port: not up (tick $tick)" >>"$folder/redis.log"
+	return 1
 }
 
 # die MESSAGE: ends the check.
