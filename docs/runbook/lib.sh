@@ -28,6 +28,13 @@ redis_again() {
 }
 loaded() { [[ $(redis-cli -p "$redis_port" ping) == PONG ]]; }
 
+# replica_says PORT LINE: a line of what it says of its replication.
+replica_says() { redis-cli -p "$1" info replication | tr -d '\r' | grep -q "^$2\$"; }
+
+# in_step PORT PORT: a primary and its replica have the same writes.
+in_step() { [[ $(written "$1") == "$(written "$2")" ]]; }
+written() { redis-cli -p "$1" info replication | tr -d '\r' | sed -n 's/^master_repl_offset://p'; }
+
 # use_redis: what follows uses the redis-server at redis_port.
 use_redis() {
 	started_pids+=("$redis_pid")
@@ -89,6 +96,17 @@ fences() { awk -v id="$1" '$1 == "start" && $3 == id { print $5 }' "$dir/turns";
 
 # rising WHAT ID: each turn of the message had a higher fencing token than the one before.
 rising() { fences "$2" | sort -n -c -u || die "$1: fencing tokens do not rise: $(fences "$2" | tr '\n' ' ')"; }
+
+# again LABEL ID...: each message has had two turns, with rising fencing tokens.
+again() {
+	local label=$1 id
+	shift
+	for id in "$@"; do
+		eventually "the second turn of $id" turn_started "$id" 2
+		rising "$id" "$id"
+		figure "$label: $id ran twice, with the fencing tokens $(fences "$id" | paste -sd ' ')"
+	done
+}
 
 # stop_worker PID: drains it.
 stop_worker() {
