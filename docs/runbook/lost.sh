@@ -66,6 +66,7 @@ short_aof() {
 
 # The disk is lost, and there is a backup of before.
 backup() {
+	enqueue -s dropped --id b1 --wait "broken agent"
 	enqueued -s backup --id g3 "gate three"
 	enqueued -s backup --id m4 four
 	eventually "the running turn" turn_started g3
@@ -76,6 +77,7 @@ backup() {
 	open_gate
 	enqueued -s backup --id m4 --wait four
 	enqueued -s backup --id m5 --wait five
+	"$bin/worker" dead drop --all >"$dir/drop"
 	kill -9 "$redis_pid"
 	rm -r "$dir/redis"
 
@@ -87,6 +89,7 @@ backup() {
 	redis_again new "$redis_pid" --appendonly no
 	same "appendonly, set while it runs" OK "$(cli config set appendonly yes)"
 	again backup g3 m4
+	same "dead letters that were dropped" 1 "$(show dropped .archived)"
 	eventually "the end of the turns" shows backup "$said_by_users" "gate three,four"
 	figure "backup: m5 is missing, although its sender had the reply"
 	enqueued -s backup --id m5 --wait five
