@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,9 +55,12 @@ const (
 	heartbeatIDMost = 256
 )
 
-// ServerRedis returns the Redis client for a worker's asynq.Server. It rewrites only the server's
-// heartbeat: asynqmon's Servers page shows the worker, its slots, how many are busy, and its running turns instead of the
-// server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take.
+// refusedPause is the asynq.Server's pause after a script that Redis refused.
+const refusedPause = time.Second
+
+// ServerRedis returns the Redis client for a worker's asynq.Server. It pauses after a refusal, and
+// rewrites the server's heartbeat: asynqmon's Servers page shows the worker, its slots, how many are busy, and its running
+// turns instead of the server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take.
 //
 // asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
 func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() (claims []*protocol.Claim, busy int)) redis.UniversalClient {
@@ -75,8 +79,17 @@ type serverRedis struct {
 	running  func() (claims []*protocol.Claim, busy int)
 }
 
+// EvalSha pauses after a refusal: asynq.Server asks for its next task at once after an error, some
+// thousand times a second while Redis is full or lacks a right.
 func (r serverRedis) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	return r.UniversalClient.EvalSha(ctx, sha, keys, r.heartbeat(keys, args)...)
+	cmd := r.UniversalClient.EvalSha(ctx, sha, keys, r.heartbeat(keys, args)...)
+	if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		select {
+		case <-ctx.Done():
+		case <-time.After(refusedPause):
+		}
+	}
+	return cmd
 }
 
 func (r serverRedis) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {

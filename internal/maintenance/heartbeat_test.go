@@ -22,6 +22,7 @@ import (
 	"turnstile/pkg/admin"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // workerServer starts a worker's asynq.Server. Its heartbeat lists these claims, of which one waits without a slot.
@@ -210,4 +211,20 @@ func TestHeartbeatOfAnotherClock(t *testing.T) {
 	}
 	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Servers, redis.Z{Score: float64(now.Add(time.Hour).Unix()), Member: name + "3"}).Err())
 	expect.Equal(t, "workers, one of them killed", count(), 2)
+}
+
+// asynq.Server repeats a refused script at once, so a full Redis would get thousands a second.
+func TestServerPausesAfterARefusal(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	b := actors.BenchOn(t, server.Client())
+	expect.OK(t, server.Client().ConfigSet(b.Ctx, "maxmemory", "1").Err())
+	rdb := b.Worker.ServerRedis(1, time.Hour, func() ([]*protocol.Claim, int) { return nil, 0 })
+	write := redis.NewScript("return redis.call('SET', KEYS[1], '')")
+	expect.OK(t, write.Load(b.Ctx, server.Client()).Err())
+	began := time.Now()
+	err := rdb.EvalSha(b.Ctx, write.Hash(), []string{"k"}).Err()
+	if took := time.Since(began); !redis.HasErrorPrefix(err, "OOM") || took < time.Second/2 {
+		t.Errorf("EvalSha returned %v after %s", err, took)
+	}
 }
