@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The primary dies, and redis-sentinel promotes a replica that lacks its last writes.
 
-: "${dir:=}" "${waiter_pid:=}" "${bin:=}" "${redis_pid:=}" "${redis_port:=}"
+: "${dir:=}" "${code:=}" "${err:=}" "${waiter_pid:=}" "${bin:=}" "${redis_pid:=}" "${redis_port:=}"
 
 # start_sentinel: redis-sentinel for the primary at redis_port. Sets sentinel_port.
 start_sentinel() {
@@ -43,6 +43,11 @@ check_failover() {
 	start_worker b
 	enqueued -s waiting --id m1 --wait one
 	enqueued -s late --id m2 --wait two
+	# With min-replicas-to-write the primary refuses what only it would have.
+	redis-cli -p "$primary" config set min-replicas-to-write 1 >/dev/null
+	eventually "a refusal without a replica" refused_alone
+	seen "the refusal" "NOREPLICAS" "$err"
+	seen "the refusal" "nothing was stored" "$err"
 
 	killed=$(date +%s%3N)
 	kill -9 "$primary_pid"
@@ -60,4 +65,8 @@ check_failover() {
 	figure "failover: m2 is missing, although its sender had the reply"
 	enqueued -s late --id m2 --wait two
 	again "failover, sent again" m2
+}
+refused_alone() {
+	enqueue -s refused --id "r$RANDOM" hello
+	[[ $code -eq 1 ]]
 }
