@@ -54,7 +54,7 @@ check_flood() {
 	same "turns of stopped sessions" 0 "$(before q2 bot:)"
 	[[ $(before q1 one1) -le 10 ]] || die "$(before q1 one1) turns of the flooding session ran first: 10 are its share"
 	figure "one session with 30 messages: $(before q1 one1) of its turns ran before another session's message"
-	figure "15 sessions with a message each: $(before q2 user:) of their turns ran before another session's message. 10 were stopped: $(before q2 bot:)"
+	figure "15 sessions with a message each: $(before q2 user:) of their turns ran first, of 10 that were stopped $(before q2 bot:)"
 	enqueued -s one1 --id one1.30 --wait t30
 	same "the flood's order" "$(seq -s, -f t%g 30)" "$(show one1 "$said_by_users")"
 }
