@@ -92,8 +92,8 @@ walk: ## one message through a build with coverage, beside the walk of docs/arch
 	.ci/walk.sh
 
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
-	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
-	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli
+	npm install --global --prefix "$(AGENTS)" --no-fund --no-audit $(NPM)
+	PATH="$(abspath $(AGENTS))/bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli ./test/deploy
 
 sdks: ## installs client libraries of npm into test/sdks and runs them against the programs
 	npm ci --ignore-scripts --prefer-offline --no-fund --no-audit --prefix test/sdks/testdata

@@ -23,8 +23,7 @@ func TestComposeCommandsExist(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	_, final := readDockerfile(t)
-	if entry := final.all("ENTRYPOINT"); !slices.Equal(entry, []string{`["/usr/local/bin/worker"]`}) {
+	if entry := readDockerfile(t)["worker"].all("ENTRYPOINT"); !slices.Equal(entry, []string{`["/usr/local/bin/worker"]`}) {
 		t.Fatalf("this test runs worker, the image %v", entry)
 	}
 	run := func(s service, args ...string) *exec.Cmd {

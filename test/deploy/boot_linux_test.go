@@ -159,12 +159,10 @@ func startBoot(t *testing.T, name string, settings ...string) *boot {
 			t.Logf("systemd:\n%s\n%s:\n%s", b.read("systemd"), name, b.read("log"))
 		}
 	})
-	child := func(pid string) string {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", pid, pid))
-		return strings.TrimSpace(string(text))
-	}
 	b.await(`msg="(worker started|serving HTTP)"`)
-	b.self = child(child(strconv.Itoa(p.Process.Pid)))
+	script, err := strconv.Atoi(children(p.Process.Pid))
+	expect.OK(t, err)
+	b.self = children(script)
 	return b
 }
 

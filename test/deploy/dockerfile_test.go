@@ -31,13 +31,15 @@ func (s stage) all(verb string) []string {
 	return found
 }
 
-func readDockerfile(t *testing.T) (build, final stage) {
+// readDockerfile reads the stages, each with the commands of the one that it is FROM. The last is also "".
+func readDockerfile(t *testing.T) map[string]stage {
 	t.Helper()
 	raw, err := os.ReadFile(root + "/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stages []stage
+	stages := map[string]stage{}
+	var last stage
 	for text := range strings.Lines(strings.ReplaceAll(string(raw), "\\\n", "")) {
 		text = strings.TrimSpace(text)
 		if text == "" || text[0] == '#' {
@@ -46,34 +48,37 @@ func readDockerfile(t *testing.T) (build, final stage) {
 		verb, rest, _ := strings.Cut(text, " ")
 		if verb == "FROM" {
 			image, name, _ := strings.Cut(rest, " AS ")
-			stages = append(stages, stage{image: image, name: name})
-			continue
+			if last = (stage{image: image}); stages[image].name != "" {
+				last = stages[image]
+			}
+			last.name, last.lines = name, slices.Clone(last.lines)
+		} else if last.name == "" {
+			t.Fatalf("%s stands before FROM ... AS NAME", verb)
+		} else {
+			last.lines = append(last.lines, line{verb, strings.TrimSpace(rest)})
 		}
-		if len(stages) == 0 {
-			t.Fatalf("%s stands before FROM", verb)
-		}
-		last := &stages[len(stages)-1]
-		last.lines = append(last.lines, line{verb, strings.TrimSpace(rest)})
+		stages[last.name], stages[""] = last, last
 	}
-	if len(stages) != 2 {
-		t.Fatalf("%d stages", len(stages))
-	}
-	return stages[0], stages[1]
+	return stages
 }
 
 // wantPinned wants a version with its patch number; `make pin` adds a digest.
 func wantPinned(t *testing.T, image string) {
 	t.Helper()
-	if !regexp.MustCompile(`^[a-z/.]+:\d+\.\d+\.\d+(-[a-z0-9.]+)?(@sha256:[0-9a-f]{64})?$`).MatchString(image) {
+	if !regexp.MustCompile(`^[a-z/.]+:\d+\.\d+\.\d+(-[a-z0-9.]+)*(@sha256:[0-9a-f]{64})?$`).MatchString(image) {
 		t.Errorf("the version of the image %s is not pinned", image)
 	}
 }
 
 func TestDockerfileBuilds(t *testing.T) {
 	t.Parallel()
-	build, final := readDockerfile(t)
-	wantPinned(t, build.image)
-	wantPinned(t, final.image)
+	stages := readDockerfile(t)
+	build := stages["build"]
+	for _, s := range stages {
+		if s.image != "scratch" {
+			wantPinned(t, s.image)
+		}
+	}
 
 	gomod, err := os.ReadFile(root + "/go.mod")
 	if err != nil {
@@ -140,38 +145,76 @@ func sources(t *testing.T) []string {
 	return found
 }
 
-func TestDockerfileImage(t *testing.T) {
+func TestDockerfileImages(t *testing.T) {
 	t.Parallel()
-	build, final := readDockerfile(t)
-	user := final.all("USER")
-	if len(user) != 1 || !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user[0]) {
-		t.Errorf("user %v, want the numbers of one that is not root", user)
+	stages := readDockerfile(t)
+	if stages[""].name != "worker" {
+		t.Errorf("the image without a --target is %s", stages[""].name)
 	}
-	if got := final.all("STOPSIGNAL"); !slices.Equal(got, []string{"SIGTERM"}) {
-		t.Errorf("STOPSIGNAL %v does not drain", got)
+	for name, program := range map[string]string{"worker": "worker", "gateway": "gateway", "worker-agents": "worker"} {
+		s := stages[name]
+		if user := s.all("USER"); len(user) != 1 || !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user[0]) {
+			t.Errorf("%s: user %v, want the numbers of one that is not root", name, user)
+		}
+		if got := s.all("STOPSIGNAL"); !slices.Equal(got, []string{"SIGTERM"}) {
+			t.Errorf("%s: STOPSIGNAL %v does not drain", name, got)
+		}
+		if exposed := s.all("EXPOSE"); len(exposed) > 0 {
+			t.Errorf("%s: EXPOSE %v", name, exposed)
+		}
+		installed := map[string]bool{}
+		for _, c := range s.copies(t) {
+			for _, source := range c.sources {
+				installed[path.Join(c.to, path.Base(source))] = true
+			}
+		}
+		if !installed["/usr/local/bin/enqueue"] {
+			t.Errorf("%s: enqueue is not installed", name)
+		}
+		var entrypoint []string
+		if err := json.Unmarshal([]byte(strings.Join(s.all("ENTRYPOINT"), "")), &entrypoint); err != nil {
+			t.Fatalf("%s: ENTRYPOINT is not in its exec form, so a shell would get the signals: %v", name, err)
+		}
+		if want := "/usr/local/bin/" + program; !slices.Equal(entrypoint, []string{want}) || !installed[want] {
+			t.Errorf("%s: entrypoint %v, installed %v", name, entrypoint, installed)
+		}
 	}
-	if exposed := final.all("EXPOSE"); len(exposed) > 0 {
-		t.Errorf("EXPOSE %v", exposed)
+	// The same versions, installed by the same command, are those that `make real-agents` tests.
+	makefile, err := os.ReadFile(root + "/Makefile")
+	if err != nil {
+		t.Fatal(err)
 	}
+	agents := regexp.MustCompile(`(?m)^NPM +:= (.+)$`).FindSubmatch(makefile)
+	if npm := "npm install --global --prefix /usr/local --no-fund --no-audit " + string(agents[1]) + " "; !strings.Contains(strings.Join(stages["worker-agents"].all("RUN"), "\n"), npm) {
+		t.Errorf("worker-agents does not %s", npm)
+	}
+}
 
-	installed := map[string]bool{}
-	for _, c := range final.all("COPY") {
+// copied is a COPY from the build.
+type copied struct {
+	sources     []string
+	to          string
+	owner, mode string
+}
+
+func (s stage) copies(t *testing.T) (list []copied) {
+	t.Helper()
+	for _, c := range s.all("COPY") {
 		words := strings.Fields(c)
-		if words[0] != "--from="+build.name {
+		if words[0] != "--from=build" {
 			t.Errorf("COPY %s is not from the build", c)
 		}
-		for _, source := range words[1 : len(words)-1] {
-			installed[path.Join(words[len(words)-1], path.Base(source))] = true
+		one := copied{to: words[len(words)-1]}
+		for _, word := range words[1 : len(words)-1] {
+			if owner, ok := strings.CutPrefix(word, "--chown="); ok {
+				one.owner = owner
+			} else if mode, ok := strings.CutPrefix(word, "--chmod="); ok {
+				one.mode = mode
+			} else {
+				one.sources = append(one.sources, word)
+			}
 		}
+		list = append(list, one)
 	}
-	if !installed["/usr/local/bin/enqueue"] {
-		t.Error("enqueue is not installed")
-	}
-	var entrypoint []string
-	if err := json.Unmarshal([]byte(strings.Join(final.all("ENTRYPOINT"), "")), &entrypoint); err != nil {
-		t.Fatalf("ENTRYPOINT is not in its exec form, so a shell would get the signals: %v", err)
-	}
-	if len(entrypoint) != 1 || !installed[entrypoint[0]] || path.Base(entrypoint[0]) != "worker" {
-		t.Errorf("entrypoint %v, installed %v", entrypoint, installed)
-	}
+	return list
 }

@@ -43,8 +43,7 @@ func TestWorkflowRunsCI(t *testing.T) {
 	if !ok || len(w.Jobs) != 1 {
 		t.Fatalf("jobs %v, want run", w.Jobs)
 	}
-	build, _ := readDockerfile(t)
-	image, _, _ := strings.Cut(build.image, "@")
+	image, _, _ := strings.Cut(readDockerfile(t)["build"].image, "@")
 	if job.Container != image {
 		t.Errorf("image %s, but Dockerfile builds with %s", job.Container, image)
 	}
