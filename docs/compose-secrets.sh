@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the secrets of docker-compose.yml: passwords and tokens in .env, which compose reads, and users.acl, the Redis
-# users of security.md with hashes of their passwords. What .env has stays: to change a secret, delete its line, run this
-# again, and start anew what uses it: docker compose up --force-recreate.
+# Makes the secrets of docker-compose.yml: passwords and tokens in .env, which compose reads, users.acl, the Redis users of
+# security.md with hashes of their passwords, and gateway-tokens.json with the hash of the gateway's token. What .env has
+# stays: to change a secret, delete its line, run this again, and start anew what uses it: docker compose up --force-recreate.
 #
 #   docs/compose-secrets.sh
 set -eu
@@ -19,16 +19,14 @@ for name in ADMIN_PASSWORD WORKER_PASSWORD GATEWAY_PASSWORD DASHBOARD_PASSWORD T
   esac
   export "$name=$value"
 done
-hash=$(printf %s "$GATEWAY_TOKEN" | sha256sum | cut -c 1-64)
-{
-  grep -v '^GATEWAY_TOKEN_SHA256=' .env
-  echo "GATEWAY_TOKEN_SHA256=$hash"
-} >.env.new
-mv .env.new .env
+cat >gateway-tokens.json <<END
+[{"name": "compose", "sha256": "$(printf %s "$GATEWAY_TOKEN" | sha256sum | cut -c 1-64)",
+  "sessions": ["*"], "may": ["send", "read", "control", "operate"]}]
+END
 
 TURNSTILE_DASHBOARD_WRITE=${TURNSTILE_DASHBOARD_WRITE:-$(has TURNSTILE_DASHBOARD_WRITE)}
 export TURNSTILE_DASHBOARD_WRITE
 docs/redis-users.sh --file users.acl >/dev/null
 echo 'user turnstile-health reset on nopass +ping' >>users.acl # of the health check, which has no secret
-chmod 644 users.acl                                            # Redis reads it as a user of its own
-echo "compose-secrets: .env and users.acl are ready"
+chmod 644 users.acl gateway-tokens.json                        # users of the containers read them
+echo "compose-secrets: .env, users.acl and gateway-tokens.json are ready"

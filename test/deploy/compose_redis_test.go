@@ -42,14 +42,17 @@ func secrets(t *testing.T, environ ...string) (dir string, vars map[string]strin
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "docs/compose-secrets.sh"))
 		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
 		out, err := cmd.CombinedOutput()
-		if err != nil || string(out) != "compose-secrets: .env and users.acl are ready\n" {
+		if err != nil || string(out) != "compose-secrets: .env, users.acl and gateway-tokens.json are ready\n" {
 			t.Fatalf("%v: %s", err, out)
 		}
 		env, err := os.ReadFile(filepath.Join(dir, ".env"))
 		expect.OK(t, err)
 		users, err := os.ReadFile(filepath.Join(dir, "users.acl"))
 		expect.OK(t, err)
-		if now := string(env) + string(users); before != "" && now != before {
+		tokens, err := os.ReadFile(filepath.Join(dir, "gateway-tokens.json"))
+		expect.OK(t, err)
+		hashes := string(users) + string(tokens)
+		if now := string(env) + hashes; before != "" && now != before {
 			t.Errorf("a second run makes\n%s of\n%s", now, before)
 		} else {
 			before = now
@@ -58,12 +61,12 @@ func secrets(t *testing.T, environ ...string) (dir string, vars map[string]strin
 		for line := range strings.Lines(string(env)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			vars[name] = value
-			if strings.Contains(string(users), value) {
-				t.Errorf("users.acl has %s", name)
+			if strings.Contains(hashes, value) {
+				t.Errorf("users.acl or gateway-tokens.json has %s", name)
 			}
 		}
 	}
-	for name, mode := range map[string]os.FileMode{".env": 0o600, "users.acl": 0o644} { // Redis' own user reads the second
+	for name, mode := range map[string]os.FileMode{".env": 0o600, "users.acl": 0o644, "gateway-tokens.json": 0o644} { // the containers' users read these two
 		info, err := os.Stat(filepath.Join(dir, name))
 		expect.OK(t, err)
 		expect.Equal(t, "the mode of "+name, info.Mode().Perm(), mode)
@@ -144,7 +147,7 @@ func TestComposeRedis(t *testing.T) {
 	}
 	expect.OK(t, administrator.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 
-	composeServices{c, vars, addr}.work(t)
+	composeServices{c, dir, vars, addr}.work(t)
 
 	refused, err := administrator.Do(t.Context(), "ACL", "LOG").Slice()
 	if err != nil || len(refused) > 0 {
@@ -160,6 +163,7 @@ func TestComposeRedis(t *testing.T) {
 // composeServices are the services, run by hand.
 type composeServices struct {
 	compose
+	dir   string // with docs/compose-secrets.sh's files
 	vars  map[string]string
 	redis string // its address
 }
@@ -213,8 +217,7 @@ func (c composeServices) work(t *testing.T) {
 	healthy("worker", "worker", changed)
 	say(c.command(t, "gateway", "enqueue", nil, "-s", "demo", "--wait", "hello"), "echo: hello")
 
-	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	expect.OK(t, os.WriteFile(tokens, []byte(c.Configs["tokens"].Content), 0o600))
+	tokens := filepath.Join(c.dir, c.Configs["tokens"].File)
 	changed = map[string]string{"TURNSTILE_GATEWAY_ADDR": gateways, "TURNSTILE_GATEWAY_TOKENS_FILE": tokens}
 	program.Start(t, c.command(t, "gateway", "gateway", changed, c.Services["gateway"].Command...))
 	healthy("gateway", "gateway", changed)

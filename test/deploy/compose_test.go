@@ -21,6 +21,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
 	"turnstile/internal/wire"
+	"turnstile/test/expect"
 )
 
 const root = "../.."
@@ -32,14 +33,13 @@ type compose struct {
 		Internal bool `yaml:"internal"`
 	} `yaml:"networks"`
 	Configs map[string]struct {
-		Content string `yaml:"content"`
-		File    string `yaml:"file"`
+		File string `yaml:"file"`
 	} `yaml:"configs"`
 }
 
 type service struct {
 	Image           string    `yaml:"image"`
-	Build           string    `yaml:"build"`
+	Build           build     `yaml:"build"`
 	ContainerName   string    `yaml:"container_name"`
 	NetworkMode     string    `yaml:"network_mode"`
 	Entrypoint      any       `yaml:"entrypoint"`
@@ -50,6 +50,10 @@ type service struct {
 	Networks        []string  `yaml:"networks"`
 	MemLimit        string    `yaml:"mem_limit"`
 	PidsLimit       int       `yaml:"pids_limit"`
+	Scale           int       `yaml:"scale"`
+	ReadOnly        bool      `yaml:"read_only"`
+	CapDrop         []string  `yaml:"cap_drop"`
+	Tmpfs           []string  `yaml:"tmpfs"`
 	SecurityOpt     []string  `yaml:"security_opt"`
 	StopGracePeriod string    `yaml:"stop_grace_period"`
 	EnvFile         []envFile `yaml:"env_file"`
@@ -66,6 +70,11 @@ type service struct {
 	} `yaml:"depends_on"`
 }
 
+type build struct {
+	Context string `yaml:"context"`
+	Target  string `yaml:"target"`
+}
+
 type envFile struct {
 	Path     string `yaml:"path"`
 	Required bool   `yaml:"required"`
@@ -73,12 +82,12 @@ type envFile struct {
 
 // token has the variables that a user must set before anything starts.
 var token = map[string]string{
-	"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "GATEWAY_TOKEN_SHA256": strings.Repeat("0123456789abcdef", 4),
-	"WORKER_PASSWORD": "w0123456789", "GATEWAY_PASSWORD": "g0123456789", "DASHBOARD_PASSWORD": "d0123456789",
+	"TURNSTILE_HTTP_TOKEN": "0123456789abcdef",
+	"WORKER_PASSWORD":      "w0123456789", "GATEWAY_PASSWORD": "g0123456789", "DASHBOARD_PASSWORD": "d0123456789",
 }
 
 // ownVariables are the file's variables that are not settings of a worker.
-var ownVariables = []string{"WORKER_PASSWORD", "GATEWAY_PASSWORD", "DASHBOARD_PASSWORD", "WORKER_MEMORY", "GATEWAY_TOKEN_SHA256"}
+var ownVariables = []string{"WORKER_PASSWORD", "GATEWAY_PASSWORD", "DASHBOARD_PASSWORD", "WORKER_MEMORY"}
 
 var (
 	reference = regexp.MustCompile(`\$\{([A-Z0-9_]+):([-?])([^}]*)\}`)
@@ -165,7 +174,7 @@ func TestComposeServices(t *testing.T) {
 		if name == "redis" {
 			continue
 		}
-		if s.Image != "turnstile" || s.Build != "." || (s.Entrypoint == nil) != (name != "gateway") {
+		if s.Image != "turnstile" || s.Build != (build{".", "worker"}) || (s.Entrypoint == nil) != (name != "gateway") {
 			t.Errorf("%s is not our image as it is: %+v", name, s)
 		}
 		// Process 1 has the secrets in its environment. Only the worker protects its environment,
@@ -197,6 +206,9 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 	for name, s := range c.Services {
 		if s.MemLimit == "" || s.PidsLimit <= 0 {
 			t.Errorf("%s has no limit: mem_limit %q, pids_limit %d", name, s.MemLimit, s.PidsLimit)
+		}
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) {
+			t.Errorf("%s: read_only %v, cap_drop %q", name, s.ReadOnly, s.CapDrop)
 		}
 		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s: security_opt %q", name, s.SecurityOpt)
@@ -274,7 +286,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 			t.Errorf("%s: env_file is %v", name, got)
 		}
 	}
-	for name, want := range map[string][]string{".dockerignore": {"*"}, ".gitignore": {".env", "/agent.env", "/users.acl"}} {
+	for name, want := range map[string][]string{".dockerignore": {"*"}, ".gitignore": {".env", "/agent.env", "/users.acl", "/gateway-tokens.json"}} {
 		text, err := os.ReadFile(root + "/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -291,6 +303,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 func TestComposeWorkerScales(t *testing.T) {
 	t.Parallel()
 	s := readCompose(t, token).Services["worker"]
+	expect.Equal(t, "workers", s.Scale, 2)
 	if s.ContainerName != "" || len(s.Ports) > 0 {
 		t.Errorf("it cannot be scaled: container_name %q, ports %v", s.ContainerName, s.Ports)
 	}
@@ -348,11 +361,8 @@ func TestComposeGateway(t *testing.T) {
 	if len(s.Configs) != 1 || s.Configs[0].Target != g.TokensFile {
 		t.Fatalf("configs %+v, the tokens are in %s", s.Configs, g.TokensFile)
 	}
-	path := filepath.Join(t.TempDir(), "tokens.json")
-	if err := os.WriteFile(path, []byte(c.Configs[s.Configs[0].Source].Content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gateway.LoadTokens(path); err != nil {
+	dir, _ := secrets(t)
+	if _, err := gateway.LoadTokens(filepath.Join(dir, c.Configs[s.Configs[0].Source].File)); err != nil {
 		t.Error(err)
 	}
 	_, port, err := net.SplitHostPort(g.Addr)
