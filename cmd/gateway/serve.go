@@ -26,6 +26,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/trace"
 	"turnstile/pkg/admin"
 )
 
@@ -63,7 +64,16 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	defer rdb.Close()
 	routes := cmp.Or(destinations, outbox.NoFile())
 	_ = routes.Share(ctx, rdb) // KeepShared reports the error
-	g, m, all := newGateway(s, tokens, routes, rdb, log)
+	traces, err := trace.Start(ctx, trace.FromEnvironment(), "turnstile-gateway", "", log)
+	if err != nil {
+		return fmt.Errorf("%w %w", config.ErrInvalid, err)
+	}
+	var deliveries outbox.TraceFunc
+	if traces != nil {
+		deliveries = traces.Deliveries(rdb)
+		defer func() { traces.Stop(context.WithoutCancel(ctx), log) }()
+	}
+	g, m, all := newGateway(s, tokens, routes, rdb, traces, log)
 	if !s.Open {
 		g.Guard(ctx)
 	}
@@ -76,7 +86,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		return err
 	}
 	if s.Deliver {
-		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, all, log)
+		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, all, deliveries, log)
 		if err != nil {
 			return err
 		}
@@ -97,7 +107,7 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 	return nil
 }
 
-func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.File, rdb redis.UniversalClient, log *slog.Logger) (
+func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.File, rdb redis.UniversalClient, traces *trace.Tracer, log *slog.Logger) (
 	*gateway.Gateway, *metrics.Gateway, *metrics.Metrics,
 ) {
 	operator := admin.NewClient(rdb, admin.Config{Limits: s.Limits()})
@@ -108,13 +118,17 @@ func newGateway(s config.Gateway, tokens *gateway.Tokens, destinations *outbox.F
 		Limits: s.Limits(), RememberIDs: s.IdempotencyTTL,
 		DefaultReplyTo: destinations.Default,
 	})
+	deps := gateway.Deps{
+		Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
+		Destinations: destinations,
+	}
+	if traces != nil {
+		deps.Trace = traces.Request
+	}
 	g := gateway.New(gateway.Config{
 		Tokens: tokens, Hosts: s.Hosts, Origins: s.Origins, Rate: float64(s.Rate), Streams: streams, Limits: s.Limits(),
 		AnyoneDecides: s.Approve == config.ApproveAnyone,
-	}, gateway.Deps{
-		Client: client, Admin: operator, Store: store.New(rdb), Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() }, Metrics: m.Handler(), Observer: watched, Logger: log,
-		Destinations: destinations,
-	})
+	}, deps)
 	g.Mount("/board/", board.New(g, board.Deps{Client: client, Admin: operator, Asynqmon: s.AsynqmonURL, Logger: log}))
 	openai.New(client, operator, protocol.NewBodies(rdb)).Mount(g)
 	return g, watched, m

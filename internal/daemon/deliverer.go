@@ -16,8 +16,8 @@ import (
 const deliveryStop = 3 * time.Second
 
 // StartDeliverer delivers to the destinations of a file until the returned function is called.
-func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox.File, m *metrics.Metrics, log *slog.Logger) (stop func(hurry context.Context), _ error) {
-	d, err := outbox.New(rdb, outbox.Options{Destinations: file.Current, Observer: m.Deliveries(), Logger: log})
+func StartDeliverer(ctx context.Context, rdb redis.UniversalClient, file *outbox.File, m *metrics.Metrics, traces outbox.TraceFunc, log *slog.Logger) (stop func(hurry context.Context), _ error) {
+	d, err := outbox.New(rdb, outbox.Options{Destinations: file.Current, Observer: m.Deliveries(), Trace: traces, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type Delivery struct {
 	Body        []byte // never changes
 	Token       string // of the lease
 	Until       time.Time
+	TraceParent string // of this attempt; "": it is not traced
 }
 
 // TakenLines is the result of TakeLines.

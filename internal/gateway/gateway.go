@@ -61,6 +61,10 @@ type Deps struct {
 	// Observer learns about requests. Optional.
 	Observer Observer
 
+	// Trace begins to trace a request that sends a message, and returns the traceparent for the message. sent is the
+	// client's, or "". answered is called with the response's status. Optional.
+	Trace func(sent, route, session, id string, began time.Time) (traceparent string, answered func(status int))
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -46,6 +47,9 @@ type Request struct {
 	route    Route
 	started  time.Time
 	reported bool
+
+	trace  string           // the traceparent of its own span; "": it has none
+	traced func(status int) // ends the span
 
 	did string // a change for the audit, if the route's permission does not say so
 	by  string // the user of the token who did it
@@ -179,9 +183,14 @@ func requestID(r *http.Request) string {
 	return strings.ToLower(rand.Text())
 }
 
-// TraceParent is the request's traceparent, which its message carries to the agent. "" without a valid
+// TraceParent is the traceparent for the request's message: of the request's span, or the client's. "" without a valid
 // one.
-func (r *Request) TraceParent() string { return traceParent(r.Header) }
+func (r *Request) TraceParent() string {
+	if trace := r.gateway.deps.Trace; trace != nil && r.traced == nil && !r.reported {
+		r.trace, r.traced = trace(traceParent(r.Header), r.route.Pattern, r.Session, r.ID, r.started)
+	}
+	return cmp.Or(r.trace, traceParent(r.Header))
+}
 
 func traceParent(h http.Header) string {
 	if values := h.Values(traceHeader); len(values) == 1 {

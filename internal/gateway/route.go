@@ -159,6 +159,9 @@ func (g *Gateway) answered(r *Request, status int) {
 	}
 	r.reported = true
 	took := time.Since(r.started)
+	if r.traced != nil {
+		r.traced(status)
+	}
 	if g.deps.Observer != nil {
 		g.deps.Observer.Answered(r.route.Pattern, status, took)
 	}

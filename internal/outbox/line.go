@@ -127,7 +127,12 @@ func (l *line) giveUp(r deliveries.Delivery, why string) (ok, left bool) {
 // attempt sends one record and stores the answer. on: the next record may follow. left: there is one.
 func (l *line) attempt(r deliveries.Delivery, deadline time.Time, probe bool) (on, left bool) {
 	ctx, cancel := context.WithDeadline(l.work, deadline)
+	answered := func(int) {}
+	if l.opts.Trace != nil {
+		r.TraceParent, answered = l.opts.Trace(ctx, l.session, l.to.Name, r.ID, r.Attempt, r.Body)
+	}
 	a := l.poster.post(ctx, l.to, r)
+	answered(a.status)
 	cancel()
 	if a.status == 0 && l.work.Err() != nil { // Stop was cut short: the destination did not fail
 		l.target.breaker.cancel(probe)

@@ -41,9 +41,16 @@ type Options struct {
 	// Observer receives events for metrics. It may be nil.
 	Observer Observer
 
+	// Trace begins to trace an attempt, and returns its traceparent. answered is called at the attempt's end; status 0:
+	// there was no answer. It may be nil.
+	Trace TraceFunc
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// TraceFunc traces one attempt to deliver a record.
+type TraceFunc = func(ctx context.Context, session, destination, id string, attempt int, body []byte) (traceparent string, answered func(status int))
 
 // longestPauses is the longest pause between two probes, in BreakerPauses.
 const longestPauses = 24

@@ -177,6 +177,9 @@ func (p *poster) request(ctx context.Context, d *Destination, r deliveries.Deliv
 	req.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
 	req.Header.Set(HeaderSequence, strconv.FormatInt(r.Sequence, 10))
 	req.Header.Set(HeaderAttempt, strconv.Itoa(r.Attempt))
+	if r.TraceParent != "" {
+		req.Header.Set("Traceparent", r.TraceParent)
+	}
 	if r.Unsure {
 		req.Header.Set(HeaderDuplicate, "true")
 	}

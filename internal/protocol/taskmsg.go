@@ -98,6 +98,9 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 // any number: negative ones count as 0, and the highest result leaves room for one more.
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
+// TraceParent is the message's traceparent, valid or "".
+func (m TaskMessage) TraceParent() string { return m.trace }
+
 // Payload returns the message in the task, as its sender has encoded it.
 func (m TaskMessage) Payload() []byte { return m.payload }
 

@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/trace"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/worker"
@@ -88,6 +89,15 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		o.Observer = m.Observer()
 		rdb.AddHook(m.Scripts())
 	}
+	traces, err := trace.Start(ctx, trace.FromEnvironment(), "turnstile-worker", o.Name, c.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("%w %w", config.ErrInvalid, err)
+	}
+	var deliveries outbox.TraceFunc
+	if traces != nil {
+		o.Tracer, deliveries = traces, traces.Deliveries(rdb)
+		s.stops = append(s.stops, func(hurry context.Context) { traces.Stop(hurry, c.Logger) })
+	}
 	if s.Worker, err = worker.New(rdb, c.Agent, o); err != nil {
 		return nil, err
 	}
@@ -112,7 +122,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		return nil, daemon.RedisError{Err: err}
 	}
 	if c.Settings.Deliver {
-		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, m, c.Logger)
+		stop, err := daemon.StartDeliverer(ctx, rdb, destinations, m, deliveries, c.Logger)
 		if err != nil {
 			_ = s.Worker.Stop(ctx)
 			return nil, err

@@ -126,6 +126,9 @@ type Config struct {
 	// Observer is for metrics.
 	Observer Observer
 
+	// Tracer is for traces. Defaults to none, which costs nothing.
+	Tracer Tracer
+
 	// The package's tests set these. They default to the constants below.
 	shareTurns         int
 	shareTime          time.Duration

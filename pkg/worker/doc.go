@@ -26,6 +26,7 @@ package worker
 //	recorder.go    recorder: the agent's events, for the stream and the transcript
 //	turn_end.go    decides how the turn ends, and writes it
 //	turn_report.go reports its end: a line of the log, the Observer
+//	tracer.go      follows the turn, for traces
 //
 // For the turn's agent:
 //

@@ -31,6 +31,7 @@ type TurnEnd struct {
 	Message       string         // the turn's first; others may have joined it
 	Attempt       int            // from 1
 	Status        session.Status // one of package session, or StatusRequeued, StatusRetried, StatusParked, StatusLost
+	Code          string         // the kind of a failure, as in session.Outcome
 	Ran           bool           // its agent was started
 	Wait          time.Duration  // from the message's arrival to this turn's claim
 	Duration      time.Duration  // from the claim to the end

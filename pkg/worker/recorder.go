@@ -37,6 +37,7 @@ type recorder struct {
 	checkpoints checkpoints
 	journal     journal
 	tokens      *usedTokens
+	trace       TurnTrace // nil: there is none
 
 	mu      sync.Mutex
 	over    bool
@@ -99,6 +100,9 @@ func (r *recorder) add(e agent.Event) {
 			r.schedule()
 		}
 		return
+	}
+	if r.trace != nil {
+		r.trace.Event(e)
 	}
 	if did := r.entries.add(e, r.redisNow()); did != nothing {
 		r.checkpoints.after(did)

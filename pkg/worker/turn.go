@@ -67,6 +67,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
+	t.follow()
 	t.recorder.entries.apart = t.served.Continues
 	t.steps = newSteps(t.recorder)
 	claim.AskWithin(max(0, t.served.askTimeout))

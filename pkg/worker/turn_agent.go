@@ -24,6 +24,9 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
 		in.TraceParent = cmp.Or(in.TraceParent, m.Message.TraceParent)
 	}
+	if t.recorder.trace != nil {
+		in.TraceParent = t.recorder.trace.TraceParent()
+	}
 	if t.steering != nil {
 		in.Host.Steers = t.steering.offers
 	}

@@ -18,6 +18,7 @@ import (
 // ending is how a turn ended, for the log and the observer.
 type ending struct {
 	status  session.Status
+	code    string
 	why     error         // nil: it succeeded
 	retryIn time.Duration // for StatusRetried
 }
@@ -147,7 +148,7 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 		end.Told = t.noted
 	}
 	t.recorder.state.end(len(end.Entries), end.Rollback)
-	t.end = ending{status: end.Status}
+	t.end = ending{status: end.Status, code: end.Code}
 	if why := cmp.Or(end.Detail, end.Error); why != "" {
 		t.end.why = errors.New(why)
 	}
@@ -238,7 +239,7 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 	end.Untaken, end.Release = t.steering.untaken(), true
 	_, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	if err = t.written(err); err == nil {
-		t.end = ending{status: session.StatusFailed, why: cause}
+		t.end = ending{status: session.StatusFailed, code: end.Code, why: cause}
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (t *turnRun) reportStart() {
 func (t *turnRun) reportEnd(lost error) (last outcome) {
 	defer t.contain("reporting its end")
 	end := TurnEnd{
-		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.end.status, Ran: t.ran,
+		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.end.status, Code: t.end.code, Ran: t.ran,
 		Wait: t.Age, Duration: time.Since(t.Started), Err: t.end.why,
 	}
 	last = outcomeFinished
@@ -51,6 +51,9 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 	}
 	if told := t.opts.Observer.TurnEnded; told != nil {
 		told(end)
+	}
+	if t.recorder.trace != nil {
+		t.recorder.trace.Ended(end)
 	}
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {
 		line := []slog.Attr{

@@ -47,6 +47,12 @@ var everyBroken = []broken{
 		free:    []string{"internal/metrics/x.go", "internal/metrics/x_test.go", "cmd/worker/x_test.go", "x.go"},
 	},
 	{
+		rule:    "traces",
+		files:   []string{"pkg/worker/x.go", "internal/gateway/x.go", "internal/outbox/x.go", "internal/service/x.go", "cmd/gateway/x.go"},
+		imports: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace"},
+		free:    []string{"internal/trace/x.go", "internal/trace/x_test.go"},
+	},
+	{
 		rule:    "keys",
 		files:   []string{"internal/rediskey/x.go"},
 		imports: []string{"turnstile/internal/script", "turnstile/pkg/session"},

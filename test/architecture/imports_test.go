@@ -67,9 +67,10 @@ var rooms = []room{
 	{"internal/devredis", ""},
 	{"internal/httpd", "internal/config internal/printable internal/redisconn"},
 	{"internal/metrics", "internal/outbox internal/script internal/version pkg/admin pkg/agent pkg/session pkg/worker"},
+	{"internal/trace", "internal/protocol internal/rediskey internal/version pkg/agent pkg/session pkg/worker"},
 	{"internal/daemon", "internal/config internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/redisconn"},
 	// The library, the gateway, and the programs.
-	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn pkg/admin pkg/agent pkg/session pkg/worker"},
+	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn internal/trace pkg/admin pkg/agent pkg/session pkg/worker"},
 	{"pkg/program", "internal/config internal/daemon internal/process/confine internal/process/guardian internal/service pkg/agent"},
 	{".", "internal/agents internal/backoff internal/boundedjson internal/index internal/maintenance internal/protocol internal/record internal/redisconn internal/rediskey internal/script internal/slash internal/stream internal/wire pkg/admin pkg/session"},
 	{"internal/receipt", ". pkg/session"},
@@ -150,6 +151,7 @@ func TestReach(t *testing.T) {
 		{"github.com/landlock-lsm", "cmd/enqueue cmd/gateway"},
 		{"turnstile/pkg/worker", "cmd/enqueue"},
 		{"github.com/prometheus", "pkg/worker internal/protocol internal/slash pkg/admin"},
+		{"go.opentelemetry.io", "pkg/worker internal/gateway internal/outbox cmd/enqueue"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {
 			if way := reach(all, "turnstile/"+from, c.what); way != nil {
