@@ -42,6 +42,9 @@ first=$(( $(wc -l <"$0.runs") == 1 ))
 case "$first $turn" in
 1*"say retry"*) echo '{"type":"error","message":"` + failText + `","retryable":true}'; exit ;;
 1*"say hang"*) exec sleep 1000 ;;
+*"say park"*)
+	echo '{"type":"wait","key":"k"}'
+	while read -r line; do case "$line" in *'"parked"'*) exit ;; *'"value"'*) break ;; esac; done ;;
 esac
 echo '{"type":"tool_start","name":"count","call_id":"c1","input":{"text":"` + toolText + `"}}'
 echo '{"type":"tool_end","call_id":"c1","output":"` + toolText + `"}'
@@ -193,12 +196,21 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// A turn that runs again is in the same trace, and is linked to the turn before: after a failure, a drain and a
-// killed worker, also if its sender knows nothing of traces.
+// A turn that runs again is in the same trace, and is linked to the turn before: after a failure, a drain, a wait
+// without a worker and a killed worker, also if its sender knows nothing of traces.
 func TestRunsAgainLinkToTheTurnBefore(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(p *parts, w *program.Process){
 		"retry": func(*parts, *program.Process) {},
+		"park": func(p *parts, _ *program.Process) {
+			chat := turnstile.NewClient(redistest.New(p.T)).Session("s")
+			expect.Soon(p, "the turn to be parked", func() bool {
+				info, err := chat.Info(p.Context())
+				expect.OK(p, err)
+				return info.Phase == session.PhaseParked
+			})
+			expect.OK(p, chat.Give(p.Context(), turnstile.Value{Key: "k", JSON: []byte("1")}))
+		},
 		"drain": func(p *parts, w *program.Process) {
 			w.Signal(syscall.SIGTERM)
 			w.ExitCode()
@@ -212,10 +224,10 @@ func TestRunsAgainLinkToTheTurnBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := newReceiver(t)
-			p := newParts(t, got.URL, "TURNSTILE_DRAIN_TIMEOUT=0s")
-			text := "say hang"
-			if name == "retry" {
-				text = "say retry"
+			p := newParts(t, got.URL, "TURNSTILE_DRAIN_TIMEOUT=0s", "TURNSTILE_PARK_AFTER=10ms")
+			text := "say " + name
+			if name == "drain" || name == "kill" {
+				text = "say hang"
 			}
 			w := p.worker()
 			chat := turnstile.NewClient(redistest.New(t)).Session("s")
