@@ -198,6 +198,10 @@ func (g *Gateway) recovering(w *tracked, r *Request) {
 		panic(cause)
 	}
 	g.panicked(r.Pattern, r.ID, cause)
+	if r.traced != nil {
+		r.traced(http.StatusInternalServerError)
+		r.traced = nil
+	}
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // a response that has begun must not look whole
 	}

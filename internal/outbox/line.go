@@ -129,7 +129,7 @@ func (l *line) attempt(r deliveries.Delivery, deadline time.Time, probe bool) (o
 	ctx, cancel := context.WithDeadline(l.work, deadline)
 	answered := func(int) {}
 	if l.opts.Trace != nil {
-		r.TraceParent, answered = l.opts.Trace(ctx, l.session, l.to.Name, r.ID, r.Attempt, r.Body)
+		r.TraceParent, answered = l.opts.Trace(ctx, l.session, l.to.Name, r.ID, r.Sequence, r.Attempt, r.Body)
 	}
 	a := l.poster.post(ctx, l.to, r)
 	answered(a.status)

@@ -50,7 +50,7 @@ type Options struct {
 }
 
 // TraceFunc traces one attempt to deliver a record.
-type TraceFunc = func(ctx context.Context, session, destination, id string, attempt int, body []byte) (traceparent string, answered func(status int))
+type TraceFunc = func(ctx context.Context, session, destination, id string, sequence int64, attempt int, body []byte) (traceparent string, answered func(status int))
 
 // longestPauses is the longest pause between two probes, in BreakerPauses.
 const longestPauses = 24

@@ -16,9 +16,9 @@ import (
 // turnSpan is the span of a turn.
 func turnSpan(turn string) trace.SpanID { return trace.SpanID(sum("turn", turn)[:8]) }
 
-// attemptSpan is the span of one attempt of a delivery.
-func attemptSpan(delivery string, attempt int) trace.SpanID {
-	return trace.SpanID(sum("delivery", delivery, strconv.Itoa(attempt))[:8])
+// attemptSpan is the span of one attempt of a delivery. A redrive gives it another sequence, and counts anew.
+func attemptSpan(delivery string, sequence int64, attempt int) trace.SpanID {
+	return trace.SpanID(sum("delivery", delivery, strconv.FormatInt(sequence, 10), strconv.Itoa(attempt))[:8])
 }
 
 // messageTrace is the trace of a message without a traceparent.

@@ -49,8 +49,8 @@ func ended(span trace.Span, status, failed int) {
 
 // Deliveries returns the function that begins the span of an attempt to deliver a record, and returns its traceparent. It
 // reads the traceparent of the record's message, if Redis still has it.
-func (t *Tracer) Deliveries(rdb redis.UniversalClient) func(ctx context.Context, session, destination, id string, attempt int, body []byte) (string, func(status int)) {
-	return func(ctx context.Context, session, destination, id string, attempt int, body []byte) (string, func(status int)) {
+func (t *Tracer) Deliveries(rdb redis.UniversalClient) func(ctx context.Context, session, destination, id string, sequence int64, attempt int, body []byte) (string, func(status int)) {
+	return func(ctx context.Context, session, destination, id string, sequence int64, attempt int, body []byte) (string, func(status int)) {
 		var about struct {
 			Data struct {
 				Messages          []string
@@ -62,14 +62,14 @@ func (t *Tracer) Deliveries(rdb redis.UniversalClient) func(ctx context.Context,
 		if len(about.Data.Messages) > 0 {
 			message = about.Data.Messages[0]
 		}
-		within := of(session, message, sentWith(ctx, rdb, session, message), attemptSpan(id, attempt))
+		within := of(session, message, sentWith(ctx, rdb, session, message), attemptSpan(id, sequence, attempt))
 		turn := about.Data.Outcome.Turn + about.Data.Question.Turn // it has one of them
 		if turn != "" {
 			within = t.below(within, turnSpan(turn))
 		}
 		var links []trace.Link
 		if attempt > 1 {
-			links = append(links, trace.Link{SpanContext: trace.SpanContextFromContext(within).WithSpanID(attemptSpan(id, attempt-1))})
+			links = append(links, trace.Link{SpanContext: trace.SpanContextFromContext(within).WithSpanID(attemptSpan(id, sequence, attempt-1))})
 		}
 		_, span := t.tracer.Start(within, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links...), trace.WithAttributes(
 			httpMethod.String(http.MethodPost), ownDestination.String(destination), ownSession.String(session), ownMessage.String(name(message)),

@@ -24,10 +24,14 @@ func TestSettings(t *testing.T) {
 		"none":           {trace.Settings{Exporter: "none", Endpoint: endpoint}, false, ""},
 		"disabled":       {trace.Settings{Disabled: "TRUE", Endpoint: endpoint}, false, ""},
 		"protocol":       {trace.Settings{Protocol: "http/protobuf", Endpoint: endpoint}, true, ""},
-		"another":        {trace.Settings{Exporter: "zipkin"}, false, "OTEL_TRACES_EXPORTER"},
-		"gRPC":           {trace.Settings{Protocol: "grpc", Endpoint: endpoint}, false, "OTEL_EXPORTER_OTLP_PROTOCOL"},
-		"no URL":         {trace.Settings{Endpoint: "collector:4318"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT"},
-		"a secret in it": {trace.Settings{Endpoint: "tcp://user:secret@collector"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		"another":        {trace.Settings{Own: true, Exporter: "zipkin"}, false, "OTEL_TRACES_EXPORTER"},
+		"all signals":    {trace.Settings{General: endpoint, Headers: []string{"authorization=Bearer%20secret,x=y", ""}}, true, ""},
+		"gRPC":           {trace.Settings{Own: true, Protocol: "grpc", Endpoint: endpoint}, false, "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		"agents' gRPC":   {trace.Settings{Protocol: "grpc", General: endpoint}, false, ""},
+		"no URL":         {trace.Settings{Own: true, Endpoint: "collector:4318"}, false, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"},
+		"a secret in it": {trace.Settings{Own: true, General: "tcp://user:secret@collector"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		"a header":       {trace.Settings{Own: true, Endpoint: endpoint, Headers: []string{"Authorization: Bearer secret"}}, false, "OTEL_EXPORTER_OTLP_HEADERS"},
+		"its value":      {trace.Settings{Own: true, Endpoint: endpoint, Headers: []string{"", "a=secret%zz"}}, false, "OTEL_EXPORTER_OTLP_HEADERS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

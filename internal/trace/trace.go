@@ -27,8 +27,11 @@ import (
 	"turnstile/internal/version"
 )
 
-// stopPatience is how long Stop sends the last spans.
-const stopPatience = 3 * time.Second
+// stopPatience is how long Stop sends the last spans. It fits into what supervisors wait after a drain.
+const stopPatience = time.Second
+
+// textBatch is how many spans with texts are sent at once: receivers refuse large requests.
+const textBatch = 64
 
 // retries is how the exporter repeats a failed batch. Meanwhile others wait in the queue.
 var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: 15 * time.Second}
@@ -42,7 +45,12 @@ type Tracer struct {
 
 // Settings is OpenTelemetry's environment.
 type Settings struct {
-	Disabled, Exporter, Protocol, Endpoint, Texts string
+	Disabled, Exporter, Protocol, Texts string
+	Endpoint, General                   string // for traces, and for all signals
+	Headers                             []string
+
+	// Own reports whether a variable is about traces. The others may be meant for agents.
+	Own bool
 }
 
 // FromEnvironment reads the settings of this process. The exporter reads others itself.
@@ -56,33 +64,60 @@ func FromEnvironment() Settings {
 	return Settings{
 		Disabled: first("OTEL_SDK_DISABLED"), Exporter: first("OTEL_TRACES_EXPORTER"),
 		Protocol: first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"),
-		Endpoint: first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-		Texts:    first("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+		Endpoint: first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), General: first("OTEL_EXPORTER_OTLP_ENDPOINT"),
+		Headers: []string{first("OTEL_EXPORTER_OTLP_HEADERS"), first("OTEL_EXPORTER_OTLP_TRACES_HEADERS")},
+		Texts:   first("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+		Own:     first("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "",
 	}
 }
 
 // on reports whether traces are wanted. An error names the setting that this package cannot obey.
 func (s Settings) on() (bool, error) {
-	if strings.EqualFold(s.Disabled, "true") || s.Exporter == "none" || s.Exporter == "" && s.Endpoint == "" {
+	if strings.EqualFold(s.Disabled, "true") || s.Exporter == "none" || s.Exporter == "" && s.Endpoint == "" && s.General == "" {
 		return false, nil
 	}
-	address, err := url.Parse(s.Endpoint)
 	switch {
 	case s.Exporter != "" && s.Exporter != "otlp":
 		return false, fmt.Errorf("OTEL_TRACES_EXPORTER=%.100q: use otlp or none", s.Exporter)
 	case s.Protocol != "" && s.Protocol != "http/protobuf":
 		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%.100q: only http/protobuf is there", s.Protocol)
-	case err != nil, s.Endpoint != "" && (address.Scheme != "http" && address.Scheme != "https" || address.Host == ""):
+	case !isAddress(s.Endpoint):
+		return false, errors.New("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL that begins with http:// or https://")
+	case !isAddress(s.General):
 		return false, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is no URL that begins with http:// or https://")
+	case !areHeaders(s.Headers[0]), !areHeaders(s.Headers[1]):
+		return false, errors.New("OTEL_EXPORTER_OTLP_HEADERS, or OTEL_EXPORTER_OTLP_TRACES_HEADERS, is no list NAME=VALUE,... with values as in URLs")
 	}
 	return true, nil
 }
 
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// areHeaders reports whether the exporter can read a list of headers. It would print a value that it cannot read.
+func areHeaders(text string) bool {
+	for one := range strings.SplitSeq(text, ",") {
+		name, value, found := strings.Cut(one, "=")
+		if _, err := url.PathUnescape(value); err != nil || !found && one != "" || found && strings.TrimSpace(name) == "" {
+			return false
+		}
+	}
+	return true
+}
+
 // Start returns the tracer of a process, or nil if its environment wants no traces. It does not connect.
 func Start(ctx context.Context, s Settings, service, instance string, log *slog.Logger) (*Tracer, error) {
-	if on, err := s.on(); !on {
+	s.Headers = append(s.Headers, "", "")
+	if on, err := s.on(); err != nil && !s.Own {
+		log.Warn("traces are off", "why", err)
+		return nil, nil
+	} else if !on {
 		return nil, err
 	}
+	host, _ := os.Hostname()
+	instance = cmp.Or(instance, fmt.Sprintf("%s-%d", host, os.Getpid()))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithRetry(retries))
 	if err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
@@ -93,20 +128,24 @@ func Start(ctx context.Context, s Settings, service, instance string, log *slog.
 	if err != nil {
 		log.Warn("OTEL_RESOURCE_ATTRIBUTES cannot be read", "error", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces were not exported", "error", err) }))
-	t := &Tracer{provider: sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithIDGenerator(generator{}), sdk.WithResource(about))}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry failed", "error", err) }))
+	texts, _ := strconv.ParseBool(s.Texts)
+	var batch []sdk.BatchSpanProcessorOption
+	if texts {
+		batch = append(batch, sdk.WithMaxExportBatchSize(textBatch))
+	}
+	t := &Tracer{texts: texts, provider: sdk.NewTracerProvider(sdk.WithBatcher(exporter, batch...), sdk.WithIDGenerator(generator{}), sdk.WithResource(about))}
 	t.tracer = t.provider.Tracer("turnstile", trace.WithInstrumentationVersion(version.String()))
-	t.texts, _ = strconv.ParseBool(s.Texts)
 	log.Info("traces are exported", "texts", t.texts)
 	return t, nil
 }
 
-// Stop sends the last spans, for at most 3 s, and never longer than ctx.
+// Stop sends the last spans, for at most 1 s, and never longer than ctx.
 func (t *Tracer) Stop(ctx context.Context, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		log.Warn("the last traces were not exported", "error", err)
+		log.Warn("OpenTelemetry failed", "in", "the last export", "error", err)
 	}
 }
 

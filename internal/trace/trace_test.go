@@ -292,7 +292,7 @@ func TestReceiverFails(t *testing.T) {
 			g.Signal(syscall.SIGTERM)
 			expect.Equal(t, "the worker's exit code", w.ExitCode(), 0)
 			expect.Equal(t, "the gateway's exit code", g.ExitCode(), 0)
-			w.Output.Await(t, "traces were not exported")
+			w.Output.Await(t, "OpenTelemetry failed")
 		})
 	}
 }

@@ -41,7 +41,7 @@ func (t *Tracer) TurnBegan(b worker.TurnBegin) worker.TurnTrace {
 	for i, m := range b.Messages {
 		ctx := of(b.Session, m.ID, m.TraceParent, trace.SpanID{})
 		if m.First {
-			_, wait := t.tracer.Start(ctx, "wait", trace.WithTimestamp(b.Began.Add(-m.Waited)), turnID, trace.WithAttributes(ownMessage.String(m.ID)))
+			_, wait := t.tracer.Start(ctx, "wait", trace.WithTimestamp(b.Began.Add(-m.Waited)), turnID, trace.WithAttributes(ownMessage.String(name(m.ID))))
 			wait.End(trace.WithTimestamp(b.Began))
 		}
 		if sent := remote(m.TraceParent); i > 0 && sent.IsValid() {
@@ -60,12 +60,15 @@ func (t *Tracer) TurnBegan(b worker.TurnBegin) worker.TurnTrace {
 	}
 	ctx, span := t.tracer.Start(ctx, invokeAgent+" "+name(b.Agent), trace.WithTimestamp(b.Began), trace.WithLinks(links...), turnID, trace.WithAttributes(
 		genaiOperation.String(invokeAgent), genaiAgent.String(name(b.Agent)), genaiConversation.String(b.TranscriptID),
-		ownMessage.String(first.ID), ownAttempt.Int(b.Attempt),
+		ownMessage.String(name(first.ID)), ownAttempt.Int(b.Attempt),
 	))
 	if t.texts && span.IsRecording() {
 		var all []said
+		left := mostText // of all messages
 		for _, m := range b.Messages {
-			all = append(all, says("user", m.Text))
+			text := cut(m.Text, left)
+			left -= len(text)
+			all = append(all, says("user", text))
 		}
 		span.SetAttributes(genaiInputMessages.String(encoded(all)))
 	}
@@ -124,11 +127,17 @@ func (t *turn) starts(e agent.Event) {
 	}
 }
 
+// failures are the ends of turns that are errors. A drain, a stop, an interrupt and a wait are none.
+var failures = map[session.Status]bool{session.StatusFailed: true, session.StatusExpired: true, worker.StatusRetried: true, worker.StatusLost: true}
+
 // Ended implements worker.TurnTrace.
 func (t *turn) Ended(end worker.TurnEnd) {
+	failed := failures[end.Status]
 	for _, tool := range t.tools {
-		tool.SetStatus(codes.Error, "")
-		tool.SetAttributes(errorType.String(string(end.Status)))
+		if failed {
+			tool.SetStatus(codes.Error, "")
+			tool.SetAttributes(errorType.String(string(end.Status)))
+		}
 		tool.End()
 	}
 	t.span.SetAttributes(ownStatus.String(string(end.Status)))
@@ -144,7 +153,7 @@ func (t *turn) Ended(end worker.TurnEnd) {
 	if t.said.Len() > 0 {
 		t.span.SetAttributes(genaiOutputMessages.String(encoded([]said{says("assistant", t.said.String())})))
 	}
-	if end.Err != nil { // its text may have anything
+	if failed { // the text of end.Err may have anything
 		t.span.SetStatus(codes.Error, "")
 		t.span.SetAttributes(errorType.String(cmp.Or(end.Code, string(end.Status))))
 	}

@@ -40,6 +40,7 @@ type recorder struct {
 	trace       TurnTrace // nil: there is none
 
 	mu      sync.Mutex
+	replays bool // the events are of an earlier run, which has traced them
 	over    bool
 	entries entries
 
@@ -101,9 +102,7 @@ func (r *recorder) add(e agent.Event) {
 		}
 		return
 	}
-	if r.trace != nil {
-		r.trace.Event(e)
-	}
+	r.traced(e)
 	if did := r.entries.add(e, r.redisNow()); did != nothing {
 		r.checkpoints.after(did)
 	}

@@ -184,9 +184,8 @@ func (s *steps) replay(announced agent.Event, spec agent.StepSpec, before stepRe
 	}
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
-	trace := s.recorder.trace
-	defer func() { s.recorder.trace = trace }()
-	s.recorder.trace = nil // it has run before
+	s.recorder.replays = true
+	defer func() { s.recorder.replays = false }()
 	s.recorder.add(announced)
 	s.recorder.ended(spec.Ended(agent.StepEnd{Output: before.Output, Error: before.Error}), before)
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"runtime/debug"
 	"time"
 
 	"turnstile/internal/protocol"
@@ -48,17 +50,23 @@ type TracedMessage struct {
 	Waited time.Duration // since it was first seen or due
 }
 
-// follow begins to trace the turn, if there is a tracer.
+// beforePatience bounds the read of the turn before.
+const beforePatience = time.Second
+
+// follow begins to trace the turn, if there is a tracer. Without its reply the turn runs untraced.
 func (t *turnRun) follow() {
 	if t.opts.Tracer == nil {
 		return
 	}
+	defer t.untraced()
 	b := TurnBegin{
 		Session: t.Session, TranscriptID: t.SessionID, Turn: t.ID, Agent: t.ClaimedTurn.Agent, Attempt: t.Attempt, Began: t.Started,
 	}
 	goesOn := t.Carries == protocol.CarriesSteps
 	if goesOn || !t.First() {
-		b.Before = t.claim.Before(t.claim.Lease().Context())
+		ctx, cancel := context.WithTimeout(t.claim.Lease().Context(), beforePatience)
+		b.Before = t.claim.Before(ctx)
+		cancel()
 	}
 	for _, m := range t.Messages() {
 		b.Messages = append(b.Messages, TracedMessage{
@@ -66,4 +74,29 @@ func (t *turnRun) follow() {
 		})
 	}
 	t.recorder.trace = t.opts.Tracer.TurnBegan(b)
+}
+
+// traced lets the tracer see an event. r.mu is held.
+func (r *recorder) traced(e agent.Event) {
+	if r.trace == nil || r.replays {
+		return
+	}
+	defer r.untraced()
+	r.trace.Event(e)
+}
+
+// tracesEnd lets the tracer see the turn's end.
+func (r *recorder) tracesEnd(end TurnEnd) {
+	if r.trace == nil {
+		return
+	}
+	defer r.untraced()
+	r.trace.Ended(end)
+}
+
+// untraced is deferred around the calls of a tracer: a turn does not fail because its tracer does.
+func (c containment) untraced() {
+	if p := recover(); p != nil {
+		c.log.Error("a tracer panicked", "panic", p, "stack", string(debug.Stack()))
+	}
 }

@@ -250,7 +250,7 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 }
 
 // The worker receives every setting, from the environment of compose or from .env. A variable that
-// is not set is absent, so that the image's own ENV holds.
+// is not set is absent, so that the program's default holds.
 func TestComposePassesSettingsOn(t *testing.T) {
 	t.Parallel()
 	names := []string{"OPENAI_BASE_URL", "OPENAI_API_KEY"}

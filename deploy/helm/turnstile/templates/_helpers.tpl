@@ -60,6 +60,7 @@ topologySpreadConstraints:
 {{- $p := .Values.networkPolicy }}
 {{- include "turnstile.rule" (dict "way" "to" "peers" $p.dns.peers "ports" $p.dns.ports "protocols" (list "UDP" "TCP")) }}
 {{- include "turnstile.rule" (dict "way" "to" "peers" $p.redis.peers "ports" $p.redis.ports) }}
+{{- include "turnstile.rule" (dict "way" "to" "peers" $p.traces.peers "ports" $p.traces.ports) }}
 {{- include "turnstile.rule" (dict "way" "to" "peers" $p.outside.peers "ports" $p.outside.ports) }}
 {{- end }}
 
