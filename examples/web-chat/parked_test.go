@@ -51,6 +51,17 @@ func (r *rig) overdue() {
 	}
 }
 
+// stopped reports whether the turn of the only session is to stop.
+func (r *rig) stopped() bool {
+	r.Helper()
+	stops := false
+	for s, err := range admin.NewClient(r.redis).Sessions(r.Context(), admin.Query{}) {
+		expect.OK(r, err)
+		stops = r.redis.HExists(r.Context(), rediskey.For(s.Session).Run(), "stop").Val()
+	}
+	return stops
+}
+
 // A question of a turn that waits without a worker is decided once, on either of two devices, however often they press.
 func TestParkedQuestion(t *testing.T) {
 	t.Parallel()
@@ -95,8 +106,9 @@ func TestParkedQuestionThatEnds(t *testing.T) {
 	})
 	t.Run("pressed after a stop", func(t *testing.T) {
 		t.Parallel()
-		p, _ := asks(t)
+		p, r := asks(t)
 		p.Click("#stop")
+		expect.Soon(t, "the stop", r.stopped)
 		p.Eval(device + `.querySelector("#log > .question button").click()`)
 		p.Await(device + question + `.textContent.endsWith("Not open any more.")`)
 	})

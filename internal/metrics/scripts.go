@@ -57,14 +57,20 @@ func (s scripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// called is the name of the script that a command calls by its hash, or "": a call with the script's text only
-// precedes those.
+// called is the name of the script that a command calls, or "". Its text is sent once, to a server that does not have it.
 func called(cmd redis.Cmder) string {
 	args := cmd.Args()
-	if len(args) < 2 || args[0] != any("evalsha") {
+	if len(args) < 2 {
 		return ""
 	}
 	sha, _ := args[1].(string)
+	switch args[0] {
+	case "evalsha":
+	case "eval":
+		sha = redis.NewScript(sha).Hash()
+	default:
+		return ""
+	}
 	text, _ := script.BySHA(sha)
 	return text.Name
 }
