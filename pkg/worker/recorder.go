@@ -102,7 +102,9 @@ func (r *recorder) add(e agent.Event) {
 		}
 		return
 	}
-	r.traced(e)
+	if r.trace != nil {
+		r.traced(e)
+	}
 	if did := r.entries.add(e, r.redisNow()); did != nothing {
 		r.checkpoints.after(did)
 	}

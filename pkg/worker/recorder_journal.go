@@ -220,7 +220,9 @@ func (r *recorder) announce(e agent.Event) {
 	defer r.mu.Unlock()
 	if r.entries.shown[e.CallID] > 0 {
 		r.entries.shown[e.CallID]--
-		r.traced(e) // the earlier run has traced a step that did not end
+		if r.trace != nil {
+			r.traced(e) // the earlier run has traced a step that did not end
+		}
 		return
 	}
 	r.add(e)

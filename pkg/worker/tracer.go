@@ -78,7 +78,7 @@ func (t *turnRun) follow() {
 
 // traced lets the tracer see an event. r.mu is held.
 func (r *recorder) traced(e agent.Event) {
-	if r.trace == nil || r.replays {
+	if r.replays {
 		return
 	}
 	defer r.untraced()
@@ -87,9 +87,6 @@ func (r *recorder) traced(e agent.Event) {
 
 // tracesEnd lets the tracer see the turn's end.
 func (r *recorder) tracesEnd(end TurnEnd) {
-	if r.trace == nil {
-		return
-	}
 	defer r.untraced()
 	r.trace.Ended(end)
 }
