@@ -55,10 +55,10 @@ const (
 	heartbeatIDMost = 256
 )
 
-// refusedPause is the asynq.Server's pause after a script that Redis refused.
+// refusedPause is the asynq.Server's pause after a script that failed, in most cases because Redis refused it.
 const refusedPause = time.Second
 
-// ServerRedis returns the Redis client for a worker's asynq.Server. It pauses after a refusal, and
+// ServerRedis returns the Redis client for a worker's asynq.Server. It pauses after an error, and
 // rewrites the server's heartbeat: asynqmon's Servers page shows the worker, its slots, how many are busy, and its running
 // turns instead of the server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take.
 //
@@ -79,7 +79,7 @@ type serverRedis struct {
 	running  func() (claims []*protocol.Claim, busy int)
 }
 
-// EvalSha pauses after a refusal: asynq.Server asks for its next task at once after an error, some
+// EvalSha pauses after an error: asynq.Server asks for its next task at once after an error, some
 // thousand times a second while Redis is full or lacks a right.
 func (r serverRedis) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	cmd := r.UniversalClient.EvalSha(ctx, sha, keys, r.heartbeat(keys, args)...)

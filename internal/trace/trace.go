@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func (s Settings) on() (bool, error) {
 		return false, errors.New("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL that begins with http:// or https://")
 	case !isAddress(s.General):
 		return false, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is no URL that begins with http:// or https://")
-	case !areHeaders(s.Headers[0]), !areHeaders(s.Headers[1]):
+	case slices.ContainsFunc(s.Headers, unreadable):
 		return false, errors.New("OTEL_EXPORTER_OTLP_HEADERS, or OTEL_EXPORTER_OTLP_TRACES_HEADERS, is no list NAME=VALUE,... with values as in URLs")
 	}
 	return true, nil
@@ -96,20 +97,19 @@ func isAddress(text string) bool {
 	return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// areHeaders reports whether the exporter can read a list of headers. It would print a value that it cannot read.
-func areHeaders(text string) bool {
-	for one := range strings.SplitSeq(text, ",") {
+// unreadable reports whether the exporter cannot read a list of headers. It would print what it cannot read.
+func unreadable(headers string) bool {
+	for one := range strings.SplitSeq(headers, ",") {
 		name, value, found := strings.Cut(one, "=")
 		if _, err := url.PathUnescape(value); err != nil || !found && one != "" || found && strings.TrimSpace(name) == "" {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // Start returns the tracer of a process, or nil if its environment wants no traces. It does not connect.
 func Start(ctx context.Context, s Settings, service, instance string, log *slog.Logger) (*Tracer, error) {
-	s.Headers = append(s.Headers, "", "")
 	if on, err := s.on(); err != nil && !s.Own {
 		log.Warn("traces are off", "why", err)
 		return nil, nil
