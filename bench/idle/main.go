@@ -1,6 +1,7 @@
 // Command idle counts the commands that one worker sends to Redis while there is nothing to do:
 // with no session at all, and with thousands of known, idle ones. It compares them with those of an
-// asynq server with a queue for each session. It starts its own redis-server.
+// asynq server with a queue for each session. It also measures a whole sweep over the known sessions,
+// and "worker ls". It starts its own redis-server.
 package main
 
 import (
@@ -33,6 +34,11 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		}
 		if err := known(ctx, srv, n); err != nil {
 			return err
+		}
+		if n > 0 {
+			if err := whole(ctx, srv, report, n); err != nil {
+				return err
+			}
 		}
 		length := over
 		if n == 0 {

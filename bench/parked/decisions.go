@@ -16,7 +16,7 @@ import (
 const warmUp = 50
 
 // patience is how long nothing may arrive before what has not arrived is lost.
-const patience = 4 * sweepEvery
+const patience = 4 * lab.SweepEvery
 
 // decisions are those that arrived.
 type decisions struct {
@@ -137,7 +137,7 @@ func decide(ctx context.Context, srv *lab.Server, report *lab.Report, n, samples
 	if err != nil {
 		return err
 	}
-	time.Sleep(lab.Quick(2*sweepEvery, 0)) // what arrives twice may take a sweep
+	time.Sleep(lab.Quick(2*lab.SweepEvery, 0)) // what arrives twice may take a sweep
 	if _, err := d.receive(); err != nil {
 		return err
 	}

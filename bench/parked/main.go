@@ -52,7 +52,7 @@ func run(ctx context.Context, _ *lab.Server, report *lab.Report) error {
 		return err
 	}
 	report.Add("Redis' restart, with its file", "%s", lab.Short(time.Since(began)))
-	waiting, err := sweep(ctx, srv, n)
+	waiting, err := lab.Sweeps(ctx, srv, n, *sweeps)
 	if err != nil {
 		return err
 	}
@@ -60,6 +60,6 @@ func run(ctx context.Context, _ *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	waiting.compare(report, fmt.Sprintf("a sweep over %d parked sessions", n), idle, one)
+	compare(report, fmt.Sprintf("a sweep over %d parked sessions", n), waiting, idle, one)
 	return decide(ctx, srv, report, n, lab.Quick(*samples, 100))
 }
