@@ -32,6 +32,7 @@ type Claim struct {
 
 	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
 	keys      scripts.Keys
+	fastKeys  []string // of finish's fast path; nil: to be made, for all turns in one transcript
 	turn      ClaimedTurn
 	part      []part // the turn's messages, in the order in which they were taken
 	startSent bool   // Emit has appended the turn's start
@@ -109,7 +110,9 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 // run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
 	c.seq, c.journaled, c.keeps, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, 0, false, false, false, c.part[:0:0]
-	c.keys = c.keys.WithTranscript(t.SessionID)
+	if t.SessionID != c.turn.SessionID {
+		c.keys, c.fastKeys = c.keys.WithTranscript(t.SessionID), nil
+	}
 	t.Agent, t.ID = c.agent, c.prefix+strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {
 		m := take(c.prefix, message, c.consumer.cfg.Limits)

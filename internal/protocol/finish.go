@@ -251,7 +251,11 @@ func (c *Claim) mayBeFast(end End) bool {
 func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
 	last, sent, now := c.Turn(), time.Now(), c.redisNow()
 	c.mu.Lock()
-	p, keys, uncounted := c.part[0], c.keys, c.uncounted+1
+	p, uncounted := c.part[0], c.uncounted+1
+	if c.fastKeys == nil {
+		c.fastKeys = scripts.FinishFastKeys(c.keys)
+	}
+	keys, task := c.fastKeys, c.keys.TaskPrefix()
 	c.mu.Unlock()
 	next := ClaimedTurn{
 		Session: c.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
@@ -262,8 +266,8 @@ func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 		following = strconv.FormatInt(next.Fence, 10)
 	}
 	seconds, retention := now/1000, c.consumer.cfg.retention()
-	call := scripts.FinishFast.Call(scripts.FinishFastKeys(keys), scripts.FinishFastArgs{
-		Task: keys.TaskPrefix(), Owner: scripts.Owner{Token: c.token, Fence: last.Fence}, Outcome: w.outcome, Start: w.start, Bounds: w.bounds,
+	call := scripts.FinishFast.Call(keys, scripts.FinishFastArgs{
+		Task: task, Owner: scripts.Owner{Token: c.token, Fence: last.Fence}, Outcome: w.outcome, Start: w.start, Bounds: w.bounds,
 		ID: p.taskID, Msg: p.task + completion(retention, seconds), FollowingFence: following, Now: now,
 		Score: seconds + retention, Total: next.Entries, Done: int64(uncounted), Entries: w.entries,
 	})

@@ -60,7 +60,7 @@ type recorder struct {
 func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEvery time.Duration, partial func() bool, tokens *usedTokens, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, tokens: tokens, due: time.Now().Add(emitEvery), sending: newOneAtATime()}
 	r.entries.turn = turn
-	r.journal = journal{storing: newOneAtATime(), partial: partial, changed: map[string]string{}}
+	r.journal = journal{storing: newOneAtATime(), partial: partial}
 	r.state.claim, r.state.log = claim, c.log
 	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c, storing: newOneAtATime()}
 	r.timer = time.AfterFunc(emitEvery, r.flush)

@@ -21,7 +21,7 @@ type entries struct {
 	made    []session.Entry  // of the assistant, tools and steered messages
 	closed  int              // how many of them stand if the turn goes on
 	apart   bool             // text after them is another entry
-	touched map[int]bool     // places in made of what the journal does not have yet
+	touched []int            // places in made of what the journal does not have yet; one may stand there twice
 	shown   map[string]int   // tools in made that an earlier run has begun and not ended, by call ID
 	open    map[string][]int // places in made of the tools that have not ended, by call ID
 	words   strings.Builder  // the end of the last entry's text, not added to it yet
@@ -114,10 +114,9 @@ func (s *entries) was(callID string, step stepRecord) {
 
 // touch notes that the journal does not have an entry of made yet.
 func (s *entries) touch(place int) {
-	if s.touched == nil {
-		s.touched = map[int]bool{}
+	if n := len(s.touched); n == 0 || s.touched[n-1] != place {
+		s.touched = append(s.touched, place)
 	}
-	s.touched[place] = true
 }
 
 // lead are the messages that come first. The turn's others were steered into earlier runs.

@@ -25,6 +25,14 @@ type journal struct {
 	ran     time.Duration     // of earlier runs with steps, until their last writes
 }
 
+// change notes a step's record for the next write.
+func (j *journal) change(key, record string) {
+	if j.changed == nil { // most turns have no steps
+		j.changed = map[string]string{}
+	}
+	j.changed[key] = record
+}
+
 // storeCheckpoint stores the turn's entries so far.
 func (r *recorder) storeCheckpoint() {
 	if err := r.store("", false); err != nil && !errors.Is(err, errOver) {
@@ -123,13 +131,13 @@ func (r *recorder) unstored() (w protocol.JournalWrite, ok bool) {
 			w.Entries[i] = e
 		}
 	}
-	for i := range s.touched {
+	for _, i := range s.touched {
 		w.Entries[len(given)+i] = s.made[i]
 	}
 	if j.partial() {
 		w.Partial = s.all("", 0, true)
 	}
-	s.touched, j.changed, j.based, j.written = map[int]bool{}, map[string]string{}, true, true
+	s.touched, j.changed, j.based, j.written = nil, nil, true, true
 	return w, true
 }
 
@@ -143,12 +151,12 @@ func (r *recorder) restore(w protocol.JournalWrite) {
 		if i < given {
 			r.journal.based = false
 		} else {
-			r.entries.touched[i-given] = true
+			r.entries.touch(i - given)
 		}
 	}
 	for key, record := range w.Steps {
 		if _, newer := r.journal.changed[key]; !newer {
-			r.journal.changed[key] = record
+			r.journal.change(key, record)
 		}
 	}
 }
@@ -257,6 +265,7 @@ func (r *recorder) note(key string, s stepRecord, text string, show func()) erro
 	r.entries.flushWords()
 	r.entries.closed = len(r.entries.made)
 	j := &r.journal
-	j.changed[key], j.steps, j.ended = text, true, j.ended || s.State != stepStarted
+	j.change(key, text)
+	j.steps, j.ended = true, j.ended || s.State != stepStarted
 	return nil
 }

@@ -72,13 +72,17 @@ type steps struct {
 	parked bool // the turn is parked: no further step begins
 }
 
-func newSteps(r *recorder) *steps {
-	return &steps{recorder: r, known: map[string]stepRecord{}, used: map[string]bool{}, counted: map[string]bool{}, equal: map[string]int{}}
+// lock locks s.mu, and makes the maps the first time: most turns have no steps.
+func (s *steps) lock() {
+	s.mu.Lock()
+	if s.known == nil {
+		s.known, s.used, s.counted, s.equal = map[string]stepRecord{}, map[string]bool{}, map[string]bool{}, map[string]int{}
+	}
 }
 
 // takeOver adds the steps of earlier runs, and returns those that have ended.
 func (s *steps) takeOver(j *protocol.Journal) (ended []agent.StepRecord) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	for key, text := range j.Steps {
 		var r stepRecord
@@ -123,7 +127,7 @@ func (s *steps) start(ctx context.Context, spec agent.StepSpec) (agent.StepRecor
 			return agent.StepRecord{}, err
 		}
 		step.At = s.recorder.redisNow()
-		s.mu.Lock()
+		s.lock()
 		s.known[spec.Key] = step
 		s.mu.Unlock()
 	}
@@ -146,7 +150,7 @@ func (s *steps) use(spec agent.StepSpec) (before, step stepRecord, err error) {
 	case len(step.Name)+len(step.Input) > stepMost:
 		return before, step, fmt.Errorf("%w: the input of step %q has %d bytes, at most %d are kept", agent.ErrJournalFull, spec.Key, len(step.Input), stepMost)
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	if s.parked {
 		return before, step, agent.ErrParked
@@ -217,7 +221,7 @@ func (s *steps) end(_ context.Context, spec agent.StepSpec, e agent.StepEnd) err
 		full = fmt.Errorf("%w: the result of step %q has %d bytes, at most %d are kept", agent.ErrJournalFull, spec.Key, size, stepMost)
 		e = agent.StepEnd{Error: "it has ended; its result was too large to be kept"}
 	}
-	s.mu.Lock()
+	s.lock()
 	step := s.known[spec.Key]
 	if !s.used[spec.Key] || step.State != stepStarted {
 		s.mu.Unlock()
@@ -244,7 +248,7 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 	if err != nil {
 		return fmt.Errorf("%w: step %q: %w", agent.ErrStep, key, err)
 	}
-	s.mu.Lock()
+	s.lock()
 	s.bytes += len(text) - step.size
 	if step.size = len(text); step.State == stepStarted {
 		s.known[key] = step
@@ -255,7 +259,7 @@ func (s *steps) store(key string, step stepRecord, show func()) error {
 
 // note stores a step that only says that the turn has waited, unless the journal has it.
 func (s *steps) note(key string) error {
-	s.mu.Lock()
+	s.lock()
 	stored, full := s.known[key].size > 0, s.bytes+protocol.ValueMost > stepsMost || len(s.known) >= stepsNumber
 	s.mu.Unlock()
 	switch {
@@ -266,7 +270,7 @@ func (s *steps) note(key string) error {
 	}
 	err := s.store(key, stepRecord{State: stepStarted, Name: "waits", Turn: s.recorder.turn.ID, At: s.recorder.redisNow(), Hidden: true}, nil)
 	if err != nil { // it may be tried again in this run
-		s.mu.Lock()
+		s.lock()
 		delete(s.known, key)
 		s.mu.Unlock()
 	}
@@ -276,7 +280,7 @@ func (s *steps) note(key string) error {
 // hold reports whether the turn may be parked: no step that may have effects has begun in this run, and not ended.
 // With parks none begins any more.
 func (s *steps) hold(parks bool) bool {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	for key := range s.used {
 		if r := s.known[key]; r.State == stepStarted && r.size > 0 {

@@ -69,7 +69,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
 	t.follow()
 	t.recorder.entries.apart = t.served.Continues
-	t.steps = newSteps(t.recorder)
+	t.steps = &steps{recorder: t.recorder}
 	claim.AskWithin(max(0, t.served.askTimeout))
 	t.questions = newQuestions(t.ctx, t.recorder, d.open, t.served, parks{
 		after: d.opts.ParkAfter, may: func() bool { return !d.partials() }, cap: d.parked, drains: d.drains, steps: t.steps, seat: s,

@@ -90,7 +90,7 @@ func (s *steps) secret(key string) (string, error) {
 
 // count adds a value to the bytes of the journal, once in a run.
 func (s *steps) count(key string, bytes int) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	if !s.counted[key] {
 		s.counted[key] = true

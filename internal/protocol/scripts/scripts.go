@@ -9,6 +9,7 @@ package scripts
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -117,7 +118,7 @@ func Flag(b bool) string {
 // words appends lists to the words of ARGV, each after its length.
 func words(words []any, lists ...[]string) []any {
 	for _, list := range lists {
-		words = append(words, len(list))
+		words = append(slices.Grow(words, len(list)+1), len(list))
 		for _, word := range list {
 			words = append(words, word)
 		}
