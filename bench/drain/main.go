@@ -10,7 +10,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strings"
 
 	"turnstile/bench/internal/lab"
 )
@@ -52,27 +51,12 @@ var wholeGoals = map[wholeShape]struct{ rate, processor float64 }{
 
 func main() { lab.Main("drain", run) }
 
-func parse(s string) ([]lab.Load, error) {
-	var all []lab.Load
-	for word := range strings.SplitSeq(s, ",") {
-		if word == "" {
-			continue // none
-		}
-		var l lab.Load
-		if _, err := fmt.Sscanf(word, "%dx%d", &l.Sessions, &l.Each); err != nil {
-			return nil, fmt.Errorf("-loads: %q: want SESSIONSxMESSAGES", word)
-		}
-		all = append(all, l)
-	}
-	return all, nil
-}
-
 func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
-	all, err := parse(*loads)
+	all, err := lab.ParseLoads(*loads)
 	if err != nil {
 		return err
 	}
-	stored, err := parse(*durable)
+	stored, err := lab.ParseLoads(*durable)
 	if err != nil {
 		return err
 	}
@@ -82,7 +66,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	}
 	defer stop()
 	for _, l := range all {
-		if err := compare(ctx, srv, report, lab.Quick(l, tenth(l))); err != nil {
+		if err := compare(ctx, srv, report, lab.Quick(l, l.Tenth())); err != nil {
 			return err
 		}
 	}
@@ -95,14 +79,6 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		return nil
 	}
 	return widths(ctx, srv, report)
-}
-
-// tenth is a load of the same shape with a tenth of the messages.
-func tenth(l lab.Load) lab.Load {
-	if l.Each >= 100 {
-		return lab.Load{Sessions: l.Sessions, Each: l.Each / 10}
-	}
-	return lab.Load{Sessions: max(1, l.Sessions/10), Each: l.Each}
 }
 
 // compare drains a load with both, alternately.
@@ -147,17 +123,11 @@ func both(ctx context.Context, srv *lab.Server, l lab.Load) []func() (measure, e
 	}
 }
 
-// alternate measures each way in turn, in several rounds, and returns the median of each.
+// alternate measures each way in turn, and returns the median of each.
 func alternate(ways []func() (measure, error)) ([]measure, error) {
-	all := make([][]measure, len(ways))
-	for range lab.Quick(*rounds, 1) {
-		for i, way := range ways {
-			m, err := way()
-			if err != nil {
-				return nil, err
-			}
-			all[i] = append(all[i], m)
-		}
+	all, err := lab.Alternate(lab.Quick(*rounds, 1), ways)
+	if err != nil {
+		return nil, err
 	}
 	medians := make([]measure, len(ways))
 	for i := range all {
@@ -174,7 +144,7 @@ func persisted(ctx context.Context, report *lab.Report, p lab.Persistence, loads
 	}
 	defer srv.Stop()
 	for _, l := range loads {
-		l = lab.Quick(l, tenth(l))
+		l = lab.Quick(l, l.Tenth())
 		medians, err := alternate(both(ctx, srv, l))
 		if err != nil {
 			return err

@@ -43,13 +43,7 @@ func (c clock) read(ctx context.Context) (took, processor time.Duration, err err
 }
 
 func median(all []measure) measure {
-	pick := func(f func(measure) float64) float64 {
-		v := make([]float64, len(all))
-		for i, m := range all {
-			v[i] = f(m)
-		}
-		return lab.Median(v)
-	}
+	pick := func(figure func(measure) float64) float64 { return lab.MedianOf(all, figure) }
 	return measure{
 		pick(func(m measure) float64 { return m.rate }),
 		pick(func(m measure) float64 { return m.usec }),

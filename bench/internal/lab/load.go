@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,30 @@ func Parallel(n int, f func(i int) error) error {
 type Load struct{ Sessions, Each int }
 
 func (l Load) String() string { return fmt.Sprintf("%d x %d", l.Sessions, l.Each) }
+
+// ParseLoads reads loads as a flag has them: 1000x10,10000x1. There may be none.
+func ParseLoads(s string) ([]Load, error) {
+	var all []Load
+	for word := range strings.SplitSeq(s, ",") {
+		if word == "" {
+			continue // none
+		}
+		var l Load
+		if _, err := fmt.Sscanf(word, "%dx%d", &l.Sessions, &l.Each); err != nil {
+			return nil, fmt.Errorf("loads: %q: want SESSIONSxMESSAGES", word)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// Tenth is a load of the same shape with a tenth of the messages.
+func (l Load) Tenth() Load {
+	if l.Each >= 100 {
+		return Load{Sessions: l.Sessions, Each: l.Each / 10}
+	}
+	return Load{Sessions: max(1, l.Sessions/10), Each: l.Each}
+}
 
 // Messages is the number of messages in all.
 func (l Load) Messages() int { return l.Sessions * l.Each }

@@ -44,8 +44,8 @@ const (
 	loadTimeout  = 10 * time.Minute
 )
 
-// StartServer starts a redis-server on a free port. It ends with this process, or by Stop.
-func StartServer(ctx context.Context, p Persistence) (*Server, error) {
+// StartServer starts a redis-server on a free port, with further arguments. It ends with this process, or by Stop.
+func StartServer(ctx context.Context, p Persistence, further ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-bench-")
 	if err != nil {
 		return nil, err
@@ -58,6 +58,7 @@ func StartServer(ctx context.Context, p Persistence) (*Server, error) {
 	args := append(devredis.Args(dir, addr.Port),
 		"--save", "", "--maxmemory-policy", "noeviction", "--loglevel", "warning",
 		"--stream-node-max-bytes", "448", "--hash-max-listpack-value", "1024", "--hash-max-listpack-entries", "64")
+	args = append(args, further...)
 	if p != None {
 		args = append(args, "--appendonly", "yes", "--appendfsync", string(p))
 	}
