@@ -20,12 +20,17 @@ import (
 
 // Sender accepts messages. While the maximum number of requests is in flight, further messages wait
 // and are sent as one batch, in order. It is safe for concurrent use.
+//
+// On a Cluster only the steps on the indexes are sent in batches: all messages need the same few nodes for them,
+// and one key each of those. A batch of scripts would wait for the slowest node.
 type Sender struct {
 	rdb    redis.UniversalClient
 	single bool
 	full   deliveries.FullDestinations
 	gate   *script.Gate[*acceptance]
 	moves  *script.Batcher
+
+	lists, wakes *script.Gate[*acceptance] // the steps on the indexes, on a Cluster
 
 	mu    sync.Mutex
 	clock clock
@@ -35,7 +40,7 @@ type Sender struct {
 func NewSender(rdb redis.UniversalClient) *Sender {
 	_, single := rdb.(*redis.Client)
 	s := &Sender{rdb: rdb, single: single, moves: script.NewBatcher(rdb, inFlight)}
-	s.gate = script.NewGate(inFlight, s.send)
+	s.gate, s.lists, s.wakes = script.NewGate(inFlight, s.send), script.NewGate(inFlight, s.list), script.NewGate(inFlight, s.wake)
 	return s
 }
 
@@ -74,10 +79,15 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 	if err != nil {
 		return Accepted{}, Unchanged(err, true)
 	}
+	first := s.gate
 	if !s.single {
-		s.send(ctx, []*acceptance{m})
-	} else if err := s.gate.Do(ctx, m); err != nil {
+		first = s.lists
+	}
+	if err := first.Do(ctx, m); err != nil {
 		return Accepted{}, Unchanged(err, !errors.Is(err, script.ErrPanicked))
+	}
+	if !s.single && m.call.Err == nil {
+		s.sendListed(ctx, m)
 	}
 	if err := m.call.Err; err != nil {
 		return Accepted{}, Unchanged(err, false)
@@ -89,35 +99,54 @@ func (s *Sender) Accept(ctx context.Context, a Accept) (Accepted, error) {
 // send stores messages and wakes their sessions, in two round trips, or in three if one of them
 // needs the full path after the fast one.
 func (s *Sender) send(ctx context.Context, messages []*acceptance) {
+	s.store(ctx, s.listing(ctx, messages), messages)
+	s.wake(ctx, messages)
+}
+
+// sendListed does the rest on a Cluster, where no round trip reaches two nodes: the message's session is listed.
+func (s *Sender) sendListed(ctx context.Context, m *acceptance) {
+	s.store(ctx, nil, []*acceptance{m})
+	if m.call.Err != nil || !m.woken() {
+		return
+	}
+	if err := s.wakes.Do(ctx, m); err != nil {
+		m.result.Unnotified = err
+	}
+}
+
+// list lists the messages' sessions in the indexes.
+func (s *Sender) list(ctx context.Context, messages []*acceptance) {
+	err := script.Pipeline(ctx, s.rdb, nil, s.listing(ctx, messages))
+	for _, m := range messages {
+		m.call.Err = err
+	}
+}
+
+func (s *Sender) listing(ctx context.Context, messages []*acceptance) func(redis.Pipeliner) {
 	sessions := make([]string, len(messages))
 	for i, m := range messages {
 		sessions[i] = m.session
 	}
 	now, _ := s.Now(ctx) // known, see Accept
-	ahead := func(p redis.Pipeliner) { index.List(ctx, p, now, sessions...) }
-	if !s.single {
-		if err := script.Pipeline(ctx, s.rdb, nil, ahead); err != nil {
-			for _, m := range messages {
-				m.call.Err = err
-			}
-			return
-		}
-		ahead = nil
-	}
-	// A session that is stored and not listed is found by Find, so only the scripts' errors count.
-	if special := s.store(ctx, ahead, messages); len(special) > 0 {
-		for _, m := range special {
-			unsure := m.call.Unsure
-			m.call = m.full()
-			m.call.Unsure = unsure
-		}
-		s.store(ctx, nil, special)
-	}
-	s.wake(ctx, messages)
+	return func(p redis.Pipeliner) { index.List(ctx, p, now, sessions...) }
 }
 
-// store carries out the messages' calls, and returns the messages that need the full path.
-func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), messages []*acceptance) (special []*acceptance) {
+// store stores messages, by the full path those that need it after the fast one. A session that is stored and not listed
+// is found by Find, so only the scripts' errors count.
+func (s *Sender) store(ctx context.Context, ahead func(redis.Pipeliner), messages []*acceptance) {
+	special := s.call(ctx, ahead, messages)
+	for _, m := range special {
+		unsure := m.call.Unsure
+		m.call = m.full()
+		m.call.Unsure = unsure
+	}
+	if len(special) > 0 {
+		s.call(ctx, nil, special)
+	}
+}
+
+// call carries out the messages' calls, and returns the messages that need the full path.
+func (s *Sender) call(ctx context.Context, ahead func(redis.Pipeliner), messages []*acceptance) (special []*acceptance) {
 	var fast, full []*script.Call
 	for _, m := range messages {
 		if m.call.Script == scripts.AcceptFast.Script {
