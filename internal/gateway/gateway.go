@@ -55,7 +55,7 @@ type Deps struct {
 	// Destinations are the receivers of webhooks. While they are nil or not Known, a message may name any.
 	Destinations *outbox.File
 
-	// Metrics serves /metrics to tokens that may operate. Optional.
+	// Metrics serves /metrics to tokens that may watch. Optional.
 	Metrics http.Handler
 
 	// Observer learns about requests. Optional.
@@ -139,8 +139,8 @@ func New(c Config, d Deps) *Gateway {
 func (g *Gateway) own() []Route {
 	return []Route{
 		{Pattern: "GET /openapi.yaml", Open: true, Serve: serveDocument},
-		{Pattern: "GET /metrics", May: Operate, Serve: g.metrics},
-		{Pattern: "GET /scale", May: Operate, Serve: g.getScale},
+		{Pattern: "GET /metrics", May: Watch, Serve: g.metrics},
+		{Pattern: "GET /scale", May: Watch, Serve: g.getScale},
 		{Pattern: "POST /v1/messages", May: Send, Serve: g.postNew},
 		{Pattern: "POST /v1/sessions/{s}/messages", May: Send, Serve: g.postMessage},
 		{Pattern: "GET /v1/sessions/{s}/messages/{id}", May: Read, Serve: g.getMessage},

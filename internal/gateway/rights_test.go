@@ -40,7 +40,7 @@ func needs(t *testing.T) map[string]struct {
 		rights []gateway.Permission
 		all    bool
 	}{}
-	words := regexp.MustCompile(`Needs (send|read|control|operate)(, or (send|read|control|operate))?( and all sessions)?`)
+	words := regexp.MustCompile(`Needs (send|read|control|operate|watch)(,? or (send|read|control|operate))?(,? and all sessions)?`)
 	for path, methods := range document.Paths {
 		for method, operation := range methods {
 			n := named[""]
@@ -75,7 +75,7 @@ const seeded = "seeded words"
 // changed.
 func TestRoutesAndRights(t *testing.T) {
 	t.Parallel()
-	rights := []gateway.Permission{gateway.Send, gateway.Read, gateway.Control, gateway.Operate}
+	rights := []gateway.Permission{gateway.Send, gateway.Read, gateway.Control, gateway.Operate, gateway.Watch}
 	tokens := []string{
 		`{"name": "owner", "sha256": "SUM", "sessions": ["mine:*"], "new": "mine:", "may": ["send", "read", "control", "operate"]}`,
 		`{"name": "root", "sha256": "SUM", "sessions": ["*"], "may": ["send", "read", "control", "operate"]}`,

@@ -24,7 +24,8 @@ const (
 	Send    Permission = "send"    // messages, and decisions on questions
 	Read    Permission = "read"    // messages, events, transcripts
 	Control Permission = "control" // stop, retry, undo and the other commands of a session
-	Operate Permission = "operate" // forget sessions, dead letters, metrics
+	Operate Permission = "operate" // forget sessions, dead letters; includes watch
+	Watch   Permission = "watch"   // metrics and the load
 	Agent   Permission = "agent"   // name an agent, with send in a message, with control for a new transcript
 
 	// Instruct is, with send, to bring the agent's model instructions, tools, history and settings, where the
@@ -49,7 +50,9 @@ func (t Token) Sees(sessionKey string) bool {
 }
 
 // May reports whether the token has a permission.
-func (t Token) May(p Permission) bool { return slices.Contains(t.may, p) }
+func (t Token) May(p Permission) bool {
+	return slices.Contains(t.may, p) || p == Watch && slices.Contains(t.may, Operate)
+}
 
 // mayName fails unless the token may name this agent. "" names none.
 func (t Token) mayName(agent string) error {
@@ -211,11 +214,11 @@ func (e entry) token() (Token, error) {
 		}
 	}
 	if len(e.May) == 0 {
-		return t, errors.New("may is empty: list some of send, read, control, operate, agent, instruct")
+		return t, errors.New("may is empty: list some of send, read, control, operate, watch, agent, instruct")
 	}
 	for _, p := range e.May {
 		if !everybody.May(p) {
-			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control, operate, agent or instruct", p)
+			return t, fmt.Errorf("may: %.100q is unknown: use send, read, control, operate, watch, agent or instruct", p)
 		}
 	}
 	return t, nil
