@@ -43,7 +43,7 @@ func (o *options) flags() *flag.FlagSet {
 	flags.IntVar(&o.work, "work", 1, "how many times longer agents work than usual")
 	flags.DurationVar(&o.gap, "gap", time.Second, "between two faults, in each of two lanes")
 	flags.StringVar(&o.only, "only", "", "the one kind of fault to make; none: no fault")
-	flags.StringVar(&o.topology, "topology", string(world.Single), "of Redis: single, failover, killed, cluster or everysec; several, with commas: a run of each, one after the other")
+	flags.StringVar(&o.topology, "topology", string(world.Single), "of Redis: single, failover, killed, sentinel, cluster or everysec; several, with commas: a run of each, one after the other")
 	flags.DurationVar(&o.drain, "drain", drainWithin, "how long everything may take to end after the last fault, and how long a user waits for an outcome")
 	flags.DurationVar(&o.ttl, "ttl", world.TTL, "of the workers' leases")
 	flags.StringVar(&o.dir, "dir", "", "where the run is kept; without it, only a run with findings is")

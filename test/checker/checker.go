@@ -153,7 +153,7 @@ func (r *run) find(rule, session, id, format string, args ...any) {
 
 // lossy are the faults that lose acknowledged writes: a primary had not sent them to its replica, or
 // Redis had not written them to the disk.
-var lossy = []string{"primary killed", "Redis killed under everysec", "power lost under everysec"}
+var lossy = []string{"primary killed", history.PrimaryReplaced, "Redis killed under everysec", "power lost under everysec"}
 
 // lost reports whether a finding may come from such a loss: its message was on its way at such a fault,
 // or it is about the session as a whole. Entries, order and leftovers must be right even then.

@@ -366,12 +366,14 @@ func TestOverlapIsExcusedByTheClock(t *testing.T) {
 // finding. One that was accepted long before is.
 func TestLossesOfAKilledPrimary(t *testing.T) {
 	t.Parallel()
-	for after, loss := range map[int64]bool{50: true, 60_000: false} {
-		records := slices.DeleteFunc(ordinary(), func(r history.Record) bool { return r.Kind == history.Entry && r.ID == "m2" })
-		records = append(records, history.Record{At: ms(after), Since: ms(after), Kind: history.Fault, Name: "primary killed"})
-		report := checker.Check(records, limits)
-		if len(report.Losses) == 1 != loss || len(report.Findings) == 1 == loss {
-			t.Errorf("after %d ms: losses %v, findings %v", after, report.Losses, report.Findings)
+	for _, name := range []string{"primary killed", history.PrimaryReplaced} {
+		for after, loss := range map[int64]bool{50: true, 60_000: false} {
+			records := slices.DeleteFunc(ordinary(), func(r history.Record) bool { return r.Kind == history.Entry && r.ID == "m2" })
+			records = append(records, history.Record{At: ms(after), Since: ms(after), Kind: history.Fault, Name: name})
+			report := checker.Check(records, limits)
+			if len(report.Losses) == 1 != loss || len(report.Findings) == 1 == loss {
+				t.Errorf("%s after %d ms: losses %v, findings %v", name, after, report.Losses, report.Findings)
+			}
 		}
 	}
 }

@@ -52,6 +52,9 @@ func ValueOf(secret string) []byte { return fmt.Appendf(nil, "%q", secret) }
 // WorkerKilled is the fault of an agent that kills its worker. Other turns of that worker die too.
 const WorkerKilled = "worker killed by its agent"
 
+// PrimaryReplaced is a failover by Redis Sentinel, from when all servers were last in their roles until they were again.
+const PrimaryReplaced = "primary replaced by Sentinel"
+
 // Piece is a piece of an agent's text while it works on a message. A turn has each piece once.
 func Piece(id string, n int) string { return fmt.Sprintf("%s.%d ", id, n) }
 

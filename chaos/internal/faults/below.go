@@ -114,18 +114,26 @@ func clock(w *world.World, by time.Duration) (string, error) {
 	return fmt.Sprintf("by %s to %s", by.Round(time.Millisecond), (now + by).Round(time.Millisecond)), w.RedisClock.Move(now + by)
 }
 
+// proxied is a process with a proxy, and that proxy. Of Sentinel's servers it is mostly the primary.
+func proxied(w *world.World, rng *rand.Rand) (string, *world.Proxy) {
+	n := rng.IntN(3)
+	switch {
+	case w.Topology == world.Sentinel && n == 0:
+		s := w.Servers()[rng.IntN(len(w.Servers()))]
+		return s.Name, s.Proxy
+	case w.Topology == world.Sentinel:
+		return w.Primary().Name, w.Primary().Proxy
+	case n == 0:
+		return w.Gateways[1].Name, w.Gateways[1].Proxy
+	}
+	wk := w.Workers[1+rng.IntN(len(w.Workers)-1)]
+	return wk.Name, wk.Proxy
+}
+
 // poison makes a fault of a toxic on one process's proxy.
 func poison(toxic func(*rand.Rand) world.Toxic, shortest, longest time.Duration) func(context.Context, *world.World, *rand.Rand) (string, error) {
 	return func(_ context.Context, w *world.World, rng *rand.Rand) (string, error) {
-		var name string
-		var proxy *world.Proxy
-		switch rng.IntN(3) {
-		case 0:
-			name, proxy = w.Gateways[1].Name, w.Gateways[1].Proxy
-		default:
-			wk := w.Workers[1+rng.IntN(len(w.Workers)-1)]
-			name, proxy = wk.Name, wk.Proxy
-		}
+		name, proxy := proxied(w, rng)
 		d := between(rng, shortest, longest)
 		cure, err := proxy.Poison(toxic(rng))
 		if err != nil {

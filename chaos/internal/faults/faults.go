@@ -33,6 +33,8 @@ func lanes(t world.Topology) [][]Kind {
 		return [][]Kind{processes, slices.Concat(servers, network, kills)}
 	case world.Everysec:
 		return [][]Kind{processes, slices.Concat(servers[1:], network, crashes)}
+	case world.Sentinel:
+		return [][]Kind{processes, mended(slices.Concat(servers, network, elections))}
 	case world.Cluster:
 		return [][]Kind{processes, slices.Concat(servers, migrations)}
 	}

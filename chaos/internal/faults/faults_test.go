@@ -41,7 +41,7 @@ func TestSchedule(t *testing.T) {
 // Kinds have different names, because findings and delays are reported by them.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for _, topology := range []world.Topology{world.Single, world.Failover, world.Killed, world.Cluster, world.Everysec} {
+	for _, topology := range []world.Topology{world.Single, world.Failover, world.Killed, world.Cluster, world.Everysec, world.Sentinel} {
 		names := faults.Names(topology)
 		if slices.Sort(names); len(slices.Compact(names)) != len(names) || len(names) < 15 {
 			t.Errorf("%s: %v", topology, names)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"turnstile/chaos/internal/world"
@@ -27,6 +28,52 @@ var kills = []Kind{
 		err := w.KillPrimary(ctx)
 		return "to " + w.Primary().Name, err
 	}},
+}
+
+// elections are for Redis Sentinel: the primary is away until Sentinel has replaced it, or a sentinel or a replica fails.
+var elections = []Kind{
+	{"primary killed until replaced", 4, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
+		s := w.Primary()
+		s.Down(syscall.SIGKILL, 0)
+		return s.Name, errors.Join(w.Replaced(ctx, s), s.Start())
+	}},
+	{"primary stopped until replaced", 4, func(ctx context.Context, w *world.World, _ *rand.Rand) (string, error) {
+		s := w.Primary()
+		pid := s.PID()
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		err := w.Replaced(ctx, s)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		return s.Name, err
+	}},
+	{"failover by Sentinel's command", 4, func(ctx context.Context, w *world.World, rng *rand.Rand) (string, error) {
+		by := sentinel(w, rng)
+		return "by " + by.Name, w.Elect(ctx, by)
+	}},
+	{"sentinel killed", 2, func(_ context.Context, w *world.World, rng *rand.Rand) (string, error) {
+		return signal(sentinel(w, rng).Process, syscall.SIGKILL), nil
+	}},
+	{"sentinel stopped", 1, func(_ context.Context, w *world.World, rng *rand.Rand) (string, error) {
+		return stopped(sentinel(w, rng).Process, between(rng, time.Second, 2*w.TTL)), nil
+	}},
+	{"replica killed", 2, func(_ context.Context, w *world.World, rng *rand.Rand) (string, error) {
+		replicas := slices.DeleteFunc(slices.Clone(w.Servers()), func(s *world.Server) bool { return s == w.Primary() })
+		return signal(replicas[rng.IntN(len(replicas))].Process, syscall.SIGKILL), nil
+	}},
+}
+
+func sentinel(w *world.World, rng *rand.Rand) *world.Server {
+	return w.Sentinels()[rng.IntN(len(w.Sentinels()))]
+}
+
+// mended are kinds of faults that end when Sentinel has brought all servers back into their roles.
+func mended(kinds []Kind) []Kind {
+	for i, k := range kinds {
+		kinds[i].Break = func(ctx context.Context, w *world.World, rng *rand.Rand) (string, error) {
+			target, err := k.Break(ctx, w, rng)
+			return target, errors.Join(err, w.Mended(ctx))
+		}
+	}
+	return kinds
 }
 
 // crashes are for a server that syncs its file once a second. They stand for "Redis killed".

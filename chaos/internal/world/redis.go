@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,12 +24,14 @@ const (
 	Killed   Topology = "killed"   // the same, and primaries are killed: writes that they had not sent are lost
 	Cluster  Topology = "cluster"  // three masters
 	Everysec Topology = "everysec" // one server with appendfsync everysec: a kill loses unwritten data
+	Sentinel Topology = "sentinel" // a primary and two replicas, watched by three redis-sentinels, which choose the primary
 )
 
 // Server is a redis-server.
 type Server struct {
 	*Process
-	Addr string
+	Addr  string
+	Proxy *Proxy // by which all others reach it; nil: they reach it by Addr
 }
 
 // Client is a new client of this server alone.
@@ -41,6 +44,7 @@ func (s *Server) Client() *redis.Client {
 type servers struct {
 	all    []*Server
 	synced synced // of Everysec's server
+	sentinels
 
 	mu      sync.Mutex
 	primary int
@@ -60,7 +64,7 @@ func (w *World) startRedis(ctx context.Context) (err error) {
 	if w.RedisClock, err = newClock(w.Dir, "redis"); err != nil {
 		return err
 	}
-	n := map[Topology]int{Single: 1, Everysec: 1, Failover: 2, Killed: 2, Cluster: 3}[w.Topology]
+	n := map[Topology]int{Single: 1, Everysec: 1, Failover: 2, Killed: 2, Cluster: 3, Sentinel: 3}[w.Topology]
 	if n == 0 {
 		return fmt.Errorf("unknown topology %q", w.Topology)
 	}
@@ -72,6 +76,8 @@ func (w *World) startRedis(ctx context.Context) (err error) {
 	switch w.Topology {
 	case Cluster:
 		return w.formCluster(ctx)
+	case Sentinel:
+		return w.startSentinels(ctx)
 	case Failover, Killed:
 		if err := w.follow(ctx, w.all[1], w.all[0]); err != nil {
 			return err
@@ -103,8 +109,15 @@ func (w *World) addServer(ctx context.Context, i int) error {
 		}
 		env = append(env, w.synced.environ())
 	}
-	s := &Server{w.process(name, env, args...), addr}
+	s := &Server{Process: w.process(name, env, args...), Addr: addr}
 	w.all = append(w.all, s)
+	if w.Topology == Sentinel {
+		file, err := w.announced(s)
+		if err != nil {
+			return err
+		}
+		s.argv = slices.Insert(s.argv, 1, file)
+	}
 	if err := s.Start(); err != nil {
 		return err
 	}
@@ -254,7 +267,10 @@ func (w *World) ClusterWhole(ctx context.Context) error {
 // Client is a new client of the world's Redis, past the proxies of its processes.
 func (w *World) Client() redis.UniversalClient {
 	if w.Topology == Cluster {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: w.addrs(), PoolSize: 64})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(w.all), PoolSize: 64})
+	}
+	if w.Topology == Sentinel {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: masterName, SentinelAddrs: addrs(w.watchers), PoolSize: 64})
 	}
 	return redis.NewClient(&redis.Options{Addr: w.address(nil), PoolSize: 64})
 }
@@ -264,8 +280,11 @@ func (w *World) RedisURL() string { return w.url(nil) }
 
 // url is the URL of a process that has a proxy, or none.
 func (w *World) url(p *Proxy) string {
-	if w.Topology == Cluster {
-		return "redis-cluster://" + strings.Join(w.addrs(), ",")
+	switch w.Topology {
+	case Cluster:
+		return "redis-cluster://" + strings.Join(addrs(w.all), ",")
+	case Sentinel:
+		return "redis-sentinel://" + strings.Join(addrs(w.watchers), ",") + "/0?master=" + masterName
 	}
 	return "redis://" + w.address(p) + "/0"
 }
@@ -280,16 +299,17 @@ func (w *World) address(p *Proxy) string {
 	return w.all[0].Addr
 }
 
-func (w *World) addrs() (list []string) {
-	for _, s := range w.all {
+func addrs(servers []*Server) (list []string) {
+	for _, s := range servers {
 		list = append(list, s.Addr)
 	}
 	return list
 }
 
-// proxied makes a process's proxy, if it needs one. Without a single address there can be none.
+// proxied makes a process's proxy, if it needs one. Without a single address there can be none: Sentinel has one
+// address of each server for all.
 func (w *World) proxied(name string, wanted bool) (*Proxy, error) {
-	if w.Topology == Cluster || !wanted && (w.Topology == Single || w.Topology == Everysec) {
+	if w.Topology == Cluster || w.Topology == Sentinel || !wanted && (w.Topology == Single || w.Topology == Everysec) {
 		return nil, nil
 	}
 	p, err := newProxy(name, w.Primary().Addr)

@@ -12,9 +12,9 @@ import (
 	"turnstile/test/history"
 )
 
-// A power loss takes unsynced data, and nothing else.
-func TestLosePower(t *testing.T) {
-	t.Parallel()
+// withRedis is a world of redis-servers alone.
+func withRedis(t *testing.T, topology Topology) *World {
+	t.Helper()
 	dir := t.TempDir()
 	for _, sub := range []string{agents.HistoryDir, "logs", "clocks"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
@@ -25,7 +25,7 @@ func TestLosePower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{Topology: Everysec, TTL: TTL, Dir: dir, log: log}
+	w := &World{Topology: topology, TTL: TTL, Dir: dir, log: log}
 	t.Cleanup(w.Kill)
 	if w.Programs.Shim, err = clock.Build(t.Context(), dir); err != nil {
 		t.Fatal(err)
@@ -33,6 +33,13 @@ func TestLosePower(t *testing.T) {
 	if err := w.startRedis(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// A power loss takes unsynced data, and nothing else.
+func TestLosePower(t *testing.T) {
+	t.Parallel()
+	w := withRedis(t, Everysec)
 	rdb := w.Client()
 	defer rdb.Close()
 	set := func(key string) {
@@ -42,7 +49,7 @@ func TestLosePower(t *testing.T) {
 		}
 	}
 	set("early")
-	err = Await(t.Context(), 20*time.Second, func() error {
+	err := Await(t.Context(), 20*time.Second, func() error {
 		if size, name, err := w.synced.read(); err != nil || name == "" || size == 0 {
 			return errors.Join(err, errors.New("nothing was synced"))
 		}

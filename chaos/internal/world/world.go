@@ -188,7 +188,7 @@ func (w *World) ready(ctx context.Context) error {
 // continues.
 func (w *World) End() (killed []string) {
 	for _, p := range w.processes {
-		isRedis := slices.ContainsFunc(w.all, func(s *Server) bool { return s.Process == p })
+		isRedis := slices.ContainsFunc(slices.Concat(w.all, w.watchers), func(s *Server) bool { return s.Process == p })
 		if !isRedis && p.Down(syscall.SIGTERM, 20*time.Second) && p != w.Model {
 			killed = append(killed, p.Name)
 		}
