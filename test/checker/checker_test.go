@@ -218,6 +218,20 @@ func TestRunAgain(t *testing.T) {
 	if bounded(append(again, history.Record{At: ms(900), Since: ms(100), Kind: history.Stall})) {
 		t.Error("a message ran again on a machine without time, and that is found")
 	}
+	for via, found := range map[string]bool{"exec": true, "openai": false} {
+		broken := slices.Clone(again)
+		for i, r := range broken {
+			if r.Kind == history.Send && r.ID == "m2" {
+				broken[i].Plan = history.EndDie
+			}
+			if r.Kind == history.Turn && slices.Contains(r.IDs, "m2") {
+				broken[i].Via = via
+			}
+		}
+		if bounded(broken) != found {
+			t.Errorf("an agent of %s died and its message ran again: found %v", via, !found)
+		}
+	}
 }
 
 // A message that kills its worker is given up after the allowed deaths, or one more if one did not

@@ -126,16 +126,15 @@ func (r *run) poison() {
 	}
 }
 
+// endedToRetry reports whether a run ended in a way that is retried. For openai that is also a model's server that
+// breaks the connection: it goes on after the last stored step.
 func (r *run) endedToRetry(s sight) bool {
-	if s.turn.Plan == history.EndRetry {
-		return true
+	retried := func(end string) bool {
+		return end == history.EndRetry || s.turn.Via == "openai" && (end == history.EndFail || end == history.EndDie)
 	}
-	for _, id := range s.turn.IDs {
-		if r.message(s.turn.Session, id).first.Plan == history.EndRetry {
-			return true
-		}
-	}
-	return false
+	return retried(s.turn.Plan) || slices.ContainsFunc(s.turn.IDs, func(id string) bool {
+		return retried(r.message(s.turn.Session, id).first.Plan)
+	})
 }
 
 // parked reports whether a message was seen by a run that waits without a worker.
