@@ -62,9 +62,10 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
 	}
+	most := min(*sessions, 5000) // asynq asks for all of them in one command
 	theirs, err := counted(ctx, srv, over/6, func(rdb redis.UniversalClient) (func(), error) {
 		queues := map[string]int{}
-		for i := range *sessions {
+		for i := range most {
 			queues[fmt.Sprintf("queue:%d", i)] = 1
 		}
 		s := asynq.NewServerFromRedisClient(rdb, asynq.Config{Concurrency: 10, Queues: queues, LogLevel: asynq.FatalLevel})
@@ -73,7 +74,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	report.Add(fmt.Sprintf("one idle asynq server, %d queues: commands", *sessions), "%s", theirs)
+	report.Add(fmt.Sprintf("one idle asynq server, %d queues: commands", most), "%s", theirs)
 	report.Add("  most of them", "%s", theirs.most)
 	return nil
 }
