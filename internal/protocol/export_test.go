@@ -102,4 +102,4 @@ func EncodeTask(sessionKey, id string, payload []byte, nonce string) []byte {
 func KeyNames(script string) []string { return header(script).Keys }
 
 // Waiting is how many messages wait for others that are on their way.
-func (s *Sender) Waiting() int { return s.gate.Waiting() }
+func (s *Sender) Waiting() int { return s.gate.Waiting() + s.lists.Waiting() }
