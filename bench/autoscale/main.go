@@ -65,7 +65,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	report.Reach("messages, lost", scaled.lost == 0 && flat.lost == 0, "0 lost", "%d, %d", scaled.messages+flat.messages, scaled.lost+flat.lost)
+	report.Reach("messages in both runs, lost", scaled.lost == 0 && flat.lost == 0, "0 lost", "%d, %d", scaled.messages+flat.messages, scaled.lost+flat.lost)
 	for _, r := range []struct {
 		name string
 		result

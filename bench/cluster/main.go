@@ -86,7 +86,7 @@ func grow(ctx context.Context, srv *lab.Server, report *lab.Report, loads []lab.
 			for _, us := range m.drained {
 				all += us
 			}
-			report.Add(name, "%.0f messages/s; a message: nodes %.1f us, commands %.2f, workers %.1f us; bound: %.0f cores %.0f/s, a core for each node %.0f/s",
+			report.Add(name, "%.0f messages/s; a message: nodes %.1f us, commands %.2f, workers %.1f us; %.0f cores for all allow %.0f/s, a core for each node %.0f/s",
 				m.rate, m.drained, m.commands, m.workers, cores, cores*1e6/all, 1e6/slices.Max(m.drained))
 		}
 	}

@@ -44,7 +44,7 @@ func bounds(ctx context.Context, report *lab.Report, loads []lab.Load) error {
 		}
 		row := func(name string, m measure, node int) (turns float64) {
 			turns = 1e6 / (m.sent[node] + m.drained[node])
-			report.Add(fmt.Sprintf("%s: %s", l, name), "a message: %.2f us to send, %.2f us and %.2f commands to run; a core bounds at %.0f turns/s",
+			report.Add(fmt.Sprintf("%s: %s", l, name), "a message: %.2f us to send, %.2f us and %.2f commands to run; one core allows %.0f turns/s",
 				m.sent[node], m.drained[node], m.commands[node], turns)
 			return turns
 		}
@@ -90,6 +90,6 @@ func request(ctx context.Context, report *lab.Report, master *lab.Server, batch 
 	}
 	after, err := lab.RedisProcessor(ctx, rdb)
 	us := (after - before).Seconds() * 1e6 / float64(n*batch)
-	report.Add(fmt.Sprintf("16 senders, ZADDs of a pipeline: %d", batch), "%.2f us each; a core bounds at %.0f/s", us, 1e6/us)
+	report.Add(fmt.Sprintf("16 senders, ZADDs of a pipeline: %d", batch), "%.2f us each; one core allows %.0f/s", us, 1e6/us)
 	return err
 }

@@ -32,7 +32,7 @@ type Claim struct {
 
 	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
 	keys      scripts.Keys
-	fastKeys  []string // of finish's fast path; nil: to be made, for all turns in one transcript
+	fastKeys  []string // KEYS of finish's fast path in this transcript; nil until it is taken
 	turn      ClaimedTurn
 	part      []part // the turn's messages, in the order in which they were taken
 	startSent bool   // Emit has appended the turn's start

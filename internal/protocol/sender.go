@@ -106,7 +106,7 @@ func (s *Sender) send(ctx context.Context, messages []*acceptance) {
 // sendListed does the rest on a Cluster, where no round trip reaches two nodes: the message's session is listed.
 func (s *Sender) sendListed(ctx context.Context, m *acceptance) {
 	s.store(ctx, nil, []*acceptance{m})
-	if m.call.Err != nil || !m.woken() {
+	if !m.woken() {
 		return
 	}
 	if err := s.wakes.Do(ctx, m); err != nil {
@@ -122,6 +122,7 @@ func (s *Sender) list(ctx context.Context, messages []*acceptance) {
 	}
 }
 
+// listing returns the commands that list the messages' sessions.
 func (s *Sender) listing(ctx context.Context, messages []*acceptance) func(redis.Pipeliner) {
 	sessions := make([]string, len(messages))
 	for i, m := range messages {
