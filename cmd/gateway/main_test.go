@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/config"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"
@@ -39,6 +41,8 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	expect.OK(t, os.WriteFile(tokens, []byte(`[{"name": "a", "sha256": "x", "sessions": ["*"], "may": ["read"]}]`), 0o600))
+	lacking := redistest.StartServer(t)
+	acl.Set(t, lacking.Client(), acl.Gateway, slices.DeleteFunc(acl.Rules(t)[acl.Gateway], func(word string) bool { return word == "+lpos" })...)
 	for name, c := range map[string]struct {
 		environ, args []string
 		code          int
@@ -54,6 +58,7 @@ func TestUsage(t *testing.T) {
 		"host":      {[]string{"TURNSTILE_GATEWAY_HOSTS=a:80"}, nil, exitUsage, "is not a list of host names"},
 		"rule":      {[]string{"TURNSTILE_GATEWAY_APPROVE=all"}, nil, exitUsage, "use sender or anyone"},
 		"no Redis":  {[]string{"REDIS_URL=redis://127.0.0.1:1/0"}, []string{"--addr", "127.0.0.1:0"}, exitOther, "refuses the connection"},
+		"a right":   {[]string{"REDIS_URL=" + acl.URL(t, lacking.URL(), acl.Gateway)}, []string{"--addr", "127.0.0.1:0"}, exitOther, "it lacks LPOS;"},
 		"health":    {[]string{"TURNSTILE_GATEWAY_ADDR=127.0.0.1:1"}, []string{"health"}, exitOther, "health check"},
 	} {
 		t.Run(name, func(t *testing.T) {

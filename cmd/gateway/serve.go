@@ -26,6 +26,7 @@ import (
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/rights"
 	"turnstile/internal/trace"
 	"turnstile/pkg/admin"
 )
@@ -62,6 +63,9 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		return err
 	}
 	defer rdb.Close()
+	if err := rights.Check(ctx, rdb, rights.Gateway); err != nil {
+		return err
+	}
 	routes := cmp.Or(destinations, outbox.NoFile())
 	_ = routes.Share(ctx, rdb) // KeepShared reports the error
 	traces, err := trace.Start(ctx, trace.FromEnvironment(), "turnstile-gateway", "", log)

@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/rights"
 	"turnstile/pkg/agent"
 )
 
@@ -139,7 +140,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRights(ctx, w.rdb); err != nil {
+	if err := rights.Check(ctx, w.rdb, rights.Worker); err != nil {
 		return err
 	}
 	for _, warning := range warnings {
