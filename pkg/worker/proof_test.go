@@ -64,6 +64,9 @@ func TestProof200x10(t *testing.T) {
 func prove(r *rig, sessions int, strike func(*process)) {
 	j := job{TTL: expect.Lease(2 * time.Second), Concurrency: 10}
 	one := r.process("one", j)
+	held := r.key + "-held" // a turn that the first worker still runs when it is struck, however slow this test is
+	r.submit(held, turnstile.Message{ID: "0", Text: "linger"})
+	expect.Soon(r, "the first worker's turn", func() bool { return r.runs(one) })
 	r.process("two", j)
 	keys := make([]string, sessions)
 	for i := range keys {
@@ -98,7 +101,10 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		one.signal(syscall.SIGCONT)
 		expect.Soon(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	}
-	again := 0
+	if o := r.outcomeIn(held, "0"); o.Reply != "echo: linger" {
+		r.Errorf("the held message ended as %s with %q (%s)", o.Status, o.Reply, o.Error)
+	}
+	again := len(r.starts(held)) - 1
 	for _, key := range keys {
 		again += r.proved(key)
 	}
