@@ -20,11 +20,7 @@ func measureBoard(ctx context.Context, srv *lab.Server, report *lab.Report) erro
 	rdb := srv.Client()
 	defer rdb.Close()
 	n := lab.Quick(*sessions, 2000)
-	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, rdb, "board", "hello"); err != nil {
-		return err
-	}
-	lab.Progress("%d sessions have a message", n)
-	if err := lab.RunAll(ctx, rdb, n, lab.Production(50)); err != nil {
+	if err := lab.Known(ctx, rdb, "board", n); err != nil {
 		return err
 	}
 	lab.Progress("%d sessions had a turn", n)

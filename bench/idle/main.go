@@ -32,7 +32,10 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		if err := srv.Clear(ctx); err != nil {
 			return err
 		}
-		if err := known(ctx, srv, n); err != nil {
+		rdb := srv.Client()
+		err := lab.Known(ctx, rdb, "idle", n)
+		_ = rdb.Close()
+		if err != nil {
 			return err
 		}
 		if n > 0 {
@@ -76,23 +79,6 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	}
 	report.Add(fmt.Sprintf("one idle asynq server, %d queues: commands", most), "%s", theirs)
 	report.Add("  most of them", "%s", theirs.most)
-	return nil
-}
-
-// known makes n sessions with one past message each.
-func known(ctx context.Context, srv *lab.Server, n int) error {
-	rdb := srv.Client()
-	defer rdb.Close()
-	const together = 50_000 // a longer line of waiting sessions is slow to drain
-	for from := 0; from < n; from += together {
-		load := lab.Load{Sessions: min(together, n-from), Each: 1}
-		if err := load.Fill(ctx, rdb, fmt.Sprintf("idle:%d", from), "hello"); err != nil {
-			return err
-		}
-		if err := lab.RunAll(ctx, rdb, load.Sessions, lab.Production(50)); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -72,11 +72,14 @@ func (p *process) grow(ctx context.Context, n int) (g growth, err error) {
 		return g, err
 	}
 	first := g
-	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, p.rdb, "idle", "hello"); err != nil {
-		return g, err
-	}
-	if err := p.ended(ctx, n+int(first.after.Ended)); err != nil {
-		return g, err
+	for from := 0; from < n; from += lab.Together {
+		load := lab.Load{Sessions: min(lab.Together, n-from), Each: 1}
+		if err := load.Fill(ctx, p.rdb, fmt.Sprintf("idle:%d", from), "hello"); err != nil {
+			return g, err
+		}
+		if err := p.ended(ctx, from+load.Sessions+int(first.after.Ended)); err != nil {
+			return g, err
+		}
 	}
 	if g, err = p.look(ctx); err != nil {
 		return g, err

@@ -63,8 +63,12 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		return err
 	}
 	defer rdb.Close()
-	if err := rights.Check(ctx, rdb, rights.Gateway); err != nil {
-		return err
+	err = rights.Check(ctx, rdb, rights.Gateway)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return daemon.RedisError{Err: err}
 	}
 	routes := cmp.Or(destinations, outbox.NoFile())
 	_ = routes.Share(ctx, rdb) // KeepShared reports the error

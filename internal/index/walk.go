@@ -97,31 +97,75 @@ func (w Walker) Each(ctx context.Context, visit func([]string) error, scan func(
 // existsGroup is how many sessions one EXISTS checks.
 const existsGroup = 50
 
-// WithTasks keeps the sessions that have any of the named keys. Most have none, so it checks groups
-// first.
+// WithTasks keeps the sessions that have any of the named keys, in their order. It checks groups first:
+// usually no session of a group has one. In a long line all have pending.
 func (w Walker) WithTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
-	found, err = w.NearTasks(ctx, sessions, names...)
+	groups := w.groups(sessions)
+	counts, err := w.count(ctx, groups, names)
 	if err != nil {
 		return nil, err
 	}
-	return w.groupsWith(ctx, found, 1, names)
+	all := func(i int) bool {
+		return counts[i] == len(groups[i])*len(names) || len(groups[i]) == 1 && counts[i] > 0
+	}
+	var alone [][]string
+	for i, group := range groups {
+		if counts[i] > 0 && !all(i) {
+			alone = slices.AppendSeq(alone, slices.Chunk(group, 1))
+		}
+	}
+	each, err := w.count(ctx, alone, names)
+	if err != nil {
+		return nil, err
+	}
+	for i, group := range groups {
+		if all(i) {
+			found = append(found, group...)
+			continue
+		}
+		if counts[i] == 0 {
+			continue
+		}
+		for _, s := range group {
+			if each[0] > 0 {
+				found = append(found, s)
+			}
+			each = each[1:]
+		}
+	}
+	return found, nil
 }
 
 // NearTasks keeps the groups of sessions in which one has any of the named keys, for callers that
-// check each session anyway. On a Cluster it keeps all sessions: a command cannot check keys of two
-// slots.
+// check each session anyway. On a Cluster it keeps all sessions.
 func (w Walker) NearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
 	if _, single := w.rdb.(*redis.Client); !single {
 		return sessions, nil
 	}
-	return w.groupsWith(ctx, sessions, existsGroup, names)
+	groups := w.groups(sessions)
+	counts, err := w.count(ctx, groups, names)
+	for i, n := range counts {
+		if n > 0 {
+			found = append(found, groups[i]...)
+		}
+	}
+	return found, err
 }
 
-// groupsWith keeps the groups of sessions that have any of the named keys.
-func (w Walker) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
-	groups := slices.Collect(slices.Chunk(sessions, size))
+// groups divides sessions into those that one command checks: one on a Cluster, where a command cannot check
+// keys of two slots.
+func (w Walker) groups(sessions []string) [][]string {
+	size := 1
+	if _, single := w.rdb.(*redis.Client); single {
+		size = existsGroup
+	}
+	return slices.Collect(slices.Chunk(sessions, size))
+}
+
+// count counts how many of the named keys the sessions of each group have.
+func (w Walker) count(ctx context.Context, groups [][]string, names []func(rediskey.Session) string) ([]int, error) {
 	cmds := make([]*redis.IntCmd, len(groups))
-	_, err = w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, group := range groups {
 			keys := make([]string, 0, len(group)*len(names))
 			for _, s := range group {
@@ -137,12 +181,11 @@ func (w Walker) groupsWith(ctx context.Context, sessions []string, size int, nam
 	if err != nil {
 		return nil, err
 	}
+	counts := make([]int, len(cmds))
 	for i, cmd := range cmds {
-		if cmd.Val() > 0 {
-			found = append(found, groups[i]...)
-		}
+		counts[i] = int(cmd.Val())
 	}
-	return found, nil
+	return counts, nil
 }
 
 // Absent keeps the sessions that are not in an index.

@@ -58,6 +58,11 @@ func (m *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (nam
 }
 
 func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names int, err error) {
+	waiting, err := m.WithTasks(ctx, sessions, listedFor[0]) // apart, because in a long line most have this key
+	if err != nil {
+		return 0, err
+	}
+	sessions = index.Without(sessions, waiting)
 	listed, err := m.WithTasks(ctx, sessions, listedFor...)
 	if err != nil {
 		return 0, err

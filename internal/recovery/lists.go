@@ -24,8 +24,8 @@ func named(sessions []string) []redis.Z {
 
 // reasons are keys of a session. One without any of them needs no attention.
 var reasons = []func(rediskey.Session) string{
-	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
 	rediskey.Session.Active,
+	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
 }
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need

@@ -1,6 +1,7 @@
 package recovery_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -226,5 +227,73 @@ func TestRecoveryPaysForTheRun(t *testing.T) {
 	expect.Equal(t, "recovered", recovered, 5)
 	if pause > 25*time.Millisecond {
 		t.Errorf("a run of more than 80 ms is followed by a pause of %s", pause)
+	}
+}
+
+// A slow sweep is followed by a pause of four times its length, so sweeps take at most a fifth of the time.
+func TestPauseAfterASlowSweep(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Enqueue("m")
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	const slow = 100 * time.Millisecond
+	faults.Delay(redistest.Named("exists"), slow)
+	_, pause, err := b.Worker.Sweep(b.Ctx, time.Second)
+	expect.OK(t, err)
+	if pause < 4*slow {
+		t.Errorf("a sweep of more than %s is followed by a pause of %s", slow, pause)
+	}
+	if left := b.Redis.PTTL(b.Ctx, rediskey.Timer("sweep")).Val(); left > pause || left < pause/2 {
+		t.Errorf("the next sweep is in %s, want %s", left, pause)
+	}
+}
+
+// A sweep that Redis kept waiting is followed by no longer pause than others.
+func TestPauseAfterAStall(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Enqueue("m")
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	faults.Delay(redistest.Named("zscan"), 300*time.Millisecond)
+	faults.FailBefore(redistest.Named("exists"), 1, errors.New("away"))
+	_, pause, err := b.Worker.Sweep(b.Ctx, time.Second)
+	if err == nil || pause > time.Second {
+		t.Errorf("a pause of %s after %v", pause, err)
+	}
+}
+
+// The longer the line, the later one of its sessions is checked again, until its owner renews the lease.
+func TestReapLeavesALongLineAlone(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t) // the embedded one is too slow for so many sessions
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 15 * time.Second })
+	b.Say("m")
+	line := make([]redis.Z, 100_000)
+	for i := range line {
+		line[i] = redis.Z{Score: float64(i + 1), Member: fmt.Sprint("s", i)}
+	}
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Ready, line...).Err())
+	looked := func() (in time.Duration) {
+		t.Helper()
+		now, err := b.Redis.Time(b.Ctx).Result()
+		expect.OK(t, err)
+		at, err := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Result()
+		expect.OK(t, err)
+		return time.UnixMilli(int64(at)).Sub(now)
+	}
+	b.Overdue(rediskey.Owned)
+	b.Reap()
+	if in := looked(); in < 19*time.Second {
+		t.Errorf("a session in a line of 100,000 is checked again in %s, want 20 s", in)
+	}
+	claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+	expect.OK(t, err)
+	for _, r := range b.Worker.Renew(b.Ctx, claims) {
+		expect.OK(t, r.Err)
+	}
+	if in := looked(); in > 15*time.Second {
+		t.Errorf("a session with a lease of 15 s is checked again in %s", in)
 	}
 }

@@ -21,8 +21,18 @@ var tasks = []func(rediskey.Session) string{
 	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped,
 }
 
-// deliveries are the keys of a session that owes or stores an outcome.
+// outboxKeys are the keys of a session that owes or stores an outcome.
 var outboxKeys = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
+
+// anything are the keys of a session that a sweep looks at further. The first of reasons is one of tasks.
+var anything = slices.Concat(tasks, outboxKeys, reasons[1:])
+
+// sweepPause is how many times as long as a sweep's work the pause after it is, at least: sweeps take at most a
+// fifth of the time. A batch counts for up to sweepBatch, because a process or Redis may have stood still.
+const (
+	sweepPause = 4
+	sweepBatch = time.Second
+)
 
 // Sweep checks every session, and finds those that can be claimed and are in no index: their sender
 // died, a plain asynq.Client stored a task, or somebody pressed Run or Resume in asynqmon. It wakes a
@@ -41,8 +51,10 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	since = max(since, interval)
 	var failed error
 	var seen waits
+	var worked time.Duration
 	visit := func(sessions []string) error {
-		near, err := r.NearTasks(ctx, sessions, slices.Concat(reasons, tasks, outboxKeys)...)
+		began := time.Now()
+		near, err := r.NearTasks(ctx, sessions, anything...)
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near, &seen)
 		}
@@ -50,14 +62,13 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		found += n
 		err = errors.Join(err, sweepErr)
 		failed = errors.Join(failed, err) // a broken session must not hide the others
+		worked += min(time.Since(began), sweepBatch)
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
 	if err = r.EverySession(ctx, visit); err == nil && failed == nil {
 		err = errors.Join(r.rdb.Set(ctx, rediskey.Swept, now.UnixMilli(), outboxRecheck).Err(), seen.store(ctx, r.rdb))
 	}
-	// Sweeps take at most half of the time, however slow they are.
-	took := time.Since(began)
-	pause = max(interval-took, took)
+	pause = max(interval-time.Since(began), sweepPause*worked, timerFloor)
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))
 }
 
@@ -76,9 +87,6 @@ func (r *Recovery) sinceSweep(ctx context.Context) (now time.Time, since time.Du
 
 // sweep wakes at most budget of the sessions, even if it cannot index their outboxes.
 func (r *Recovery) sweep(ctx context.Context, now int64, since time.Duration, sessions []string, budget int) (found int, err error) {
-	if sessions, err = r.NearTasks(ctx, sessions, slices.Concat(tasks, outboxKeys)...); err != nil || len(sessions) == 0 {
-		return 0, err
-	}
 	unindexed := r.indexOutbox(ctx, now, since, sessions)
 	found, err = r.wake(ctx, now, sessions, budget)
 	return found, errors.Join(unindexed, err)

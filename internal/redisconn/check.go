@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The reasons for which a reachable Redis is refused: ErrRights by a worker, the others by Check.
+// The reasons for which a reachable Redis is refused: ErrRights by package rights, the others by Check.
 var (
 	ErrTooOld  = errors.New("the Redis server is too old")
 	ErrReplica = errors.New("the Redis server is a replica")

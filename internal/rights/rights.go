@@ -63,7 +63,7 @@ func Check(ctx context.Context, rdb redis.UniversalClient, role Role) error {
 	return nil
 }
 
-// lacksKeys returns the keys that the user may not write, and the commands that scripts do not call.
+// lacksKeys returns the keys that the user may not use, and the commands that scripts do not call.
 func (r Role) lacksKeys(ctx context.Context, rdb redis.UniversalClient) (lacks []string, err error) {
 	key := keyOf(r.keys[0]) // a rule may allow scripts with some other keys only
 	calls := [][]any{{"eval", "return 1", 1, key}, {"evalsha", "x", 1, key}}

@@ -22,8 +22,8 @@ import (
 // StateUndelivered: the oldest activity first. With Only always by key.
 //
 // A session that asynqmon or a dead worker has paused, suspended or given dead letters is listed by
-// StateAttention and similar states within a TURNSTILE_SWEEP_INTERVAL. After Redis was empty, the
-// order by key is complete after the same time.
+// StateAttention and similar states with the next sweep, usually within TURNSTILE_SWEEP_INTERVAL. After
+// Redis was empty, the order by key is complete after that, too.
 type Query struct {
 	State       State
 	Prefix      string            // of the key

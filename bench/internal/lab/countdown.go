@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -65,4 +66,22 @@ func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.C
 	}
 	defer Stop(ctx, w)
 	return left.Wait(ctx)
+}
+
+// Together is how many sessions Known, and whoever fills as it does, lets wait at once: a line of a
+// million is not what it measures.
+const Together = 50_000
+
+// Known makes n sessions that had one turn each.
+func Known(ctx context.Context, rdb redis.UniversalClient, prefix string, n int) error {
+	for from := 0; from < n; from += Together {
+		load := Load{Sessions: min(Together, n-from), Each: 1}
+		if err := load.Fill(ctx, rdb, fmt.Sprintf("%s:%d", prefix, from), "hello"); err != nil {
+			return err
+		}
+		if err := RunAll(ctx, rdb, load.Sessions, Production(50)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
