@@ -72,14 +72,13 @@ func (p *process) grow(ctx context.Context, n int) (g growth, err error) {
 		return g, err
 	}
 	first := g
-	for from := 0; from < n; from += lab.Together {
-		load := lab.Load{Sessions: min(lab.Together, n-from), Each: 1}
-		if err := load.Fill(ctx, p.rdb, fmt.Sprintf("idle:%d", from), "hello"); err != nil {
-			return g, err
+	if err := lab.InParts(n, func(from, n int) error {
+		if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, p.rdb, fmt.Sprintf("idle:%d", from), "hello"); err != nil {
+			return err
 		}
-		if err := p.ended(ctx, from+load.Sessions+int(first.after.Ended)); err != nil {
-			return g, err
-		}
+		return p.ended(ctx, from+n+int(first.after.Ended))
+	}); err != nil {
+		return g, err
 	}
 	if g, err = p.look(ctx); err != nil {
 		return g, err

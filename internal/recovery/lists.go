@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,11 +23,13 @@ func named(sessions []string) []redis.Z {
 	return entries
 }
 
-// reasons are keys of a session. One without any of them needs no attention.
-var reasons = []func(rediskey.Session) string{
-	rediskey.Session.Active,
+// marks are the keys, besides those of tasks, of a session that may need attention.
+var marks = []func(rediskey.Session) string{
 	rediskey.Session.Paused, rediskey.Session.Archived, rediskey.Session.Resume, rediskey.Session.Sentinel,
 }
+
+// reasons are keys of a session. One without any of them needs no attention.
+var reasons = append(slices.Clone(marks), rediskey.Session.Active)
 
 // repairLists enters known sessions into the order of keys, and corrects the index of those that need
 // attention: asynqmon pauses a session or archives messages without updating it.

@@ -237,12 +237,12 @@ func TestPauseAfterASlowSweep(t *testing.T) {
 	b.Enqueue("m")
 	faults := &redistest.Faults{}
 	b.Redis.AddHook(faults)
-	const slow = 100 * time.Millisecond
+	const slow, asks = 200 * time.Millisecond, 3 // for any key, for reasons, for deliveries
 	faults.Delay(redistest.Named("exists"), slow)
-	_, pause, err := b.Worker.Sweep(b.Ctx, time.Second)
+	_, pause, err := b.Worker.Sweep(b.Ctx, 2*time.Second)
 	expect.OK(t, err)
-	if pause < 4*slow {
-		t.Errorf("a sweep of more than %s is followed by a pause of %s", slow, pause)
+	if pause < 4*asks*slow {
+		t.Errorf("a sweep that asks %d times or more, each for %s, is followed by a pause of %s", asks, slow, pause)
 	}
 	if left := b.Redis.PTTL(b.Ctx, rediskey.Timer("sweep")).Val(); left > pause || left < pause/2 {
 		t.Errorf("the next sweep is in %s, want %s", left, pause)
@@ -261,6 +261,21 @@ func TestPauseAfterAStall(t *testing.T) {
 	_, pause, err := b.Worker.Sweep(b.Ctx, time.Second)
 	if err == nil || pause > time.Second {
 		t.Errorf("a pause of %s after %v", pause, err)
+	}
+}
+
+// A batch of sessions counts for a second at most.
+func TestPauseAfterAStalledBatch(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: "idle"}).Err())
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	faults.Delay(redistest.Named("zmscore"), 1500*time.Millisecond)
+	_, pause, err := b.Worker.Sweep(b.Ctx, 4*time.Second)
+	expect.OK(t, err)
+	if pause < 4*time.Second || pause > 5*time.Second {
+		t.Errorf("a batch of 1.5 s is followed by a pause of %s, want 4 s", pause)
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 // reapBatch is how many sessions Reap checks in one round trip.
 const reapBatch = 100
 
-// lineRecheck, for each session in the ready index, is how long Reap leaves one of them alone, because it may check
-// 10,000 in a second. A long line takes half of that, so a session whose owner died need not wait for the line.
-// One that runs and dies before it renews its lease is found that much later; then it waits in the line again.
+// lineRecheck is how long Reap leaves a session of the ready index alone, for each session there. Reap checks at
+// most 10,000 sessions a second, and so a line takes half of them: a session whose owner died does not wait
+// behind the line. If the owner of one from a long line dies before its first renewal, Reap finds that later.
 const lineRecheck = 200 * time.Microsecond
 
 // burst is how many sessions one run may recover.

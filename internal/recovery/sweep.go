@@ -24,11 +24,11 @@ var tasks = []func(rediskey.Session) string{
 // outboxKeys are the keys of a session that owes or stores an outcome.
 var outboxKeys = []func(rediskey.Session) string{rediskey.Session.Owed, rediskey.Session.Outbox}
 
-// anything are the keys of a session that a sweep looks at further. The first of reasons is one of tasks.
-var anything = slices.Concat(tasks, outboxKeys, reasons[1:])
+// anything are the keys of a session that a sweep looks at further.
+var anything = slices.Concat(tasks, outboxKeys, marks)
 
-// sweepPause is how many times as long as a sweep's work the pause after it is, at least: sweeps take at most a
-// fifth of the time. A batch counts for up to sweepBatch, because a process or Redis may have stood still.
+// The pause after a sweep is at least sweepPause times its work, so sweeps take at most a fifth of the time.
+// A batch of sessions counts for at most sweepBatch: if it took longer, Redis or this process stood still.
 const (
 	sweepPause = 4
 	sweepBatch = time.Second
@@ -53,7 +53,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 	var seen waits
 	var worked time.Duration
 	visit := func(sessions []string) error {
-		began := time.Now()
+		batch := time.Now()
 		near, err := r.NearTasks(ctx, sessions, anything...)
 		if err == nil {
 			err = r.repairLists(ctx, now.UnixMilli(), sessions, near, &seen)
@@ -62,7 +62,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		found += n
 		err = errors.Join(err, sweepErr)
 		failed = errors.Join(failed, err) // a broken session must not hide the others
-		worked += min(time.Since(began), sweepBatch)
+		worked += min(time.Since(batch), sweepBatch)
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
 	if err = r.EverySession(ctx, visit); err == nil && failed == nil {

@@ -23,7 +23,7 @@ type Role struct {
 }
 
 // probe makes the calls, and returns the names of the commands that the user may not call. The calls fail after Redis has
-// checked the right, or leave at most the free key behind, which probe deletes: DEL is the first.
+// checked the right, or leave at most the free key behind, which probe deletes. So it tries DEL first.
 var probe = redis.NewScript(`
 local missing = {}
 for call in string.gmatch(ARGV[1], '[^|\n]+') do
@@ -81,7 +81,11 @@ func (r Role) lacksKeys(ctx context.Context, rdb redis.UniversalClient) (lacks [
 		case err != nil && !errors.As(err, &reply):
 			return nil, err
 		case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "access"):
-			lacks = append(lacks, fmt.Sprintf("the key %s for %s", keyOf(args), strings.ToUpper(fmt.Sprint(args[0]))))
+			lack := fmt.Sprint("the key ", keyOf(args))
+			if args[0] != "expire" { // stands for all commands, see written
+				lack += " for " + strings.ToUpper(fmt.Sprint(args[0]))
+			}
+			lacks = append(lacks, lack)
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			lacks = append(lacks, strings.ToUpper(fmt.Sprint(args[0])))
 		}

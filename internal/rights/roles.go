@@ -24,7 +24,7 @@ zremrangebyscore K x x|zrevrange K x x|zscan K x|zscore K x|scan x|time|publish 
 
 // Gateway is a gateway's role.
 var Gateway = Role{
-	free: rediskey.For(" ").State(), // no session has this key
+	free: rediskey.For(" ").State(), // a blank is no valid session key
 	calls: `del K|unlink K|exists K|expire K x|pttl K|get K|set K x x|incrby K x|hget K x|hset K x x x|hdel K x|hexists K x|
 hgetall K|hincrby K x x|hlen K|hmget K x|hscan K x|hstrlen K x|lindex K 0|llen K|lpos K x|lpush K x|lrange K 0 0|lrem K x x|
 ltrim K x x|renamenx K K|rpop K|rpush K x|sadd K x|srem K x|sscan K x|xadd K x x x|xrange K x x|xread streams K x|
@@ -42,7 +42,7 @@ scan x|time|publish C x`,
 	),
 }
 
-// written are calls for keys that a program writes.
+// written are calls for keys that a program reads and writes by many commands.
 func written(keys ...string) (calls [][]any) {
 	for _, key := range keys {
 		calls = append(calls, []any{"expire", key, "x"}) // no number, so nothing is set

@@ -68,20 +68,24 @@ func RunAll(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.C
 	return left.Wait(ctx)
 }
 
-// Together is how many sessions Known, and whoever fills as it does, lets wait at once: a line of a
-// million is not what it measures.
-const Together = 50_000
-
-// Known makes n sessions that had one turn each.
-func Known(ctx context.Context, rdb redis.UniversalClient, prefix string, n int) error {
-	for from := 0; from < n; from += Together {
-		load := Load{Sessions: min(Together, n-from), Each: 1}
-		if err := load.Fill(ctx, rdb, fmt.Sprintf("%s:%d", prefix, from), "hello"); err != nil {
-			return err
-		}
-		if err := RunAll(ctx, rdb, load.Sessions, Production(50)); err != nil {
+// InParts calls do for parts of n sessions, from a number on. Otherwise a line of a million sessions would wait, which
+// is drained slowly, and is not what is measured.
+func InParts(n int, do func(from, n int) error) error {
+	const part = 50_000
+	for from := 0; from < n; from += part {
+		if err := do(from, min(part, n-from)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Known makes n sessions that had one turn each.
+func Known(ctx context.Context, rdb redis.UniversalClient, prefix string, n int) error {
+	return InParts(n, func(from, n int) error {
+		if err := (Load{Sessions: n, Each: 1}).Fill(ctx, rdb, fmt.Sprintf("%s:%d", prefix, from), "hello"); err != nil {
+			return err
+		}
+		return RunAll(ctx, rdb, n, Production(50))
+	})
 }
