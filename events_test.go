@@ -16,6 +16,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/stream"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -314,7 +315,7 @@ func TestEventsThroughOutages(t *testing.T) {
 }
 
 func eventsThroughOutages(t *testing.T, connections int) {
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
 	b := actors.BenchOn(t, server.Client())
 	b.Say("m")
 	h := b.Start()

@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/stream"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
@@ -187,7 +188,7 @@ func TestFollowThroughOutages(t *testing.T) {
 }
 
 func followThroughOutages(t *testing.T, connections int) {
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
 	b := actors.BenchOn(t, server.Client())
 	b.Say("m")
 	h := b.Start()

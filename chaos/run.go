@@ -165,7 +165,7 @@ func (o options) live(ctx context.Context) error {
 	users.ResumeDeliveries(ctx)
 	log.Add(history.Record{Kind: history.Healed})
 
-	rdb := w.Client()
+	rdb := w.Client(world.Admin)
 	defer func() { _ = rdb.Close() }()
 	h := harvest.New(rdb, log)
 	drained(ctx, h, log, o.drain)

@@ -2,6 +2,9 @@
 # Gives a Redis server an administrator and the users of redis-rules.txt, switches the default user off,
 # keeps that, and checks the result. Run it again to change passwords or rules.
 #
+# The default user is off but keeps all rights: nobody can log in as it, and Redis replays its append-only file as it.
+# Without rights the replay would skip every transaction, and a script's writes are one.
+#
 #   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh [-h HOST] [-p PORT]
 #   ADMIN_PASSWORD=... WORKER_PASSWORD=... GATEWAY_PASSWORD=... docs/redis-users.sh --file users.acl
 #
@@ -48,7 +51,7 @@ roles=
 if [ -n "$file" ]; then
   user() { echo "user $*"; }
   {
-    user default reset off
+    user default reset off '~*' '&*' +@all
     user turnstile-admin reset on "#$(digest "$ADMIN_PASSWORD")" '~*' '&*' +@all
     users
   } >"$file.new"
@@ -75,10 +78,14 @@ keep() { # in Redis' files; redis-cli prints why it cannot
 }
 # The default user goes last: if Redis forgot the others, nobody could log in.
 keep || fail "Redis cannot keep the users: start it with an aclfile or a configuration file that it may write, and run this again. The default user is still on"
-admin ACL SETUSER default off >/dev/null
+admin ACL SETUSER default off '~*' '&*' +@all >/dev/null
 keep || fail "the default user is off only until Redis restarts: run this again"
 
 # The end is what the server says, not what was sent to it. A default user with a password refuses a login without one, too.
 admin ACL GETUSER default | sed -n '/^flags$/,/^passwords$/p' | grep -qx off || fail "the default user is still on"
+case $(admin ACL GETUSER default | tr '\n' ' ') in
+*' commands +@all keys ~* channels &* '*) ;;
+*) fail "the default user lacks rights: at its next start Redis would skip most of its append-only file" ;;
+esac
 [ "$(admin ACL WHOAMI)" = turnstile-admin ] || fail "the administrator cannot log in"
 echo "redis-users: set and kept: turnstile-admin$roles; default is off"

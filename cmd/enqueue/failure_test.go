@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"
@@ -225,16 +226,16 @@ func TestARedisThatHangs(t *testing.T) {
 // Without --timeout a wait outlives its Redis.
 func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
 	finish := make(chan result, 1)
-	go func() { finish <- enqueue(t, bg(t), server.URL(), "", "-s", "a", "--wait", "hello") }()
+	go func() { finish <- enqueue(t, bg(t), acl.URL(t, server.URL(), acl.Sender), "", "-s", "a", "--wait", "hello") }()
 	expect.Soon(t, "the blocked XREAD", func() bool {
 		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && strings.Contains(list, "cmd=xread")
 	})
 	server.Kill()
 	server.Start()
-	turns(t, server.URL(), hour, echo)
+	turns(t, acl.URL(t, server.URL(), acl.Worker), hour, echo)
 	r := <-finish
 	if r.want(t, exitOK); r.out != "echo: hello\n" {
 		t.Errorf("%+v", r)

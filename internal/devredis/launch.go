@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,9 +56,10 @@ func Args(dir string, port int) []string {
 }
 
 // Launch starts a redis-server with args, which include Args, and returns when it serves at port;
-// ctx bounds only that. The owner removes dir after the server's end. If this process dies first,
-// the watchdog removes it. Its environment is this process's, with the variables in env.
-func Launch(ctx context.Context, dir string, port int, password string, args []string, env ...string) (*Process, error) {
+// ctx bounds only that. login is a user of the server; nil: its default user without a password. The owner
+// removes dir after the server's end. If this process dies first, the watchdog removes it. Its environment is
+// this process's, with the variables in env.
+func Launch(ctx context.Context, dir string, port int, login *url.Userinfo, args []string, env ...string) (*Process, error) {
 	s := &Process{dir: dir}
 	// It ends by Signal, or with this process.
 	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), string(KindServer), args...))
@@ -68,7 +70,7 @@ func Launch(ctx context.Context, dir string, port int, password string, args []s
 	s.pid = s.server.Process.Pid
 	err := s.watch(context.WithoutCancel(ctx))
 	if err == nil {
-		err = s.serves(ctx, port, password)
+		err = s.serves(ctx, port, login)
 	}
 	if err == nil {
 		return s, nil
@@ -109,9 +111,10 @@ func (s *Process) watch(ctx context.Context) error {
 
 // serves returns when our server accepts commands at port. Another process may have taken the
 // port in the same instant; that is ErrPortTaken.
-func (s *Process) serves(ctx context.Context, port int, password string) error {
+func (s *Process) serves(ctx context.Context, port int, login *url.Userinfo) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
+	password, _ := login.Password()
+	client := redis.NewClient(&redis.Options{Addr: addr, Username: login.Username(), Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
 	defer client.Close()
 	another := false // another server has the port
 	for {

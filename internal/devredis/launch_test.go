@@ -15,7 +15,7 @@ import (
 func launch(t *testing.T, port int) (*devredis.Process, error) {
 	t.Helper()
 	dir := t.TempDir()
-	return devredis.Launch(t.Context(), dir, port, "", append(devredis.Args(dir, port), "--save", ""))
+	return devredis.Launch(t.Context(), dir, port, nil, append(devredis.Args(dir, port), "--save", ""))
 }
 
 func TestPortIsTaken(t *testing.T) {

@@ -28,7 +28,7 @@ func startProcess(ctx context.Context, port int) (backend, error) {
 		return nil, err
 	}
 	args := append(Args(dir, port), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
-	server, err := Launch(ctx, dir, port, "", args)
+	server, err := Launch(ctx, dir, port, nil, args)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err

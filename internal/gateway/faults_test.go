@@ -13,10 +13,9 @@ import (
 	"testing"
 
 	"turnstile/internal/gateway"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 // A client that goes away cancels nothing: its message runs, and so does its turn.
@@ -54,11 +53,9 @@ func TestKilledClientCancelsNothing(t *testing.T) {
 // once.
 func TestRedisRestartsUnderAStream(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	rdb, err := redisconn.Open(server.URL())
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = rdb.Close() })
-	r := rigOn(t, rdb)
+	server := acl.Server(t)
+	r := rigOn(t, acl.Open(t, server, acl.Gateway))
+	r.redis = acl.Open(t, server, acl.Worker)
 	r.worker()
 	s := r.stream("s", "")
 	expect.Equal(t, "before", r.say("s", "one"), "echo: one")

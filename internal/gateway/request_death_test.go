@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"turnstile"
-	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -99,10 +99,8 @@ func TestRedisDiesAtEveryStep(t *testing.T) {
 
 func (s story) outlive(t *testing.T, step string, before bool) {
 	t.Helper()
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	rdb, err := redisconn.Open(server.URL())
-	expect.OK(t, err)
-	t.Cleanup(func() { _ = rdb.Close() })
+	server := acl.Server(t)
+	rdb := acl.Open(t, server, acl.Gateway)
 	r := rigOn(t, server.Client())
 	r.prepare(s)
 	killed := make(chan string, 1)

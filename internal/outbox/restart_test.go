@@ -3,16 +3,18 @@ package outbox_test
 import (
 	"testing"
 
+	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 // Redis is killed while a POST is in progress, and started again: nothing is lost, the order is
 // kept, and the answer is stored as soon as Redis is back.
 func TestRedisRestarts(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
 	r := rigOn(t, server.Client())
+	r.Client, r.Worker = actors.NewClient(acl.Open(t, server, acl.Sender)), actors.NewWorker(t, acl.Open(t, server, acl.Worker), "one")
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	v := r.receiver(func(g got) int {
 		if g.message == "b" && !g.duplicate {

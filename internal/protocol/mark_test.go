@@ -13,9 +13,9 @@ import (
 	"turnstile/internal/receipt"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
 // The marks that turns get. pkg/resume tests those from outside.
@@ -162,7 +162,7 @@ func resumeFields(b *actors.Bench) string {
 func TestB19_MarkOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
-		server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+		server := acl.Server(t)
 		b := actors.BenchOn(t, server.Client())
 		b.Say("a")
 		h := b.Start()

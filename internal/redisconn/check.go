@@ -27,8 +27,8 @@ const minMajor = 7
 // Check checks that the client's Redis is fit for use; on a cluster it checks every master. It
 // returns an error if Redis is unreachable, older than 7.0 (ErrTooOld), a replica (ErrReplica), or
 // a cluster's node or a sentinel at a redis:// URL (ErrScheme). The warnings, one line each, name
-// the ways to lose data: an eviction policy other than noeviction, or neither an append-only file
-// nor save points. The embedded server needs only to be reachable.
+// the ways to lose data: an eviction policy other than noeviction, neither an append-only file nor
+// save points, or parts of that file that Redis skipped when it started. The embedded server needs only to be reachable.
 func Check(ctx context.Context, client redis.UniversalClient) (warnings []string, err error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, err
@@ -91,6 +91,13 @@ func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) (
 	}
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		warnings = append(warnings, fmt.Sprintf("%s evicts keys when it is full (maxmemory-policy %s) and may so lose messages: set maxmemory-policy noeviction", name, policy))
+	}
+	stats, err := info(ctx, client, "stats")
+	if err != nil {
+		return nil, err
+	}
+	if n := stats["unexpected_error_replies"]; n != "" && n != "0" { // errors of a replay, from 7.0 on
+		warnings = append(warnings, fmt.Sprintf("%s skipped %s commands of its append-only file, or of its primary, and lacks what they stored; if its log says NOPERM, its default user lacks rights: see docs/security.md#redis-users", name, n))
 	}
 	warning, err := checkPersistence(ctx, client, name)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +95,28 @@ func TestCheckOneServer(t *testing.T) {
 	want("noeviction", "appendonly yes")
 
 	wantError(t, "redis://"+s.Addr()+"/4", "no database of that number")
+}
+
+// A Redis that skipped a part of its append-only file, because its default user lacks rights, says so only in its log.
+func TestCheckOfASkippedReplay(t *testing.T) {
+	t.Parallel()
+	for rights, want := range map[string]int{"": 1, "~* &* +@all": 0} {
+		file := filepath.Join(t.TempDir(), "users.acl")
+		if err := os.WriteFile(file, []byte("user default reset off "+rights+"\nuser w on >w ~* &* +@all\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := redistest.StartServerAs(t, url.UserPassword("w", "w"), "--aclfile", file, "--appendonly", "yes", "--appendfsync", "always")
+		client := open(t, s.URL())
+		if err := client.Eval(t.Context(), "redis.call('SET', KEYS[1], 1) redis.call('INCR', KEYS[1])", []string{"k"}).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		s.Kill()
+		s.Start()
+		warnings, err := Check(t.Context(), client)
+		if err != nil || len(warnings) != want || want > 0 && !strings.Contains(warnings[0], "skipped 2 commands of its append-only file") {
+			t.Errorf("default user %q: warnings %q, %v", rights, warnings, err)
+		}
+	}
 }
 
 func TestCheckPassword(t *testing.T) {

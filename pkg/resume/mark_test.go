@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/pkg/resume"
+	"turnstile/test/acl"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -53,7 +54,7 @@ func TestB18_SuspendedWins(t *testing.T) {
 
 func TestB19_Durable(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
 	introduce(t, server.Client(), chat)
 	answer(t, true)(resume.Mark(t.Context(), server.Client(), chat, resume.ReasonShutdown))
 	want := read(t, server.Client()).MarkedAt

@@ -273,8 +273,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 	for name, pause := range map[string]bool{"it restarts": false, "it hangs": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := durable(t)
-			r := rigOn(t, server.URL(), server.Client())
+			server, r := durable(t)
 			s := newStage()
 			w := r.worker(s, drainTimeout(0), sentinelTTL(time.Minute), slots(1))
 			r.say("m0", "hello")

@@ -98,8 +98,8 @@ func TestWaitingIsHealthy(t *testing.T) {
 	})
 	t.Run("Redis is away", func(t *testing.T) {
 		t.Parallel()
-		server := durable(t)
-		r, s := rigOn(t, server.URL(), server.Client()), newStage()
+		server, r := durable(t)
+		s := newStage()
 		w := r.worker(s, sentinelTTL(2*time.Second), steps()) // it ends while Redis is away
 		r.say("m1", "hello")
 		s.next(t, "m1")

@@ -18,14 +18,19 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/pkg/worker"
+	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// durable starts a server that keeps its data over a restart.
-func durable(t *testing.T) *redistest.Server {
+// durable starts a server that keeps its data over a restart, with production's users.
+func durable(t *testing.T) (*redistest.Server, *rig) {
 	t.Helper()
-	return redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
+	r := rigOn(t, acl.URL(t, server.URL(), acl.Worker), server.Client())
+	r.client = actors.NewClient(acl.Open(t, server, acl.Sender))
+	return server, r
 }
 
 // Redis goes away during a turn and comes back within the lease: the turn ends normally, and the
@@ -35,8 +40,7 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 	for name, kill := range map[string]bool{"shut down": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := durable(t)
-			r := rigOn(t, server.URL(), server.Client())
+			server, r := durable(t)
 			s := newStage()
 			r.worker(s, sentinelTTL(time.Minute))
 			r.say("m1", "hello")
@@ -65,8 +69,7 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 // An idle worker takes work again by itself after Redis was unreachable.
 func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	t.Parallel()
-	server := durable(t)
-	r := rigOn(t, server.URL(), server.Client())
+	server, r := durable(t)
 	w := r.worker(echo.New())
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)

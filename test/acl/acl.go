@@ -95,14 +95,37 @@ func root(t testing.TB) string {
 	}
 }
 
-// Server starts a redis-server with the users, who may use all of its databases by the page's rule for
-// that, because each test has a database. It keeps an append-only file: without one the worker's first
-// check would ask for save points, which its user may not read.
-func Server(t testing.TB) *redistest.Server {
+// Server starts a redis-server with the users, and the administrator and default user of docs/redis-users.sh, by
+// whose rights a restart finds what was stored. Client and URL log in as the administrator. The users may use all
+// databases by the page's rule for that, because each test has one. The append-only file is synced at each
+// write; args override that.
+func Server(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
-	server := redistest.StartServer(t, "--databases", "1024", "--acllog-max-len", "1000", "--appendonly", "yes", "--appendfsync", "no")
+	file := filepath.Join(t.TempDir(), "users.acl")
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(root(t), "docs/redis-users.sh"), "--file", file)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "ADMIN_PASSWORD=" + password}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("docs/redis-users.sh: %v: %s", err, out)
+	}
+	server := redistest.StartServerAs(t, url.UserPassword("turnstile-admin", password), append([]string{
+		"--aclfile", file, "--databases", "1024", "--acllog-max-len", "1000", "--appendonly", "yes", "--appendfsync", "always",
+	}, args...)...)
 	Give(t, server)
+	if err := server.Client().Do(t.Context(), "ACL", "SAVE").Err(); err != nil {
+		t.Fatal(err)
+	}
 	return server
+}
+
+// Open returns a client of a server for a user.
+func Open(t testing.TB, server *redistest.Server, user string) redis.UniversalClient {
+	t.Helper()
+	rdb, err := redisconn.Open(URL(t, server.URL(), user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // Give creates the users on a server.

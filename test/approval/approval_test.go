@@ -13,11 +13,11 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 	"turnstile/test/program"
-	"turnstile/test/redistest"
 )
 
 // A question is asked before a deploy, a restart of Redis and a kill -9 of every worker, and approved after them, 25
@@ -40,7 +40,8 @@ func TestApprovedTomorrow(t *testing.T) {
 func approveTomorrow(t *testing.T, timeout, effects string) {
 	t.Helper()
 	const later = 25 * time.Hour
-	server, clock := redistest.StartServerWithClock(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := acl.Server(t)
+	clock := server.WithClock()
 	asked := server.Client().Time(t.Context()).Val()
 	paid := filepath.Join(t.TempDir(), "paid")
 	expect.OK(t, os.WriteFile(paid, nil, 0o600))
@@ -52,12 +53,12 @@ func approveTomorrow(t *testing.T, timeout, effects string) {
 	binary := program.Build(t, "turnstile/cmd/worker")
 	start := func(after string) *program.Process {
 		return program.Start(t, program.Command(t, binary, []string{
-			"REDIS_URL=" + server.URL(), "TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_API_KEY=k", "TURNSTILE_OPENAI_BASE_URL=" + model.URL(),
+			"REDIS_URL=" + acl.URL(t, server.URL(), acl.Worker), "TURNSTILE_AGENT=openai", "TURNSTILE_MODEL=m", "TURNSTILE_OPENAI_API_KEY=k", "TURNSTILE_OPENAI_BASE_URL=" + model.URL(),
 			"TURNSTILE_TOOLS_FILE=" + file, "TURNSTILE_PARK_AFTER=" + after, "TURNSTILE_ASK_TIMEOUT=" + timeout, "TURNSTILE_CONCURRENCY=1",
 		}))
 	}
 	first := start("1h")
-	chat := actors.NewClient(server.Client()).Session("s")
+	chat := actors.NewClient(acl.Open(t, server, acl.Sender)).Session("s")
 	m, err := chat.Send(t.Context(), turnstile.Message{ID: "m", Text: "pay"})
 	expect.OK(t, err)
 	for e, err := range chat.Events(t.Context(), turnstile.EventsSince(m.EventsSince)) {

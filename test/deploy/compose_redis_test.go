@@ -111,9 +111,12 @@ func TestComposeRedis(t *testing.T) {
 
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
-	cmd := program.Command(t, command[0], nil, append(command[1:], "--port", port, "--bind", "127.0.0.1")...)
-	cmd.Dir = dir
-	server := program.Start(t, cmd)
+	start := func() *program.Process {
+		cmd := program.Command(t, command[0], nil, append(command[1:], "--port", port, "--bind", "127.0.0.1")...)
+		cmd.Dir = dir
+		return program.Start(t, cmd)
+	}
+	server := start()
 	test := s.Healthcheck.Test[1:]
 	if s.Healthcheck.Test[0] != "CMD" || test[0] != "redis-cli" {
 		t.Fatalf("health check %q", s.Healthcheck.Test)
@@ -147,7 +150,17 @@ func TestComposeRedis(t *testing.T) {
 	}
 	expect.OK(t, administrator.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 
-	composeServices{c, dir, vars, addr}.work(t)
+	services := composeServices{c, dir, vars, addr}
+	services.work(t)
+	services.outlives(t, "SIGKILL", func() {
+		server.Kill()
+		server = start()
+	})
+	services.outlives(t, "SHUTDOWN", func() {
+		_ = administrator.Shutdown(t.Context()).Err() // there is no reply
+		expect.Equal(t, "Redis' exit code", server.ExitCode(), 0)
+		server = start()
+	})
 
 	refused, err := administrator.Do(t.Context(), "ACL", "LOG").Slice()
 	if err != nil || len(refused) > 0 {

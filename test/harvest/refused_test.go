@@ -26,7 +26,7 @@ func serve(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	server, err := devredis.Launch(t.Context(), dir, addr.Port, "", devredis.Args(dir, addr.Port))
+	server, err := devredis.Launch(t.Context(), dir, addr.Port, nil, devredis.Args(dir, addr.Port))
 	if err != nil {
 		t.Fatal(err)
 	}

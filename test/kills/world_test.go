@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
+	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/kills"
@@ -40,14 +42,14 @@ type world struct {
 
 func newWorld(t *testing.T, dir string) *world {
 	t.Helper()
-	w := &world{T: t, redis: redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")}
+	w := &world{T: t, redis: acl.Server(t)}
 	w.killer = newKiller(t, dir)
 	w.model = newModel(t, w.killer, kills.Host{Dir: dir})
 	agent, worker := program.Build(t, "turnstile/test/kills/agent"), program.Build(t, "turnstile/cmd/worker")
 	for i, kind := range kinds {
 		settings := []string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + dir, kills.DirVariable + "=" + dir,
-			"REDIS_URL=" + w.url(i), "TURNSTILE_SENTINEL_TTL=" + lease.String(), "TURNSTILE_SWEEP_INTERVAL=1s",
+			"REDIS_URL=" + acl.URL(t, w.url(i), acl.Worker), "TURNSTILE_SENTINEL_TTL=" + lease.String(), "TURNSTILE_SWEEP_INTERVAL=1s",
 			"TURNSTILE_RECOVERY_RATE=1000/s", "TURNSTILE_CONCURRENCY=4", "TURNSTILE_EVENTS_BYTES=67108864",
 			// Workers die before they have ended a step, again and again.
 			"TURNSTILE_STUCK_LIMIT=1000", "TURNSTILE_MAX_ATTEMPTS=1000",
@@ -67,7 +69,7 @@ func newWorld(t *testing.T, dir string) *world {
 			// The model's server knows the worker by its key.
 			w.killer.start(name, path, append(settings[:len(settings):len(settings)], kills.WorkerVariable+"="+name, "OPENAI_API_KEY="+name))
 		}
-		rdb := w.open(i)
+		rdb := w.open(i, acl.Sender)
 		for range 8 {
 			w.killer.users.Go(func() { w.use(kind, actors.NewClient(rdb)) })
 		}
@@ -97,10 +99,9 @@ func (w *world) url(database int) string {
 	return strings.TrimSuffix(w.redis.URL(), "0") + fmt.Sprint(database)
 }
 
-func (w *world) open(database int) redis.UniversalClient {
-	options, err := redis.ParseURL(w.url(database))
+func (w *world) open(database int, user string) redis.UniversalClient {
+	rdb, err := redisconn.Open(acl.URL(w, w.url(database), user))
 	expect.OK(w, err)
-	rdb := redis.NewClient(options)
 	w.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

@@ -146,7 +146,7 @@ func takeShared(t testing.TB) (*database, error) {
 	t.Helper()
 	shared.Lock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = newServer([]string{"--databases", strconv.Itoa(databases)})
+		shared.server, shared.err = newServer(nil, []string{"--databases", strconv.Itoa(databases)})
 		for n := range databases {
 			shared.free = append(shared.free, n)
 		}

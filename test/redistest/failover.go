@@ -69,7 +69,7 @@ func startSentinel(masterPort int) (*Server, error) {
 		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", masterName),
 		fmt.Sprintf("sentinel failover-timeout %s 5000", masterName),
 	}, "\n") + "\n"
-	return startAnew([]string{sentinelConfig}, func(dir string) error {
+	return startAnew(nil, []string{sentinelConfig}, func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, sentinelConfig), []byte(config), 0o600)
 	})
 }

@@ -28,13 +28,13 @@ const (
 // Server is a redis-server that belongs to one test. It ends with the test. Its methods fail the
 // test when they fail, so call them from the test's goroutine.
 type Server struct {
-	t        testing.TB
-	dir      string
-	port     int
-	password string
-	args     []string
-	env      []string // variables of the server alone
-	process  *devredis.Process
+	t       testing.TB
+	dir     string
+	port    int
+	login   *url.Userinfo // of Client and URL; nil: the default user without a password
+	args    []string
+	env     []string // variables of the server alone
+	process *devredis.Process
 
 	once   sync.Once
 	client *redis.Client
@@ -45,8 +45,19 @@ type Server struct {
 // "--appendonly", "yes"). Without a redis-server the test is skipped, and under CI it fails.
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
+	var login *url.Userinfo
+	if password := optionOf(args, "--requirepass"); password != "" {
+		login = url.UserPassword("", password)
+	}
+	return StartServerAs(t, login, args...)
+}
+
+// StartServerAs is StartServer for a server whose default user is off: Client and URL log in as another one,
+// of whom args tell the server, for example with --aclfile.
+func StartServerAs(t testing.TB, login *url.Userinfo, args ...string) *Server {
+	t.Helper()
 	needBinary(t)
-	s, err := newServer(args)
+	s, err := newServer(login, args)
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
@@ -55,11 +66,11 @@ func StartServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// StartServerWithClock is StartServer with a wall clock that can be moved. Without a C compiler the test is
+// WithClock starts the server again with a wall clock that can be moved. Without a C compiler the test is
 // skipped, and under CI it fails. Linux.
-func StartServerWithClock(t testing.TB, args ...string) (*Server, clock.Clock) {
+func (s *Server) WithClock() clock.Clock {
+	t := s.t
 	t.Helper()
-	needBinary(t)
 	_, err := exec.LookPath(clock.Compiler)
 	skipUnless(t, err == nil && runtime.GOOS == "linux", "redistest: moves Redis' clock, and needs a C compiler and Linux for that")
 	dir := t.TempDir()
@@ -71,27 +82,26 @@ func StartServerWithClock(t testing.TB, args ...string) (*Server, clock.Clock) {
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s := StartServer(t, args...)
 	s.Stop()
 	s.env = []string{"LD_PRELOAD=" + library, c.Environ()}
 	s.Start()
-	return s, c
+	return c
 }
 
 // newServer starts a server that belongs to no test yet.
-func newServer(args []string) (*Server, error) {
-	return startAnew(args, func(string) error { return nil })
+func newServer(login *url.Userinfo, args []string) (*Server, error) {
+	return startAnew(login, args, func(string) error { return nil })
 }
 
 // startAnew starts a server in a new directory, which prepare fills before each try. If another
 // process takes the port at the same moment, it tries the next.
-func startAnew(args []string, prepare func(dir string) error) (*Server, error) {
+func startAnew(login *url.Userinfo, args []string, prepare func(dir string) error) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-redis-")
 	if err != nil {
 		return nil, err
 	}
 	for range 5 {
-		s := &Server{dir: dir, args: args, password: optionOf(args, "--requirepass")}
+		s := &Server{dir: dir, args: args, login: login}
 		if err = prepare(dir); err != nil {
 			break
 		}
@@ -118,19 +128,16 @@ func (s *Server) launch() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	s.process, err = devredis.Launch(ctx, s.dir, s.port, s.password, args, s.env...)
+	s.process, err = devredis.Launch(ctx, s.dir, s.port, s.login, args, s.env...)
 	return err
 }
 
 // Addr is the server's host:port.
 func (s *Server) Addr() string { return loopback(s.port) }
 
-// URL is the redis:// URL of the server's database 0, with its password.
+// URL is the redis:// URL of the server's database 0, with user and password.
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0"}
-	if s.password != "" {
-		u.User = url.UserPassword("", s.password)
-	}
+	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0", User: s.login}
 	return u.String()
 }
 
@@ -140,7 +147,8 @@ func (s *Server) Dir() string { return s.dir }
 // Client is a client of database 0, the same at every call. It is closed when the test ends.
 func (s *Server) Client() *redis.Client {
 	s.once.Do(func() {
-		s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
+		password, _ := s.login.Password()
+		s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Username: s.login.Username(), Password: password})
 	})
 	return s.client
 }

@@ -73,7 +73,7 @@ func StartServer(ctx context.Context, p Persistence, further ...string) (*Server
 func (s *Server) launch(ctx context.Context, timeout time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if s.server, err = devredis.Launch(ctx, s.dir, s.addr.Port, "", s.args); err != nil {
+	if s.server, err = devredis.Launch(ctx, s.dir, s.addr.Port, nil, s.args); err != nil {
 		return fmt.Errorf("start redis-server: %w", err)
 	}
 	return nil

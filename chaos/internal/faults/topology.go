@@ -114,7 +114,7 @@ var migrations = []Kind{
 
 // clusterTool runs a command of redis-cli --cluster. Its error has the end of the output.
 func clusterTool(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"--cluster"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"--user", world.Admin, "--pass", world.Password, "--no-auth-warning", "--cluster"}, args...)...).CombinedOutput()
 	if err == nil {
 		return nil
 	}

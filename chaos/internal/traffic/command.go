@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"time"
 
+	"turnstile/chaos/internal/world"
 	"turnstile/test/history"
 )
 
@@ -26,7 +27,7 @@ func (t *Traffic) command(rng *rand.Rand, key string) func() {
 		if byEnqueue {
 			var out []byte
 			rec.Via = viaEnqueue
-			cmd := exec.CommandContext(ctx, t.world.Programs.Enqueue, "--redis", t.world.RedisURL(), "-s", key, text)
+			cmd := exec.CommandContext(ctx, t.world.Programs.Enqueue, "--redis", t.world.RedisURL(world.Sender), "-s", key, text)
 			cmd.Env = []string{"PATH=/usr/bin:/bin"}
 			out, err = cmd.CombinedOutput()
 			rec.Reply = string(out)

@@ -16,6 +16,7 @@ import (
 
 	"turnstile"
 	"turnstile/chaos/internal/agents"
+	"turnstile/chaos/internal/world"
 	"turnstile/pkg/session"
 	"turnstile/test/history"
 )
@@ -223,7 +224,7 @@ func (t *Traffic) byAsynq(ctx context.Context, m message, text string) (told, er
 }
 
 func (t *Traffic) byEnqueue(ctx context.Context, m message, text string) (told, error) {
-	args := []string{"--redis", t.world.RedisURL(), "-s", m.session, "--id", m.id, "--json"}
+	args := []string{"--redis", t.world.RedisURL(world.Sender), "-s", m.session, "--id", m.id, "--json"}
 	if m.mode != "" {
 		args = append(args, "--mode", string(m.mode))
 	}

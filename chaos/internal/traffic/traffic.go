@@ -52,10 +52,10 @@ type Traffic struct {
 // New makes the users of a world. They wait for an outcome at most for longest. begun is called with each
 // session to follow, before its first message is sent.
 func New(w *world.World, log *history.Log, rate float64, work int, longest time.Duration, begun func(session string)) *Traffic {
-	rdb := w.Client()
+	rdb, senders := w.Client(world.Admin), w.Client(world.Sender)
 	return &Traffic{
-		world: w, log: log, rdb: rdb, client: turnstile.NewClient(rdb),
-		plain: asynq.NewClientFromRedisClient(rdb), inspector: asynq.NewInspectorFromRedisClient(rdb),
+		world: w, log: log, rdb: rdb, client: turnstile.NewClient(senders),
+		plain: asynq.NewClientFromRedisClient(senders), inspector: asynq.NewInspectorFromRedisClient(rdb),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		rate: rate, work: work, patience: 30 * time.Second, longest: longest, begun: begun,
 		hot: map[string]*hot{}, sessions: map[string]int{}, open: map[string][]string{},

@@ -15,6 +15,7 @@ import (
 // is recognized by its executable.
 type Programs struct {
 	Dir                             string
+	Root                            string // the tree
 	Worker, Gateway, Enqueue, Agent string
 
 	// Shim is preloaded by redis-server.
@@ -26,7 +27,7 @@ type Programs struct {
 // program.
 func Build(ctx context.Context, root, dir, self string, overlay map[string]string) (p Programs, err error) {
 	p = Programs{
-		Dir: dir, Worker: filepath.Join(dir, "worker"), Gateway: filepath.Join(dir, "gateway"),
+		Dir: dir, Root: root, Worker: filepath.Join(dir, "worker"), Gateway: filepath.Join(dir, "gateway"),
 		Enqueue: filepath.Join(dir, "enqueue"), Agent: filepath.Join(dir, "chaos-agent"),
 	}
 	build := filepath.Join(dir, "build")

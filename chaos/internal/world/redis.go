@@ -32,11 +32,17 @@ type Server struct {
 	*Process
 	Addr  string
 	Proxy *Proxy // by which all others reach it; nil: they reach it by Addr
+
+	watches bool // it is a redis-sentinel, whose default user is on
 }
 
-// Client is a new client of this server alone.
+// Client is the administrator's new client of this server alone.
 func (s *Server) Client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	options := &redis.Options{Addr: s.Addr, Username: Admin, Password: Password, MaxRetries: -1, ContextTimeoutEnabled: true}
+	if s.watches {
+		options.Username, options.Password = "", ""
+	}
+	return redis.NewClient(options)
 }
 
 // servers are a world's redis-servers. In a topology with a primary, processes reach it by an address
@@ -62,6 +68,9 @@ func (w *World) Servers() []*Server { return w.all }
 
 func (w *World) startRedis(ctx context.Context) (err error) {
 	if w.RedisClock, err = newClock(w.Dir, "redis"); err != nil {
+		return err
+	}
+	if err := w.writeUsers(ctx); err != nil {
 		return err
 	}
 	n := map[Topology]int{Single: 1, Everysec: 1, Failover: 2, Killed: 2, Cluster: 3, Sentinel: 3}[w.Topology]
@@ -97,6 +106,7 @@ func (w *World) addServer(ctx context.Context, i int) error {
 	args := []string{
 		"redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", w.Dir, "--appenddirname", name, "--dbfilename", name + ".rdb", "--save", "",
 		"--appendonly", "yes", "--appendfsync", w.Topology.fsync(), "--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0",
+		"--aclfile", w.users(), "--masteruser", Admin, "--masterauth", Password,
 	}
 	if w.Topology == Cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", name+".conf", "--cluster-node-timeout", "3000",
@@ -264,29 +274,30 @@ func (w *World) ClusterWhole(ctx context.Context) error {
 	return nil
 }
 
-// Client is a new client of the world's Redis, past the proxies of its processes.
-func (w *World) Client() redis.UniversalClient {
+// Client is a user's new client of the world's Redis, past the proxies of its processes.
+func (w *World) Client(user string) redis.UniversalClient {
 	if w.Topology == Cluster {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(w.all), PoolSize: 64})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(w.all), Username: user, Password: Password, PoolSize: 64})
 	}
 	if w.Topology == Sentinel {
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: masterName, SentinelAddrs: addrs(w.watchers), PoolSize: 64})
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: masterName, SentinelAddrs: addrs(w.watchers), Username: user, Password: Password, PoolSize: 64})
 	}
-	return redis.NewClient(&redis.Options{Addr: w.address(nil), PoolSize: 64})
+	return redis.NewClient(&redis.Options{Addr: w.address(nil), Username: user, Password: Password, PoolSize: 64})
 }
 
-// RedisURL is the URL past the proxies of processes.
-func (w *World) RedisURL() string { return w.url(nil) }
+// RedisURL is a user's URL past the proxies of processes.
+func (w *World) RedisURL(user string) string { return w.url(nil, user) }
 
 // url is the URL of a process that has a proxy, or none.
-func (w *World) url(p *Proxy) string {
+func (w *World) url(p *Proxy, user string) string {
+	login := user + ":" + Password + "@"
 	switch w.Topology {
 	case Cluster:
-		return "redis-cluster://" + strings.Join(addrs(w.all), ",")
+		return "redis-cluster://" + login + strings.Join(addrs(w.all), ",")
 	case Sentinel:
-		return "redis-sentinel://" + strings.Join(addrs(w.watchers), ",") + "/0?master=" + masterName
+		return "redis-sentinel://" + login + strings.Join(addrs(w.watchers), ",") + "/0?master=" + masterName
 	}
-	return "redis://" + w.address(p) + "/0"
+	return "redis://" + login + w.address(p) + "/0"
 }
 
 func (w *World) address(p *Proxy) string {

@@ -65,12 +65,12 @@ func (w *World) startSentinels(ctx context.Context) error {
 		_, primary, _ := net.SplitHostPort(w.all[0].Proxy.Addr())
 		name := fmt.Sprintf("sentinel%d", i+1)
 		file := filepath.Join(w.Dir, name+".conf")
-		settings := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s 127.0.0.1 %s %d\nsentinel down-after-milliseconds %[2]s %[5]d\nsentinel failover-timeout %[2]s %[6]d\n",
-			port, masterName, primary, quorum, downAfter.Milliseconds(), failoverTimeout.Milliseconds())
+		settings := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s 127.0.0.1 %s %d\nsentinel down-after-milliseconds %[2]s %[5]d\nsentinel failover-timeout %[2]s %[6]d\nsentinel auth-user %[2]s %[7]s\nsentinel auth-pass %[2]s %[8]s\n",
+			port, masterName, primary, quorum, downAfter.Milliseconds(), failoverTimeout.Milliseconds(), Admin, Password)
 		if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 			return err
 		}
-		s := &Server{Process: w.process(name, nil, "redis-server", file, "--sentinel"), Addr: addr}
+		s := &Server{Process: w.process(name, nil, "redis-server", file, "--sentinel"), Addr: addr, watches: true}
 		w.watchers = append(w.watchers, s)
 		if err := errors.Join(s.Start(), s.serves(ctx)); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (w *World) named(ctx context.Context, by *Server) (*Server, error) {
 func do(ctx context.Context, s *Server, args ...any) *redis.Cmd {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	rdb := s.Client()
 	defer rdb.Close()
 	return rdb.Do(ctx, args...)
 }

@@ -15,7 +15,7 @@ import (
 func TestSentinelReplacesAPrimary(t *testing.T) {
 	t.Parallel()
 	w := withRedis(t, Sentinel)
-	rdb := w.Client()
+	rdb := w.Client(Admin)
 	defer rdb.Close()
 	if err := rdb.Set(t.Context(), "early", "1", 0).Err(); err != nil {
 		t.Fatal(err)

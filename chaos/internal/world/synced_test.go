@@ -25,7 +25,7 @@ func withRedis(t *testing.T, topology Topology) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{Topology: topology, TTL: TTL, Dir: dir, log: log}
+	w := &World{Topology: topology, TTL: TTL, Dir: dir, log: log, Programs: Programs{Root: "../../.."}}
 	t.Cleanup(w.Kill)
 	if w.Programs.Shim, err = clock.Build(t.Context(), dir); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func withRedis(t *testing.T, topology Topology) *World {
 func TestLosePower(t *testing.T) {
 	t.Parallel()
 	w := withRedis(t, Everysec)
-	rdb := w.Client()
+	rdb := w.Client(Admin)
 	defer rdb.Close()
 	set := func(key string) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestLosePower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := w.Client()
+	again := w.Client(Admin)
 	defer again.Close()
 	early, late := again.Exists(t.Context(), "early").Val(), again.Exists(t.Context(), "late").Val()
 	if early != 1 || late != 0 || lost == 0 {

@@ -119,7 +119,7 @@ func (w *World) addWorker(i int, agent, model string) error {
 		return err
 	}
 	env := []string{
-		"REDIS_URL=" + w.url(wk.Proxy), wk.Clock.Environ(),
+		"REDIS_URL=" + w.url(wk.Proxy, worker), wk.Clock.Environ(),
 		"TURNSTILE_AGENT=" + agent, "TURNSTILE_CONCURRENCY=8",
 		"TURNSTILE_SENTINEL_TTL=" + w.TTL.String(), "TURNSTILE_SWEEP_INTERVAL=" + Sweep.String(),
 		"TURNSTILE_DRAIN_TIMEOUT=" + Drain.String(), "TURNSTILE_INTERRUPT_GRACE=" + Grace.String(),
@@ -158,7 +158,7 @@ func (w *World) addGateway(ctx context.Context, i int) (err error) {
 	if g.Proxy, err = w.proxied(name, i > 0); err != nil {
 		return err
 	}
-	env := append(w.deliverer(), "REDIS_URL="+w.url(g.Proxy), "TURNSTILE_GATEWAY_ADDR="+g.Addr, "TURNSTILE_GATEWAY_RATE=0", "TURNSTILE_GATEWAY_OPEN=true",
+	env := append(w.deliverer(), "REDIS_URL="+w.url(g.Proxy, gateway), "TURNSTILE_GATEWAY_ADDR="+g.Addr, "TURNSTILE_GATEWAY_RATE=0", "TURNSTILE_GATEWAY_OPEN=true",
 		"TURNSTILE_GATEWAY_DRAIN_TIMEOUT=2s", "TURNSTILE_LOG_FORMAT=json")
 	g.Process = w.process(name, env, w.Programs.Gateway)
 	w.Gateways = append(w.Gateways, g)
@@ -167,7 +167,7 @@ func (w *World) addGateway(ctx context.Context, i int) (err error) {
 
 // ready returns when every process serves.
 func (w *World) ready(ctx context.Context) error {
-	rdb := w.Client()
+	rdb := w.Client(Admin)
 	defer rdb.Close()
 	err := Await(ctx, 30*time.Second, func() error {
 		n, err := rdb.ZCard(ctx, "asynq:servers").Result()
