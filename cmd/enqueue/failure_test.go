@@ -228,7 +228,9 @@ func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
 	finish := make(chan result, 1)
-	go func() { finish <- enqueue(t, bg(t), acl.URL(t, server.URL(), acl.Sender), "", "-s", "a", "--wait", "hello") }()
+	go func() {
+		finish <- enqueue(t, bg(t), acl.URL(t, server.URL(), acl.Sender), "", "-s", "a", "--wait", "hello")
+	}()
 	expect.Soon(t, "the blocked XREAD", func() bool {
 		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && strings.Contains(list, "cmd=xread")

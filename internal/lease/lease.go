@@ -41,8 +41,9 @@ type Lease struct {
 	mu       sync.Mutex
 	deadline time.Time
 	timer    *time.Timer
-	over     error // why it is over; nil while it is trusted
-	blamed   error // why the last renewal failed
+	renewed  chan struct{} // closed by the next renewal; nil: nobody waits
+	over     error         // why it is over; nil while it is trusted
+	blamed   error         // why the last renewal failed
 }
 
 // New makes a lease that is trusted until sent + ttl - margin. sent is time.Now() from before the
@@ -67,6 +68,16 @@ func (l *Lease) Deadline() time.Time {
 	return l.deadline
 }
 
+// Renewed returns a channel that is closed when Deadline moves next. To miss no renewal, call it before Deadline.
+func (l *Lease) Renewed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.renewed == nil {
+		l.renewed = make(chan struct{})
+	}
+	return l.renewed
+}
+
 // Held returns nil while the lease may be trusted. Otherwise it returns an error that wraps
 // [ErrLost], or context.Canceled after End. It reads the clock itself, because the timer may not
 // have fired yet in a process that was stopped and continued.
@@ -88,6 +99,10 @@ func (l *Lease) Extend(sent time.Time, ttl time.Duration) {
 	l.blamed = nil
 	if until := sent.Add(Trusted(ttl)); until.After(l.deadline) {
 		l.deadline = until
+		if l.renewed != nil {
+			close(l.renewed)
+			l.renewed = nil
+		}
 	}
 }
 

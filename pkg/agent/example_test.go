@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -168,9 +169,9 @@ func ExampleNewSteer() {
 
 // Processes of an agent must not outlive the lease.
 func ExampleTurn_LeaseEnd() {
-	turn := &agent.Turn{Host: agent.Host{LeaseEnd: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
-	fmt.Println(turn.LeaseEnd().UTC())
-	// Output: 2027-01-15 08:00:00 +0000 UTC
+	turn := &agent.Turn{Host: agent.Host{Lease: lease.New(context.Background(), time.Now(), time.Hour)}}
+	fmt.Println(time.Until(turn.LeaseEnd()).Round(time.Minute))
+	// Output: 54m0s
 }
 
 // Operators read the error, users the sentence.

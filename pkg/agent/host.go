@@ -27,8 +27,17 @@ type Host struct {
 	StartStep func(ctx context.Context, s StepSpec) (StepRecord, error)
 	EndStep   func(ctx context.Context, s StepSpec, e StepEnd) error
 
-	// LeaseEnd moves forward with each renewal. It may be called at any time.
-	LeaseEnd func() time.Time
+	Lease Lease
+}
+
+// Lease is a session's lease, as the worker trusts it. Any goroutine may call its methods.
+type Lease interface {
+	// Deadline is on the monotonic clock, and moves forward with each renewal.
+	Deadline() time.Time
+
+	// Renewed returns a channel that is closed when Deadline moves next. To miss no renewal, call it before
+	// Deadline.
+	Renewed() <-chan struct{}
 }
 
 // Emit reports an event. Any goroutine may call it until Run returns. It does not block for long
@@ -59,10 +68,10 @@ func (t *Turn) Steers() <-chan Steer { return t.Host.Steers }
 // unless the lease is renewed. Adapters end the processes that they start by then, even if the
 // worker is suspended. The zero time means never.
 func (t *Turn) LeaseEnd() time.Time {
-	if t.Host.LeaseEnd == nil {
+	if t.Host.Lease == nil {
 		return time.Time{}
 	}
-	return t.Host.LeaseEnd()
+	return t.Host.Lease.Deadline()
 }
 
 // Question asks the user whether the agent may do something.

@@ -18,7 +18,7 @@ func (t *turnRun) prepare() (in *agent.Turn, err error) {
 		Session: t.Session, TranscriptID: t.SessionID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]session.Message, 0, 1),
 		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
-		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.steps.start, EndStep: t.steps.end, LeaseEnd: t.claim.Lease().Deadline},
+		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.steps.start, EndStep: t.steps.end, Lease: t.claim.Lease()},
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))

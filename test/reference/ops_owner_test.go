@@ -301,13 +301,13 @@ func requeue(l *life, _, b, c int) step {
 	if b%2 == 0 {
 		done = l.some(l.holder(c).model)
 	}
-	model := l.holder(c).model
-	return l.move(c, fmt.Sprintf("requeues with %v", done),
+	model, reason := l.holder(c).model, []string{"shutdown_timeout", "lease_lost"}[b/2%2]
+	return l.move(c, fmt.Sprintf("requeues with %v for %s", done, reason),
 		func(h *reference.Claim) string {
 			if len(done) > 0 && l.model.Checkpoint(h, done, false) == reference.Lost {
 				return reference.Lost
 			}
-			return l.model.Requeue(h, "shutdown_timeout")
+			return l.model.Requeue(h, reason)
 		},
 		func(h *sq.Claim) string {
 			if len(done) > 0 {
@@ -315,7 +315,7 @@ func requeue(l *life, _, b, c int) step {
 					return released(err)
 				}
 			}
-			return released(h.Requeue(l.actual.ctx, "shutdown_timeout"))
+			return released(h.Requeue(l.actual.ctx, reason))
 		})
 }
 

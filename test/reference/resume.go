@@ -19,7 +19,7 @@ type Resume struct {
 }
 
 // interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
-// the session. It returns false if the turn was counted before, if the session is suspended, and
+// the session; a lost lease is not counted. It returns false if the turn was counted before, if the session is suspended, and
 // keeps its record, or if /new replaced the turn's transcript.
 func (s *Session) interrupted(reason string) bool {
 	r := &s.Resume
@@ -27,7 +27,7 @@ func (s *Session) interrupted(reason string) bool {
 		return false
 	}
 	r.Counted = s.Run.Fence
-	if !s.progressed() {
+	if reason != "lease_lost" && !s.progressed() {
 		r.Interruptions++
 		r.Suspended = r.Interruptions >= s.Config.StuckLimit
 	}

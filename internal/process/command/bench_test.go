@@ -11,9 +11,9 @@ import (
 // BenchmarkProgram measures a program that does nothing: the guardian, the pipes and the wait for
 // its end.
 func BenchmarkProgram(b *testing.B) {
-	end := until(time.Now().Add(time.Hour))
+	held := leased(b, time.Hour)
 	for b.Loop() {
-		c, err := Start(Spec{Argv: []string{"true"}, Env: os.Environ(), LeaseEnd: end, Logger: slog.New(slog.DiscardHandler)})
+		c, err := Start(Spec{Argv: []string{"true"}, Env: os.Environ(), Lease: held, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -30,9 +30,8 @@ type Spec struct {
 	Chosen []string // further ones, which the agent has chosen; they replace those of Env
 	Dir    string   // the working directory; empty: this program's
 
-	// LeaseEnd returns when the session's lease ends (agent.Host). The program is killed then. Nil: no
-	// lease. See Lend.
-	LeaseEnd func() time.Time
+	// Lease is the session's. The program is killed when it ends. Nil: no lease. See Lend.
+	Lease agent.Lease
 
 	Logger *slog.Logger // gets the program's stderr, line by line, at level debug
 
@@ -90,8 +89,8 @@ func Start(spec Spec) (*Command, error) {
 		Path: path, Args: argv, Dir: spec.Dir, Env: env, Kill: spec.kill,
 		Stdin: c.stdio.in.read, Stdout: c.stdio.out.write, Stderr: c.stdio.err.write,
 	}
-	if spec.LeaseEnd != nil {
-		g.Deadline = spec.LeaseEnd()
+	if spec.Lease != nil {
+		g.Deadline = spec.Lease.Deadline()
 	}
 	if c.process, err = guardian.Start(g); err != nil {
 		c.stdio.closeAll()
@@ -102,7 +101,7 @@ func Start(spec Spec) (*Command, error) {
 	c.stderr.logger = spec.Logger
 	c.stderrRead.Go(func() { c.stderr.copyFrom(c.resting.reader(&drainingReader{file: c.stdio.err.read})) })
 	c.lender.process = c.process
-	c.Lend(spec.LeaseEnd)
+	c.Lend(spec.Lease)
 	return c, nil
 }
 
@@ -112,7 +111,7 @@ func notStarted(err error) error {
 
 // Lend puts the program under another lease, or under none. It is for programs that keep running
 // between turns. The program must be idle.
-func (c *Command) Lend(leaseEnd func() time.Time) { c.lender.lend(leaseEnd) }
+func (c *Command) Lend(lease agent.Lease) { c.lender.lend(lease) }
 
 // Interrupt sends SIGINT to the program's process group, and SIGKILL after the grace. Further
 // calls change nothing.

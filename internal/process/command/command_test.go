@@ -9,16 +9,17 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
-func start(t *testing.T, leaseEnd func() time.Time, script string) *Command {
+func start(t *testing.T, held agent.Lease, script string) *Command {
 	t.Helper()
-	c, err := Start(Spec{Argv: []string{"sh", "-c", script}, Env: os.Environ(), LeaseEnd: leaseEnd, Logger: slog.New(slog.DiscardHandler)})
+	c, err := Start(Spec{Argv: []string{"sh", "-c", script}, Env: os.Environ(), Lease: held, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,12 @@ func start(t *testing.T, leaseEnd func() time.Time, script string) *Command {
 	return c
 }
 
-func until(at time.Time) func() time.Time { return func() time.Time { return at } }
+// leased is a lease that is trusted for a while.
+func leased(t testing.TB, d time.Duration) *lease.Lease {
+	l := lease.New(context.Background(), time.Now(), d*10/9)
+	t.Cleanup(l.End)
+	return l
+}
 
 func TestFailureHasTheLastWords(t *testing.T) {
 	t.Parallel()
@@ -61,7 +67,7 @@ func TestStartErrorsAreRetryable(t *testing.T) {
 // A program that is lent from lease to lease dies with its present one.
 func TestLentProgramDiesWithItsLease(t *testing.T) {
 	t.Parallel()
-	c := start(t, until(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
+	c := start(t, leased(t, time.Hour), "while read line; do echo $line; done")
 	lines := bufio.NewReader(c.Stdout)
 	alive := func() {
 		t.Helper()
@@ -71,33 +77,26 @@ func TestLentProgramDiesWithItsLease(t *testing.T) {
 		}
 	}
 	alive()
-	var over atomic.Int64
-	over.Store(time.Now().Add(time.Hour).UnixNano())
-	c.Lend(func() time.Time { return time.Unix(0, over.Load()) })
+	before := leased(t, time.Hour)
+	c.Lend(before)
 	c.Lend(nil)
-	over.Store(time.Now().Add(-time.Second).UnixNano()) // the program has another lease by now
+	before.Extend(time.Now(), 2*time.Hour) // the program has none now
 	alive()
-	c.Lend(until(time.Now().Add(300 * time.Millisecond)))
+	c.Lend(leased(t, 300*time.Millisecond))
 	alive()
 	if status := c.Wait(); !status.LeaseExpired || !errors.Is(Unfit(status), agent.ErrLeaseLost) {
 		t.Errorf("%+v", status)
 	}
 }
 
-// The lease is checked repeatedly.
+// Each renewal reaches the guardian at once.
 func TestRenewedLease(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{}, 9)
-	c := start(t, nil, "sleep 1000")
-	c.Lend(func() time.Time {
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		return time.Now().Add(300 * time.Millisecond)
-	})
-	for range 5 { // without further checks of the deadline the program would end
-		<-asked
+	held := leased(t, time.Hour)
+	c := start(t, held, "sleep 1000")
+	for hours := 2; hours < 5; hours++ {
+		held.Extend(time.Now(), time.Duration(hours)*time.Hour)
+		expect.Soon(t, "the guardian's deadline", func() bool { return c.process.Deadline().Round(time.Second).Equal(held.Deadline().Round(time.Second)) })
 	}
 }
 

@@ -2,64 +2,62 @@ package command
 
 import (
 	"sync"
-	"time"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
 )
 
-// lender passes the renewals of a lease to a guardian. It checks often enough to pass on each of
-// them long before the deadline that the guardian knows.
+// lender passes each renewal of a lease to a guardian at once, so that a worker that is stopped at any moment has
+// told its guardian all it knew.
 type lender struct {
 	process *guardian.Process
 
-	mu       sync.Mutex
-	leaseEnd func() time.Time // nil: no lease
-	timer    *time.Timer
-	ended    bool
+	mu     sync.Mutex
+	recall chan struct{} // closed at the end of the present loan; nil: there is none
+	ended  bool
 }
 
-func (l *lender) lend(leaseEnd func() time.Time) {
+// lend begins a loan after the present one; nil: none.
+func (l *lender) lend(lease agent.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	switch {
+	case l.ended:
 		return
+	case l.recall != nil:
+		close(l.recall)
+		l.recall = nil
 	}
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	l.leaseEnd = leaseEnd
-	if leaseEnd == nil {
-		l.timer = nil
+	if lease == nil {
 		l.process.Unlease()
 		return
 	}
-	l.feed()
-}
-
-// feed sends the guardian the lease's present deadline. l.mu is held.
-func (l *lender) feed() {
-	deadline := l.leaseEnd()
-	wait := time.Second
-	if !deadline.IsZero() {
-		l.process.Renew(deadline)
-		wait = max(time.Until(deadline)/3, 10*time.Millisecond)
-	}
-	var timer *time.Timer // identifies the current loan: the same lease may be lent again
-	timer = time.AfterFunc(wait, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.ended && l.timer == timer {
-			l.feed()
+	recall, renewed := make(chan struct{}), lease.Renewed()
+	l.recall = recall
+	l.process.Renew(lease.Deadline())
+	go func() {
+		for {
+			select {
+			case <-recall:
+				return
+			case <-renewed:
+			}
+			renewed = lease.Renewed()
+			l.mu.Lock()
+			if l.recall == recall {
+				l.process.Renew(lease.Deadline())
+			}
+			l.mu.Unlock()
 		}
-	})
-	l.timer = timer
+	}()
 }
 
 func (l *lender) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	if l.timer != nil {
-		l.timer.Stop()
+	if l.recall != nil {
+		close(l.recall)
+		l.recall = nil
 	}
 }

@@ -203,6 +203,13 @@ func (p *Process) Renew(deadline time.Time) {
 	}
 }
 
+// Deadline is the end of the lease that the guardian was told last.
+func (p *Process) Deadline() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Add(time.Duration(p.deadline - sharedClock()))
+}
+
 // Unlease removes the lease in the guardian until the next Renew.
 func (p *Process) Unlease() {
 	p.mu.Lock()

@@ -21,7 +21,7 @@
 --   partial_ttl int        ms
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
---   stuck_limit number     interruptions in a row that suspend the session
+--   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
 --   parks flag             every living worker knows parked turns
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
@@ -63,7 +63,7 @@ local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s.fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s.fence, reason, rotated, now, journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
+  and interrupt(mark, s.fence, reason, rotated, now, reason ~= LEASE_LOST and journal.progress ~= s.fence and stuck_limit) -- false: it was counted before
 call('LLEN', s.active)
 call('LLEN', s.pending)
 

@@ -33,7 +33,7 @@ type RequeueArgs struct {
 	PartialTTL int64    // ms
 	Left       string   // how many of the journal's entries stay; '': all
 	Reason     string   // why a running turn was interrupted, for the resume mark; '': it was not
-	StuckLimit int64    // interruptions in a row that suspend the session
+	StuckLimit int64    // interruptions in a row that suspend the session; a lost lease is none
 	Parks      bool     // every living worker knows parked turns
 	Waits      string   // the number of the open question for whose decision a parked turn waits, see ask; '': none
 	IDs        []string // of the tasks, oldest first

@@ -23,7 +23,7 @@
 --   partial_ttl int        ms
 --   left                   how many of the journal's entries stay; '': all
 --   reason                 why a running turn was interrupted, for the resume mark; '': it was not
---   stuck_limit number     interruptions in a row that suspend the session
+--   stuck_limit number     interruptions in a row that suspend the session; a lost lease is none
 --   parks flag             every living worker knows parked turns
 --   waits                  the number of the open question for whose decision a parked turn waits, see ask; '': none
 --   ids list               of the tasks, oldest first
@@ -44,6 +44,9 @@ local function fields_2(key)
   local v = call('HMGET', key, 'origin', 'progress', 'closed')
   return {origin = v[1], progress = v[2], closed = v[3]}
 end
+
+-- LEASE_LOST is the reason if the turn's owner lost its lease and lives.
+local LEASE_LOST = 'lease_lost'
 
 -- append_event(s, event, start) writes an event into the stream, with its turn's start if the
 -- stream does not have that yet. The stream keeps about s.events_cap entries. Events of more than
@@ -437,7 +440,7 @@ local of, question = string.match(run.question or '', '^(%d+) (%d+) ')
 local asks = park and waits == question and of == s_fence
 if waits ~= '' and (not asks or string.match(run.answered or '', '^%d+ %d+ ') == of .. ' ' .. question .. ' ') then wait = 0 end
 local interrupted = reason ~= '' and run.phase == 'running'
-  and interrupt(mark, s_fence, reason, rotated, now, journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
+  and interrupt(mark, s_fence, reason, rotated, now, reason ~= LEASE_LOST and journal.progress ~= s_fence and stuck_limit) -- false: it was counted before
 call('LLEN', s_active)
 call('LLEN', s_pending)
 

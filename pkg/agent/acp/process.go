@@ -66,7 +66,7 @@ func yes(value json.RawMessage) bool {
 // start starts the agent in dir. Its requests and notifications go to peer.
 func (a *Agent) start(turn *agent.Turn, dir string, peer peer, logger *slog.Logger) (*process, error) {
 	spec, err := a.isolator.Apply(command.Spec{
-		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), turn.Session), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
+		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), turn.Session), Lease: turn.Host.Lease, Logger: logger,
 		Socket: true, // it lives between turns, and could take a stray line for its user's
 	}, turn.Session)
 	if err != nil {

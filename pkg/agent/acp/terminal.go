@@ -88,7 +88,7 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 		limit = min(max(*p.OutputByteLimit, 0), maxScreen)
 	}
 	spec, err := t.isolator.Apply(command.Spec{
-		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: t.env.ForSession(os.Environ(), t.session), Chosen: chosen, LeaseEnd: t.host.LeaseEnd, Logger: t.logger,
+		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: t.env.ForSession(os.Environ(), t.session), Chosen: chosen, Lease: t.host.Lease, Logger: t.logger,
 	}, t.session)
 	if err != nil {
 		return nil, err

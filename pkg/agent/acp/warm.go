@@ -143,7 +143,7 @@ func (w *warm) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error) 
 	if !w.EndRest() || w.ended() {
 		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
-	w.Lend(turn.Host.LeaseEnd)
+	w.Lend(turn.Host.Lease)
 	if w.sessionID != turn.TranscriptID {
 		if w.can.close {
 			w.request(acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, func(response) {})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -275,8 +276,7 @@ func TestLossWhileAnAgentEnds(t *testing.T) {
 
 // leased is a turn with a lease that is not renewed.
 func leased(turn *agent.Turn, ttl time.Duration) *agent.Turn {
-	end := time.Now().Add(ttl)
-	turn.Host.LeaseEnd = func() time.Time { return end }
+	turn.Host.Lease = lease.New(context.Background(), time.Now(), ttl)
 	return turn
 }
 

@@ -53,7 +53,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 		known.Deferred = nil
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
-			Dir:  dir, Env: a.environ(turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger, PipeBytes: unreadOutput,
+			Dir:  dir, Env: a.environ(turn), Lease: turn.Host.Lease, Logger: logger, PipeBytes: unreadOutput,
 		}
 		if len(a.config.Ask) > 0 {
 			spec.Argv, spec.Env = append(spec.Argv, claudeAsks(a.config.Ask, reply)...), append(spec.Env, claudeAskEnv)

@@ -9,47 +9,37 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
 )
 
-type testLease struct{ deadline atomic.Pointer[time.Time] }
-
-func newTestLease(ttl time.Duration) *testLease {
-	l := &testLease{}
-	l.renew(ttl)
-	return l
+// leased is a lease that is trusted for a while.
+func leased(trusted time.Duration) *lease.Lease {
+	return lease.New(context.Background(), time.Now(), trusted*10/9)
 }
 
-func (l *testLease) renew(ttl time.Duration) {
-	at := time.Now().Add(ttl)
-	l.deadline.Store(&at)
-}
-
-func (l *testLease) Deadline() time.Time { return *l.deadline.Load() }
-
-// heldLease is renewed all the time until it ends, ttl after end.
-type heldLease struct {
-	ttl   time.Duration
-	ended atomic.Pointer[time.Time]
-}
-
-func (l *heldLease) end() {
-	at := time.Now()
-	l.ended.Store(&at)
-}
-
-func (l *heldLease) Deadline() time.Time {
-	if at := l.ended.Load(); at != nil {
-		return at.Add(l.ttl)
-	}
-	return time.Now().Add(l.ttl)
+// renewed is a lease that is renewed until ctx ends.
+func renewed(ctx context.Context, trusted time.Duration) *lease.Lease {
+	held := leased(trusted)
+	go func() {
+		ticker := time.NewTicker(trusted / 6)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				held.Extend(time.Now(), trusted*10/9)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return held
 }
 
 // turn is a turn of the test's own, with text as its message. Its ID is in the environment of every
@@ -242,7 +232,7 @@ func TestB86_UnrenewedLeaseKills(t *testing.T) {
 	a := newAgent(t, Config{Command: shell(`trap "" INT TERM; sleep 1000`)})
 	tn := turn(t, "")
 	start := time.Now()
-	tn.Host.LeaseEnd = newTestLease(ttl).Deadline
+	tn.Host.Lease = leased(ttl)
 	_, err := a.Run(t.Context(), tn)
 	if !errors.Is(err, agent.ErrLeaseLost) || !errors.Is(err, agent.ErrRetryable) {
 		t.Errorf("error %v", err)
@@ -259,13 +249,14 @@ func TestB86_LeaseHoldsThroughTheGrace(t *testing.T) {
 	a := newAgent(t, Config{Command: roleCommand("tree"), Grace: time.Hour})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tn := turn(t, "")
-	lease := &heldLease{ttl: 2 * time.Second}
-	tn.Host.LeaseEnd = lease.Deadline
+	owned, lose := context.WithCancel(t.Context())
+	defer lose()
+	tn.Host.Lease = renewed(owned, 2*time.Second)
 	cause := errors.New("drained")
 	var pids []int
 	_, err := a.Run(ctx, emitting(tn, func(e agent.Event) {
 		pids = parsePids(t, e.Text)
-		lease.end() // in the grace, however long the agent took to start
+		lose() // in the grace, however long the agent took to start
 		cancel(cause)
 	}))
 	if !errors.Is(err, cause) {
@@ -276,25 +267,11 @@ func TestB86_LeaseHoldsThroughTheGrace(t *testing.T) {
 
 func TestRenewedLeaseLetsItRun(t *testing.T) {
 	t.Parallel()
-	ttl := expect.Lease(600 * time.Millisecond)
-	lease := newTestLease(ttl)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() {
-		ticker := time.NewTicker(ttl / 6)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				lease.renew(ttl)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
 	a := newAgent(t, Config{Command: shell("sleep 1; echo well")})
 	tn := turn(t, "")
-	tn.Host.LeaseEnd = lease.Deadline
+	tn.Host.Lease = renewed(ctx, expect.Lease(600*time.Millisecond))
 	reply, err := runText(ctx, a, tn)
 	if err != nil || reply != "well" {
 		t.Errorf("reply %q, error %v", reply, err)

@@ -188,14 +188,8 @@ func workerRole(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	lease := newTestLease(ttl)
-	go func() {
-		for range time.Tick(ttl / 3) {
-			lease.renew(ttl)
-		}
-	}()
 	_, err = a.Run(context.Background(), &agent.Turn{ID: args[0], Host: agent.Host{
-		Emit: func(e agent.Event) { fmt.Println(e.Text) }, LeaseEnd: lease.Deadline,
+		Emit: func(e agent.Event) { fmt.Println(e.Text) }, Lease: renewed(context.Background(), ttl),
 	}})
 	fmt.Println("end:", err)
 	_, _ = io.Copy(io.Discard, os.Stdin)

@@ -27,7 +27,7 @@ func (a *Agent) Run(ctx context.Context, turn *agent.Turn) (agent.Result, error)
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
 	spec, err := a.isolator.Apply(command.Spec{
-		Argv: a.config.Command, Dir: a.config.Dir, Env: a.env.ForTurn(os.Environ(), turn), LeaseEnd: turn.Host.LeaseEnd, Logger: logger,
+		Argv: a.config.Command, Dir: a.config.Dir, Env: a.env.ForTurn(os.Environ(), turn), Lease: turn.Host.Lease, Logger: logger,
 	}, turn.Session)
 	if err != nil {
 		return agent.Result{}, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/expect"
@@ -200,8 +201,8 @@ func TestInterruptedTool(t *testing.T) {
 func TestLeaseRunsOutInATool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Tools: []Tool{shell("x", "sleep 1000")}}, call("c1", "x", "{}"))
-	tn, end := turn("go"), time.Now().Add(300*time.Millisecond)
-	tn.Host.LeaseEnd = func() time.Time { return end }
+	tn := turn("go")
+	tn.Host.Lease = lease.New(context.Background(), time.Now(), 300*time.Millisecond)
 	_, err := r.agent.Run(t.Context(), emitting(tn, r.emit))
 	if !errors.Is(err, agent.ErrLeaseLost) || !errors.Is(err, agent.ErrRetryable) {
 		t.Error(err)

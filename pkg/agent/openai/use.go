@@ -116,7 +116,7 @@ func (r *run) ask(ctx context.Context, key string, t tool, c toolCall) error {
 func (r *run) start(ctx context.Context, t tool, args, key string) (output json.RawMessage, failed, err error) {
 	spec, err := t.isolator.Apply(command.Spec{
 		Argv: t.Argv, Dir: t.Dir, Env: append(t.environ.ForTurn(os.Environ(), r.turn), "TURNSTILE_STEP_KEY="+key),
-		LeaseEnd: r.turn.Host.LeaseEnd, Logger: r.log.With("tool", t.Name),
+		Lease: r.turn.Host.Lease, Logger: r.log.With("tool", t.Name),
 	}, r.turn.Session)
 	if err != nil {
 		return nil, notStarted(err), nil
