@@ -86,7 +86,7 @@ func TestBriefStallKeepsTheTurn(t *testing.T) {
 			turn := s.turn()
 			s.renewed(phase)
 			s.stall(s.ttl/10 + s.ttl/8) // the margin, and time for the next renewal
-			s.renewed(0)                 // it has noticed
+			s.renewed(0)                // it has noticed
 			expect.Equal(t, "the turn after the stall", s.turn(), turn)
 			expect.OK(t, os.WriteFile(s.gate, nil, 0o600))
 			expect.Equal(t, "attempt", s.ends("m", session.StatusDone).Turn, turn)
