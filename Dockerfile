@@ -15,7 +15,7 @@
 # SIGTERM drains. What starts the container must wait for TURNSTILE_DRAIN_TIMEOUT
 # + TURNSTILE_INTERRUPT_GRACE + 5s before it kills.
 
-FROM golang:1.26.8 AS build
+FROM golang:1.26.11 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

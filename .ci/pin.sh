@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Adds to each image of FILE... (docker-compose.yml, Dockerfile) the digest that its
-# registry has for its tag now, as redis:7.4.6-alpine@sha256:..., or renews it. The
+# registry has for its tag now, as redis:7.4.11-alpine@sha256:..., or renews it. The
 # digest is that of the answer itself, whatever the registry says it is. Files are
 # written when all images of all files are known. `make pin` calls it.
 #

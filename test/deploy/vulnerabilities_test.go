@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -19,12 +20,18 @@ func vulnerabilities(t *testing.T, database string) (out string, err error) {
 	return string(text), err
 }
 
+// It also prints the table of the images, with its age.
 func TestVulnerabilitiesAreNotCheckedSilently(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	out, err := vulnerabilities(t, "http://"+addr)
 	if err != nil || !strings.Contains(out, "NOT CHECKED") || !strings.Contains(out, addr) {
 		t.Errorf("%v\n%s", err, out)
+	}
+	for image, looked := range patches(t) {
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(image) + `, looked up \d+ days ago \(` + looked + `: .+\)$`).MatchString(out) {
+			t.Errorf("it does not print %s of %s:\n%s", image, looked, out)
+		}
 	}
 }
 
