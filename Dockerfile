@@ -10,7 +10,13 @@
 #   COPY --from=turnstile /usr/local/bin/worker /usr/local/bin/
 #   USER 10001:10001
 #   ENTRYPOINT ["/usr/local/bin/worker"]
+#   STOPSIGNAL SIGTERM
 #   ENV TURNSTILE_AGENT=exec TURNSTILE_AGENT_COMMAND="my-agent --flag"
+#
+# ENV says which agent runs, also under docker-compose.yml, unless agent.env or .env says otherwise (deploy/worker.env). Name it
+# there in a file of yours, for `docker compose -f docker-compose.yml -f my.yml`:
+#
+#   services: {worker: {image: my-agent, pull_policy: missing}}
 #
 # SIGTERM drains. What starts the container must wait for TURNSTILE_DRAIN_TIMEOUT
 # + TURNSTILE_INTERRUPT_GRACE + 5s before it kills.
@@ -42,7 +48,7 @@ COPY --from=build --chown=10001:10001 /out/empty /home/turnstile
 COPY --from=build --chown=10001:10001 --chmod=0700 /out/empty /work
 COPY --from=build /out/worker /out/enqueue /usr/local/bin/
 USER 10001:10001
-ENV HOME=/home/turnstile TURNSTILE_WORKSPACE_DIR=/work
+ENV HOME=/home/turnstile TURNSTILE_WORKSPACE_DIR=/work TURNSTILE_AGENT=echo
 WORKDIR /home/turnstile
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/worker"]
@@ -62,4 +68,5 @@ FROM programs AS gateway
 ENTRYPOINT ["/usr/local/bin/gateway"]
 
 FROM programs AS worker
+ENV TURNSTILE_AGENT=echo
 ENTRYPOINT ["/usr/local/bin/worker"]

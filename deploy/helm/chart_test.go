@@ -258,8 +258,12 @@ func TestSettings(t *testing.T) {
 			if !ok {
 				continue
 			}
-			var environ []string
-			for name, v := range env(t, d) {
+			own := env(t, d)
+			if _, set := own["TURNSTILE_AGENT"]; set && name == "defaults" {
+				t.Errorf("%s: the chart says which agent runs, whatever the image says", key)
+			}
+			environ := []string{"TURNSTILE_AGENT=echo"} // the Dockerfile's ENV
+			for name, v := range own {
 				value := strings.Replace(v.Value, "/secrets/", dir+"/", 1)
 				if regexp.MustCompile("^REDIS_URL$|TOKEN$|KEY$").MatchString(name) {
 					if v.ValueFrom == nil || v.ValueFrom.SecretKeyRef == nil || v.Value != "" {

@@ -39,7 +39,10 @@ type compose struct {
 
 type service struct {
 	Image           string    `yaml:"image"`
-	Build           build     `yaml:"build"`
+	Build           *build    `yaml:"build"`
+	PullPolicy      string    `yaml:"pull_policy"`
+	Restart         string    `yaml:"restart"`
+	StopSignal      string    `yaml:"stop_signal"`
 	ContainerName   string    `yaml:"container_name"`
 	NetworkMode     string    `yaml:"network_mode"`
 	Entrypoint      any       `yaml:"entrypoint"`
@@ -63,7 +66,8 @@ type service struct {
 	} `yaml:"configs"`
 	Environment map[string]string `yaml:"environment"`
 	Healthcheck struct {
-		Test []string `yaml:"test"`
+		Test        []string `yaml:"test"`
+		StartPeriod string   `yaml:"start_period"`
 	} `yaml:"healthcheck"`
 	DependsOn map[string]struct {
 		Condition string `yaml:"condition"`
@@ -135,6 +139,23 @@ func readCompose(t *testing.T, vars map[string]string) compose {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var c compose
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	worker := c.Services["worker"].Environment
+	for _, name := range workerEnv(t) {
+		names = append(names, name)
+		if value, ok := vars[name]; ok {
+			worker[name] = value
+		}
+	}
+	for _, variable := range readDockerfile(t)["worker"].environ() { // what the image says holds where nothing else does
+		name, value, _ := strings.Cut(variable, "=")
+		if _, ok := worker[name]; !ok && strings.HasPrefix(name, "TURNSTILE_") {
+			worker[name] = value
+		}
+	}
 	for _, name := range names {
 		if strings.HasPrefix(name, "OPENAI_") {
 			name = "TURNSTILE_" + name // the setting that it stands for
@@ -143,11 +164,15 @@ func readCompose(t *testing.T, vars map[string]string) compose {
 			t.Errorf("%s is no setting", name)
 		}
 	}
-	var c compose
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
 	return c
+}
+
+// workerEnv are the names in deploy/worker.env, which Compose passes on where they are set (TestComposeSchema).
+func workerEnv(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(root + "/deploy/worker.env")
+	expect.OK(t, err)
+	return regexp.MustCompile(`(?m)^[A-Z0-9_]+$`).FindAllString(string(text), -1)
 }
 
 func environ(s service) []string {
@@ -174,8 +199,11 @@ func TestComposeServices(t *testing.T) {
 		if name == "redis" {
 			continue
 		}
-		if s.Image != "turnstile" || s.Build != (build{".", "worker"}) || (s.Entrypoint == nil) != (name != "gateway") {
+		if s.Image != "turnstile" || s.PullPolicy != "never" || (s.Entrypoint == nil) != (name != "gateway") {
 			t.Errorf("%s is not our image as it is: %+v", name, s)
+		}
+		if s.Restart != "always" { // after a SIGHUP Docker starts no other again
+			t.Errorf("%s: restart is %s", name, s.Restart)
 		}
 		// Process 1 has the secrets in its environment. Only the worker protects its environment,
 		// so it must be process 1.
@@ -250,7 +278,7 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 }
 
 // The worker receives every setting, from the environment of compose or from .env. A variable that
-// is not set is absent, so that the program's default holds.
+// is not set is absent, so that what the image says holds, or the program's default.
 func TestComposePassesSettingsOn(t *testing.T) {
 	t.Parallel()
 	names := []string{"OPENAI_BASE_URL", "OPENAI_API_KEY"}
@@ -281,7 +309,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 	}
 
 	// Further variables are only for the worker's agents, and not for an image. The secrets in .env are for no service as a whole.
-	for name, want := range map[string][]envFile{"worker": {{Path: "agent.env"}}, "asynqmon": nil, "gateway": nil, "redis": nil} {
+	for name, want := range map[string][]envFile{"worker": {{Path: "agent.env"}, {Path: "deploy/worker.env"}}, "asynqmon": nil, "gateway": nil, "redis": nil} {
 		if got := services[name].EnvFile; !slices.Equal(got, want) {
 			t.Errorf("%s: env_file is %v", name, got)
 		}
@@ -304,6 +332,7 @@ func TestComposeWorkerScales(t *testing.T) {
 	t.Parallel()
 	s := readCompose(t, token).Services["worker"]
 	expect.Equal(t, "workers", s.Scale, 2)
+	expect.Equal(t, "the signal that drains, whatever its image says", s.StopSignal, "SIGTERM")
 	if s.ContainerName != "" || len(s.Ports) > 0 {
 		t.Errorf("it cannot be scaled: container_name %q, ports %v", s.ContainerName, s.Ports)
 	}
@@ -346,6 +375,19 @@ func TestComposeStopGracePeriod(t *testing.T) {
 	}
 	if _, _, err := load(map[string]string{"TURNSTILE_DRAIN_TIMEOUT": "10m"}); err == nil || !strings.Contains(err.Error(), "TURNSTILE_STOP_TIMEOUT") {
 		t.Errorf("a drain longer than the grace period: %v", err)
+	}
+}
+
+// While Redis loads, it is not healthy. A full one needs up to 11 s of processor time for each 512 MiB here (the file's comment), and
+// has ten times that.
+func TestComposeRedisHasTimeToLoad(t *testing.T) {
+	t.Parallel()
+	s := readCompose(t, token).Services["redis"]
+	megabytes, err := strconv.Atoi(strings.TrimSuffix(s.Command[slices.Index(s.Command, "--maxmemory")+1], "mb"))
+	expect.OK(t, err)
+	period, err := time.ParseDuration(s.Healthcheck.StartPeriod)
+	if need := 110 * time.Second * time.Duration(megabytes) / 512; err != nil || period < need {
+		t.Errorf("start_period %s, %v; %d MiB need %s", period, err, megabytes, need)
 	}
 }
 

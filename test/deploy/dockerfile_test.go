@@ -31,6 +31,16 @@ func (s stage) all(verb string) []string {
 	return found
 }
 
+// environ are the variables of ENV.
+func (s stage) environ() (list []string) {
+	for _, words := range s.all("ENV") {
+		for _, word := range regexp.MustCompile(`(\w+)=("[^"]*"|\S+)`).FindAllStringSubmatch(words, -1) {
+			list = append(list, word[1]+"="+strings.Trim(word[2], `"`))
+		}
+	}
+	return list
+}
+
 // readDockerfile reads the stages, each with the commands of the one that it is FROM. The last is also "".
 func readDockerfile(t *testing.T) map[string]stage {
 	t.Helper()

@@ -53,7 +53,7 @@ func built(t *testing.T) string {
 func newImage(t *testing.T, out, name string) *image {
 	t.Helper()
 	stage := readDockerfile(t)[name]
-	i := &image{T: t, root: t.TempDir()}
+	i := &image{T: t, root: t.TempDir(), environ: stage.environ()}
 	for _, c := range stage.copies(t) {
 		for _, source := range c.sources {
 			source = strings.Replace(source, "/out", out, 1)
@@ -75,9 +75,6 @@ func newImage(t *testing.T, out, name string) *image {
 				expect.OK(t, os.Chown(to, 10001, 10001))
 			}
 		}
-	}
-	for _, words := range stage.all("ENV") {
-		i.environ = append(i.environ, strings.Fields(words)...)
 	}
 	return i
 }
@@ -133,7 +130,7 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 	out := built(t)
 	server, addr, worker := redistest.StartServer(t), freeAddr(t), newImage(t, out, "worker")
-	settings := []string{"REDIS_URL=" + server.URL(), "TURNSTILE_HTTP_ADDR=" + addr, "TURNSTILE_AGENT=echo"}
+	settings := []string{"REDIS_URL=" + server.URL(), "TURNSTILE_HTTP_ADDR=" + addr}
 	worker.works("worker", settings, func() {
 		if out, err := worker.run(settings, "/usr/local/bin/enqueue", "-s", "demo", "--wait", "hello"); err != nil || !strings.Contains(out, "echo: hello") {
 			t.Errorf("enqueue: %v: %s", err, out)
@@ -141,6 +138,45 @@ func TestImages(t *testing.T) {
 	})
 	expect.Equal(t, "its folders", folders(t, worker.root), "dev etc home proc tmp usr")
 	newImage(t, out, "gateway").works("gateway", []string{"REDIS_URL=" + server.URL(), "TURNSTILE_GATEWAY_ADDR=" + freeAddr(t)}, func() {})
+}
+
+// An agent of one's own, in the image that the Dockerfile's head describes, runs under docker-compose.yml: its environment is what
+// Docker makes of the image's and of the service's, as Docker Compose resolves that.
+func TestImageOfAnAgentOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	expect.OK(t, err)
+	var head stage
+	for _, l := range regexp.MustCompile(`(?m)^#   ([A-Z]+) (.+)$`).FindAllStringSubmatch(string(text), -1) {
+		head.lines = append(head.lines, line{l[1], l[2]})
+	}
+	expect.List(t, "COPY", head.all("COPY"), "--from=turnstile /usr/local/bin/worker /usr/local/bin/")
+	expect.List(t, "USER and ENTRYPOINT", append(head.all("USER"), head.all("ENTRYPOINT")...), "10001:10001", `["/usr/local/bin/worker"]`)
+
+	worker := newImage(t, built(t), "worker")
+	own := &image{T: t, root: t.TempDir(), agents: t.TempDir(), environ: head.environ()}
+	for _, folder := range []string{"usr/local/bin", "home/turnstile", "work"} {
+		expect.OK(t, os.MkdirAll(filepath.Join(own.root, folder), 0o755)) //nolint:gosec // as in an image
+	}
+	expect.OK(t, unprivileged.Install(filepath.Join(own.root, "usr/local/bin/worker"), filepath.Join(worker.root, "usr/local/bin/worker"), 0o711))
+	expect.OK(t, os.Mkdir(filepath.Join(own.agents, "bin"), 0o755))                                                           //nolint:gosec // as in an image
+	expect.OK(t, os.WriteFile(filepath.Join(own.agents, "bin/my-agent"), []byte("#!/bin/sh\necho \"my-agent $*\"\n"), 0o755)) //nolint:gosec // it is run
+
+	project, err := load(t, same, nil, composeFile)
+	expect.OK(t, err)
+	settings := []string{}
+	for name, value := range project.Services["worker"].Environment {
+		own.environ = slices.DeleteFunc(own.environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		if value != nil {
+			settings = append(settings, name+"="+*value)
+		}
+	}
+	settings = append(settings, "REDIS_URL="+redistest.StartServer(t).URL(), "TURNSTILE_HTTP_ADDR="+freeAddr(t))
+	own.works("worker", settings, func() {
+		if out, err := worker.run(settings, "/usr/local/bin/enqueue", "-s", "demo", "--wait", "hello"); err != nil || !strings.Contains(out, "my-agent --flag") {
+			t.Errorf("enqueue: %v: %s", err, out)
+		}
+	})
 }
 
 func folders(t *testing.T, dir string) string {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var built sync.Map // import path -> func() (string, error)
+var built sync.Map // folder and import path -> func() (string, error)
 
 // Build builds a program for a test, as Path does.
 func Build(t testing.TB, importPath string) string {
@@ -25,17 +25,21 @@ func Build(t testing.TB, importPath string) string {
 
 // Path builds a program and returns its path, which is in go's build cache: all test binaries share
 // it, and none links it again or removes it.
-func Path(importPath string) (string, error) {
-	once, _ := built.LoadOrStore(importPath, sync.OnceValues(func() (string, error) { return build(importPath) }))
+func Path(importPath string) (string, error) { return PathIn("", importPath) }
+
+// PathIn does it in a folder, which may be of another module.
+func PathIn(dir, importPath string) (string, error) {
+	once, _ := built.LoadOrStore([2]string{dir, importPath}, sync.OnceValues(func() (string, error) { return build(dir, importPath) }))
 	return once.(func() (string, error))()
 }
 
 // build makes `go run` print the program that it would run. That is a temporary file if the program
 // must be built first, and the next time the copy in the cache.
-func build(importPath string) (path string, err error) {
+func build(dir, importPath string) (path string, err error) {
 	for range 3 {
 		var said strings.Builder
 		cmd := exec.CommandContext(context.Background(), "go", "run", "-exec=echo", importPath)
+		cmd.Dir = dir
 		cmd.Stderr = &said
 		out, err := cmd.Output()
 		if err != nil {

@@ -68,6 +68,9 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
 // ExitCode waits for the process to end by itself.
 func (p *Process) ExitCode() int {
 	p.t.Helper()
