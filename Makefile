@@ -2,7 +2,7 @@
 
 BIN      ?= bin
 TOOL     := go tool -modfile=tools/go.mod
-SCRIPTS  := .ci/run $(wildcard .ci/*.sh docs/runbook/*.sh)
+SCRIPTS  := .ci/run $(wildcard .ci/*.sh deploy/*.sh docs/runbook/*.sh)
 # The agents of the npm registry that `make real-agents` runs, and where to.
 AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0

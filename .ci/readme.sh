@@ -60,7 +60,7 @@ parse_containers() {
 	local words word
 	read -ra words <<<"$1"
 	case "${words[2]}" in
-	up | exec | logs | down) ;;
+	build | up | exec | logs | down) ;;
 	*) bad "$1" "unknown subcommand ${words[2]}"; return ;;
 	esac
 	for word in "${words[@]:3}"; do
@@ -84,6 +84,7 @@ run_line() {
 	"make test") if grep -q '^make test$' .ci/run; then ok "$1 (run by .ci/run)"; else bad "$1" ".ci/run does not run it"; fi ;;
 	*"./cmd/worker --dev") start_worker "$1" ;;
 	"docker compose "*) parse_containers "$1" ;;
+	deploy/roll.sh) if [ -x deploy/roll.sh ]; then ok "$1 (is there)"; else bad "$1" "it is not there"; fi ;;
 	*" || echo "*) fails "$1" ;;
 	*) if output=$(bash -c "$1" </dev/null 2>&1); then ok "$1"; else bad "$1" "$output"; fi ;;
 	esac
