@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
+	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 )
 
@@ -177,7 +178,7 @@ func (b *Board) fail(w http.ResponseWriter, r *http.Request, token gateway.Token
 func (b *Board) problem(r *http.Request, err error) *gateway.Problem {
 	p := gateway.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		b.log.WarnContext(r.Context(), "a page of the board failed", "path", r.URL.Path, "code", string(p.Code), "error", err)
+		b.log.WarnContext(r.Context(), "a page of the board failed", "path", r.URL.Path, "code", string(p.Code), "error", redisconn.Explain(err))
 	}
 	return p
 }

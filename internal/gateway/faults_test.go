@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -169,4 +171,27 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		r.say("s", strings.Repeat("x", 900_000))
 	}
 	expect.Soon(t, "the end of the stream", func() bool { return r.gateway.OpenStreams() == 0 })
+}
+
+// What answers at Redis' address is not a Redis: senders are told that Redis is away, and the log has the
+// answer.
+func TestSomethingElseAnswersInRedisPlace(t *testing.T) {
+	t.Parallel()
+	for answer, logged := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1.1 400 Bad Request",
+		"SSH-2.0-OpenSSH_9.6\r\n":          "SSH-2.0-OpenSSH_9.6",
+		":1\r\n":                           "something else answers in Redis' place",
+		"\x15\x03\x01\x00\x02\x02\x16":     "does it want TLS",
+	} {
+		for _, later := range []bool{false, true} {
+			rdb, err := redisconn.Open("redis://" + redistest.Stranger(t, answer, later))
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = rdb.Close() })
+			var log bytes.Buffer
+			r := rigWith(t, rdb, func(d *gateway.Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			r.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}).problem(503, gateway.RedisUnavailable)
+			r.call("GET", "/v1/sessions/s", nil).problem(503, gateway.RedisUnavailable)
+			contains(t, "log", log.String(), logged)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
 
@@ -131,7 +132,7 @@ func (g *Gateway) failed(w *tracked, r *Request, err error) {
 		if p.Code == InternalError {
 			level = slog.LevelError
 		}
-		g.log.Log(r.Context(), level, "request failed", "route", r.Pattern, "session", r.Session, "request_id", r.ID, "code", string(p.Code), "error", err)
+		g.log.Log(r.Context(), level, "request failed", "route", r.Pattern, "session", r.Session, "request_id", r.ID, "code", string(p.Code), "error", redisconn.Explain(err))
 	}
 	if p.Code == Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="Turnstile"`)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -61,7 +62,7 @@ func Explain(err error) string {
 		}
 	}
 	if meaning := network(err); meaning != "" {
-		return meaning + " (" + text + ")"
+		return fmt.Sprintf("%s (%.300s)", meaning, text) // another service's answer may be long
 	}
 	return text
 }
@@ -107,6 +108,8 @@ func network(err error) string {
 		return where + " closed the connection: did it end, or does it want TLS (rediss://) or a client certificate (tls_cert= in REDIS_URL)?"
 	case op != nil:
 		return where + " is unreachable: is it running, and is REDIS_URL right?"
+	case foreign(err):
+		return "something else answers in Redis' place: does REDIS_URL name a proxy or another service, or TLS (rediss://) where there is none?"
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -18,12 +19,27 @@ var passes = []string{
 	"max number of clients reached", // after ERR, which HasErrorPrefix removes
 }
 
+// foreignWords are in the errors of go-redis and of TLS about an answer that no Redis gives.
+var foreignWords = []string{
+	"redis: can't parse ", "redis: invalid reply: ", "redis: unexpected type=", "redis: got ", "redis: RESP3 map key ", "tls: ",
+}
+
+// foreign reports whether what answered is not a Redis, for example a proxy with an HTTP error.
+func foreign(err error) bool {
+	var answer redis.Error
+	if err == nil || errors.As(err, &answer) {
+		return false
+	}
+	return errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) || // of a length
+		slices.ContainsFunc(foreignWords, func(word string) bool { return strings.Contains(err.Error(), word) })
+}
+
 // MayPass reports whether an error may go away by itself: one of the network, of the client's
-// pool, or of a Redis that is temporarily unavailable. Otherwise Redis refused the request and
-// would refuse it again.
+// pool, of a Redis that is temporarily unavailable, or of something else that answers in its place.
+// Otherwise Redis refused the request and would refuse it again.
 func MayPass(err error) bool {
 	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) {
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) || foreign(err) {
 		return true
 	}
 	if slices.ContainsFunc(passes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
