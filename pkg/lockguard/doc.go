@@ -26,9 +26,12 @@
 //
 // # Not guaranteed
 //
-//   - Mutual exclusion across a failover. A replica may not know the holder, and then two hold the lock
-//     until the first one's next renewal. Only the fencing token tells them apart: a store that is
-//     changed under the lock must remember the highest token it has seen and reject a lower one.
+//   - Mutual exclusion across a failover. A replica may not know the holder. Then two hold the lock
+//     until the first one's next renewal at the new primary. In a split brain, where the old primary
+//     still serves, it goes on confirming the first one's renewals: two hold the lock for as long as
+//     that lasts. Redis' min-replicas-to-write 1 ends it after min-replicas-max-lag and the rest of a
+//     TTL. Only the fencing token tells the holders apart: a store that is changed under the lock must
+//     remember the highest token it has seen and reject a lower one.
 //   - That a lost holder stops. Its context ends, and its work must end with that.
 //   - The TTL while the whole machine is suspended: Linux stops the monotonic clock. The next
 //     renewal, or a store that checks the fencing token, detects the loss.
