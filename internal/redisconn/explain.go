@@ -83,6 +83,10 @@ func network(err error) string {
 		where = "Redis at " + op.Addr.String()
 	}
 	switch {
+	case errors.Is(err, errUnresolved):
+		return "the name of the Redis host was not resolved in time: check this machine's name server"
+	case errors.As(err, &dns) && !dns.IsNotFound:
+		return "the name of the Redis host " + dns.Name + " cannot be resolved: check this machine's name server"
 	case errors.As(err, &dns):
 		return "the Redis host " + dns.Name + " is not found: check REDIS_URL"
 	case errors.Is(err, syscall.ECONNREFUSED):

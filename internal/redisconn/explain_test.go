@@ -42,6 +42,36 @@ func TestExplainSilentServer(t *testing.T) {
 	}
 }
 
+// A name server that does not respond is named before a caller's time is over, and Redis is not blamed.
+func TestExplainSilentNameServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
+	}}
+	for url, says := range map[string]string{
+		"redis://redis.example":                   "not resolved in time",
+		"redis-cluster://redis.example":           "not resolved in time",
+		"redis-sentinel://redis.example?master=m": "the name server did not respond in time",
+	} {
+		client := open(t, url, func(o *redis.UniversalOptions) {
+			o.Dialer = resolving((&net.Dialer{Resolver: resolver, Timeout: 50 * time.Millisecond}).DialContext)
+		})
+		err := client.Ping(t.Context()).Err()
+		if !errors.Is(err, errUnresolved) || !strings.Contains(Explain(err), says) || !MayPass(err) || !Unchanged(err) {
+			t.Errorf("%s: %v, may pass %v, unchanged %v: %s", url, err, MayPass(err), Unchanged(err), Explain(err))
+		}
+	}
+	broken := Explain(&net.OpError{Op: "dial", Err: &net.DNSError{Name: "redis.example", Err: "server misbehaving", IsTemporary: true}})
+	if !strings.Contains(broken, "redis.example cannot be resolved") {
+		t.Error(broken)
+	}
+}
+
 func TestExplainFullServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")

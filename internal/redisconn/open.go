@@ -52,6 +52,7 @@ func (t target) client(opts []Option) redis.UniversalClient {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		TLSConfig:                t.config,
+		Dialer:                   resolving(redis.NewDialer(&redis.Options{TLSConfig: t.config, DialTimeout: dialTimeout})),
 	}
 	for _, opt := range opts {
 		opt(o)

@@ -39,7 +39,8 @@ func foreign(err error) bool {
 // Otherwise Redis refused the request and would refuse it again.
 func MayPass(err error) bool {
 	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) || foreign(err) {
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) ||
+		errors.Is(err, errUnresolved) || foreign(err) {
 		return true
 	}
 	if slices.ContainsFunc(passes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
@@ -75,7 +76,7 @@ func Unchanged(err error) bool {
 		return false
 	}
 	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
+	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, errUnresolved) {
 		return true
 	}
 	text := ": " + err.Error()
