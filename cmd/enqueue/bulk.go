@@ -178,6 +178,9 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 	if b.o.json {
 		b.out.receipt(r, it.line)
 	}
+	if r.Status != receipt.Refused {
+		b.out.did(r, it.line)
+	}
 	switch {
 	case r.Status == receipt.Refused:
 		f := refused(r)

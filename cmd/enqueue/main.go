@@ -25,14 +25,18 @@ import (
 func main() {
 	guardian.Conceal() // with `docker exec` it runs next to agents, with a password in REDIS_URL
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	context.AfterFunc(ctx, stop)   // a second Ctrl-C ends the process at once
+	signal.Ignore(syscall.SIGPIPE) // it would end the process before stderr has said what is stored
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }
 
 // run is the whole program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	out := newOutput(stdout, stderr, environ)
+	out.unread = cancel
 	code := exitOK
 	o := options{}
 	cmd := newCommand(&o, func(words []string) error {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"turnstile/internal/printable"
@@ -20,18 +22,53 @@ type output struct {
 	json   bool
 	onTTY  bool // stderr is a terminal
 	screen *terminal.Screen
-	err    error // the first error of stdout
+	unread func() // called when nobody reads stdout any more; nil: nothing to do
+
+	mu   sync.Mutex
+	err  error    // the first error of stdout
+	done []string // lines of stderr if stdout fails
 }
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
 	o := &output{onTTY: terminal.IsTerminal(stderr), screen: terminal.NewSplitScreen(stdout, stderr, environ)}
 	o.screen.Failed = func(err error) {
-		if o.err == nil {
-			o.err = err
-			fmt.Fprintln(stderr, printable.Line(fmt.Sprintf("enqueue: stdout: %v", err)))
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err != nil {
+			return
+		}
+		o.err = err
+		for _, line := range append([]string{fmt.Sprintf("enqueue: stdout: %v", err)}, o.done...) {
+			fmt.Fprintln(stderr, printable.Line(line))
+		}
+		if errors.Is(err, syscall.EPIPE) && o.unread != nil {
+			o.unread()
 		}
 	}
 	return o
+}
+
+// did says on stderr what a call has done, if stdout fails or has failed: it must not be done again. A receipt
+// that was written for a line of a file has said it.
+func (o *output) did(r receipt.Receipt, line int) {
+	text, again := "enqueue: ", "--id "+r.ID
+	if line > 0 {
+		text, again = fmt.Sprintf("enqueue: line %d: ", line), fmt.Sprintf(`"id": %q`, r.ID)
+	}
+	if r.Status == receipt.Answered {
+		text += "the command was carried out"
+	} else {
+		text += "stored as " + r.ID + "; repeat it only with " + again
+	}
+	o.mu.Lock()
+	failed := o.err != nil
+	if !failed && (line == 0 || !o.json) {
+		o.done = append(o.done, text)
+	}
+	o.mu.Unlock()
+	if failed {
+		o.note(text)
+	}
 }
 
 // text writes to stdout.

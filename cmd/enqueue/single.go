@@ -71,6 +71,9 @@ func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	if s.o.json {
 		s.out.receipt(r, 0)
 	}
+	if r.Status != receipt.Refused {
+		s.out.did(r, 0)
+	}
 	switch {
 	case r.Status == receipt.Refused:
 		return true, refused(r)

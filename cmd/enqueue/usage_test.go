@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -168,18 +167,6 @@ func TestCommandsPageIsComplete(t *testing.T) {
 		}
 	}
 }
-
-func TestOutputThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	url, _ := newRedis(t)
-	var stderr bytes.Buffer
-	code := run(bg(t), []string{"-s", "a", "hello"}, nil, brokenWriter{}, &stderr, []string{"REDIS_URL=" + url})
-	result{code, "", stderr.String()}.want(t, exitOther).oneLine(t, "disk full")
-}
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
