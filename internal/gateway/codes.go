@@ -55,7 +55,7 @@ const (
 	InternalError    Code = "internal_error"
 	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over, or something else answers
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
-	Overloaded       Code = "overloaded"        // the bodies being read are too large together
+	Overloaded       Code = "overloaded"        // bodies being read are too large together, or too many connections open
 	Draining         Code = "draining"          // the gateway ends; another one takes the request
 )
 
@@ -101,6 +101,6 @@ var meanings = map[Code]struct {
 	InternalError:        {http.StatusInternalServerError, "The request failed"},
 	RedisUnavailable:     {http.StatusServiceUnavailable, "Redis cannot be reached"},
 	RedisRefused:         {http.StatusServiceUnavailable, "Redis refused the request"},
-	Overloaded:           {http.StatusServiceUnavailable, "Too many large requests at once"},
+	Overloaded:           {http.StatusServiceUnavailable, "Too many requests at once"},
 	Draining:             {http.StatusServiceUnavailable, "The gateway is shutting down"},
 }

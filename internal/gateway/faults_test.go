@@ -10,9 +10,13 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/gateway"
 	"turnstile/pkg/session"
@@ -194,4 +198,25 @@ func TestSomethingElseAnswersInRedisPlace(t *testing.T) {
 			contains(t, "log", log.String(), logged)
 		}
 	}
+}
+
+// Without a file descriptor for Redis the gateway is overloaded, whatever runs in Redis, and says so once a
+// minute.
+func TestNoDescriptorForRedis(t *testing.T) {
+	t.Parallel()
+	rdb, err := redisconn.Open("redis://127.0.0.1:1", func(o *redis.UniversalOptions) {
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		}
+	})
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	var log bytes.Buffer
+	r := rigWith(t, rdb, func(d *gateway.Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 2 {
+		p := r.call("POST", "/v1/sessions/s/messages", object{"text": "hi"}).problem(503, gateway.Overloaded)
+		contains(t, "detail", p.Detail, "no file descriptor left. Nothing was changed.")
+	}
+	expect.Equal(t, "lines of the log", strings.Count(log.String(), "\n"), 1)
+	contains(t, "log", log.String(), "ulimit -n")
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"turnstile"
 	"turnstile/internal/gateway/store"
 	"turnstile/internal/outbox"
@@ -93,7 +95,8 @@ type Gateway struct {
 	limits   *limiter
 	streams  streams
 	waits    waits
-	guesses  *Attempts // unknown tokens
+	guesses  *Attempts      // unknown tokens
+	seldom   rate.Sometimes // logs that the gateway is overloaded
 
 	heartbeat time.Duration
 	foreign   func(http.ResponseWriter, *Request, *Problem) // sends problems of paths of no route; nil: as Route.Fail
@@ -121,7 +124,7 @@ func New(c Config, d Deps) *Gateway {
 		config: c, deps: d, log: d.Logger, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
 		bodyMost: int64(c.Limits.WithDefaults().MessageBytes + bodyBeside), limits: newLimiter(c.Rate, c.Streams),
 		streams: streams{open: map[*stream]struct{}{}}, heartbeat: heartbeat,
-		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens),
+		waits: waits{open: map[*Request]context.CancelCauseFunc{}}, guesses: newAttempts(ofTokens), seldom: rate.Sometimes{Interval: time.Minute},
 	}
 	g.bodies = newBodies(g.bodyMost)
 	g.ending, g.drain = context.WithCancelCause(context.Background())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"turnstile/internal/redisconn"
@@ -86,6 +87,8 @@ func problemOf(err error) *Problem {
 		}
 	}
 	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return because(err, Fail(Overloaded, "The gateway has no file descriptor left. %s", whatIsStored(err)))
 	case redisconn.MayPass(err), errors.Is(err, redisconn.ErrUnsure), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return because(err, Fail(RedisUnavailable, "Try again. %s", whatIsStored(err)))
 	case redisconn.Refused(err):

@@ -132,7 +132,14 @@ func (g *Gateway) failed(w *tracked, r *Request, err error) {
 		if p.Code == InternalError {
 			level = slog.LevelError
 		}
-		g.log.Log(r.Context(), level, "request failed", "route", r.Pattern, "session", r.Session, "request_id", r.ID, "code", string(p.Code), "error", redisconn.Explain(err))
+		report := func() {
+			g.log.Log(r.Context(), level, "request failed", "route", r.Pattern, "session", r.Session, "request_id", r.ID, "code", string(p.Code), "error", redisconn.Explain(err))
+		}
+		if p.Code == Overloaded {
+			g.seldom.Do(report)
+		} else {
+			report()
+		}
 	}
 	if p.Code == Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="Turnstile"`)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"turnstile/internal/httpd"
 )
 
 const (
@@ -34,6 +36,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case httpd.Crowded(r):
+		Fail(Overloaded, "Too many connections are open. Nothing was changed.").write(w, h.Get(requestIDHeader))
 	case !g.named(r.Host):
 		Fail(WrongHost, "This gateway is not %.100q; see TURNSTILE_GATEWAY_HOSTS.", r.Host).write(w, h.Get(requestIDHeader))
 	case g.origins.Check(r) != nil:

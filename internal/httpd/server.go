@@ -6,7 +6,8 @@
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
-// All other paths belong to a gateway's API, which checks its requests itself.
+// All other paths belong to a gateway's API, which checks its requests itself. It refuses those of
+// connections beyond the process's file descriptors, see Crowded.
 //
 // /healthz and /readyz need no secret, so that any probe can read them. They show a status, and
 // errors only to callers on this machine.
@@ -130,7 +131,8 @@ func New(c Config) (*Server, error) {
 		})
 	}
 	s.http = &http.Server{
-		Handler:           s.routes(),
+		Handler:           brief(s.routes()),
+		ConnContext:       mark,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		// asynqmon reads one queue after the other: tens of thousands take seconds.
@@ -176,7 +178,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.started, s.addr = true, l.Addr().String()
 	go func() {
 		defer close(s.served)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(newCrowd(l, descriptors(), s.config.Logger)); !errors.Is(err, http.ErrServerClosed) {
 			s.config.Logger.Error("the HTTP server ended", "error", err)
 		}
 	}()

@@ -89,6 +89,8 @@ func network(err error) string {
 		return "the name of the Redis host " + dns.Name + " cannot be resolved: check this machine's name server"
 	case errors.As(err, &dns):
 		return "the Redis host " + dns.Name + " is not found: check REDIS_URL"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "no file descriptor is left for Redis: raise the process's limit (ulimit -n, LimitNOFILE=)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return where + " refuses the connection: is it running, and is REDIS_URL right?"
 	case errors.Is(err, os.ErrNotExist):

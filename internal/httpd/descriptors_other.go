@@ -1,0 +1,5 @@
+//go:build !unix
+
+package httpd
+
+func descriptors() int { return descriptorsMost }
