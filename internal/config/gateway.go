@@ -19,14 +19,14 @@ type Gateway struct {
 	Open       bool          `env:"TURNSTILE_GATEWAY_OPEN" envDefault:"false" unit:"true, false" help:"Whether a gateway without tokens serves while a worker's agent runs programs, which could reach it and do everything in every session."`
 	Hosts      Hosts         `env:"TURNSTILE_GATEWAY_HOSTS" unit:"names" help:"The host names by which requests may call the gateway, separated by commas and without ports. Empty: any name with tokens, and only this machine's without."`
 	Origins    Origins       `env:"TURNSTILE_GATEWAY_ORIGINS" unit:"origins" help:"The origins of web pages that may use the API, separated by commas, such as https://chat.example. Pages that a proxy serves under the gateway's own origin need no entry."`
-	Approve    ApproveRule   `env:"TURNSTILE_GATEWAY_APPROVE" envDefault:"sender" unit:"sender, anyone" help:"Who may decide an agent's question. sender: a sender of the running turn, or a token that may control. anyone: every token that may send to the session."`
+	Approve    ApproveRule   `env:"TURNSTILE_GATEWAY_APPROVE" envDefault:"sender" unit:"sender, anyone" agree:"value" help:"Who may decide an agent's question. sender: a sender of the running turn, or a token that may control. anyone: every token that may send to the session."`
 	Rate       int           `env:"TURNSTILE_GATEWAY_RATE" envDefault:"1000" unit:"requests/s" help:"How many requests one token may send per second to one gateway. 0: any number."`
 	Drain      time.Duration `env:"TURNSTILE_GATEWAY_DRAIN_TIMEOUT" envDefault:"10s" unit:"duration" help:"How long a draining gateway lets requests finish. Streams and waits end at once, and their clients continue elsewhere."`
 
 	Stored
 
 	Deliver          bool   `env:"TURNSTILE_DELIVER" envDefault:"false" unit:"true, false" help:"Whether this process delivers replies to the destinations of webhooks. Needs TURNSTILE_GATEWAY_DESTINATIONS_FILE."`
-	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways reload it within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
+	DestinationsFile string `env:"TURNSTILE_GATEWAY_DESTINATIONS_FILE" unit:"path" agree:"given" help:"A JSON file with the destinations of webhooks and their secrets. docs/webhooks.md has its form. Workers and gateways reload it within 2 s of a change. Gateways share its names and patterns, and refuse a reply_to that is not in it."`
 
 	AsynqmonURL string `env:"TURNSTILE_GATEWAY_ASYNQMON_URL" unit:"URL" help:"Where asynqmon is served, such as https://queues.example/asynqmon. The board's pages link to it, for tokens that see every session."`
 

@@ -38,6 +38,9 @@ func settingsOf(t reflect.Type) []Setting {
 				Secret:  field.Tag.Get("secret") == "true",
 				File:    field.Tag.Get("file") == "true",
 			}
+			if field.Tag.Get("agree") != "" {
+				s.Meaning += " Must be the same everywhere."
+			}
 			if s.File {
 				s.Meaning += " " + fileName(name) + " names a file with it instead."
 			}
