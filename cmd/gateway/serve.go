@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/agreement"
 	"turnstile/internal/board"
 	"turnstile/internal/config"
 	"turnstile/internal/daemon"
@@ -104,6 +106,10 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		g.WhileServing(destinations.Follow)
 	}
 	g.WhileServing(func(ctx context.Context, log *slog.Logger) { routes.KeepShared(ctx, rdb, log) })
+	watch := agreement.Watch{Name: agreement.NewName(), Gateway: true, Settings: func() map[string]string { return config.Agreed(s) }, Redis: rdb, Logger: log}
+	var watching sync.WaitGroup
+	watching.Go(func() { watch.Run(ctx) })
+	defer watching.Wait()
 	defer reloadAtHangup(files{g, tokens, destinations}, log)()
 	<-ctx.Done()
 	g.Drain()

@@ -65,11 +65,15 @@ counts as denied or a parked turn goes on, or null; followups and the fields aft
 numbers. If nothing runs and nothing waits it prints [].
 
 --workers lists the running workers instead: name, host, process id, slots
-(TURNSTILE_CONCURRENCY), running turns with a slot, since when, and whether it drains.
+(TURNSTILE_CONCURRENCY), running turns with a slot, since when, whether it drains, version
+and agents. Gateways follow, with name and version. DIFFERS has the settings that must be the
+same everywhere, and of which another process has another value.
 Turns and state come from the worker's heartbeat and are up to 5 s old, so /readyz may report a
 drain earlier; a worker that was killed stays for 10 s. A program's own worker without
-maintenance is listed only by its name, and not always. With --json it prints one array:
-  {"worker","host","pid","slots","turns","draining","since"}`
+maintenance is listed only by its name, and not always. A killed gateway stays for up
+to 3 minutes. With --json it prints one array:
+  {"worker","host","pid","slots","turns","draining","since","agents":[],"gateway","version",
+   "differs":{SETTING: value}}`
 
 const showHelp = `show prints one session: its state, the waiting messages, the last ten dead letters with the
 reasons, its transcript, and a running turn's messages and output so far.

@@ -94,7 +94,7 @@ func TestOptions(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	zero(t, reflect.ValueOf(got), "Name", "RunsPrograms", "Ephemeral", "Observer", "Tracer", "Agents") // echo runs no programs, and the agents by name are made elsewhere
+	zero(t, reflect.ValueOf(got), "Name", "RunsPrograms", "Ephemeral", "Observer", "Tracer", "Agents", "Settings") // echo runs no programs; agents by name and what must be the same are given elsewhere
 	zero(t, reflect.ValueOf(got.Keep))
 	s.Agent = config.AgentExec
 	expect.Equal(t, "exec runs programs", service.WorkerConfig(s, log).RunsPrograms, true)

@@ -11,6 +11,7 @@ import (
 	"turnstile"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/version"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -135,7 +136,7 @@ func TestWorkers(t *testing.T) {
 	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=3", "TURNSTILE_DRAIN_TIMEOUT=0")
 	submit(t, c, "a", "sleep=1h hello")
 	var got map[string]any
-	for deadline := time.Now().Add(waits); got["turns"] != 1.; { // the next heartbeat comes in 5 s at most
+	for deadline := time.Now().Add(waits); got["turns"] != 1. || got["version"] == ""; { // the next heartbeat comes in 5 s at most
 		list, _ := decode(t, call(t, environ, "ps", "--workers", "--json").want(t, exitOK).out).([]any)
 		if len(list) != 1 {
 			t.Fatalf("%v", list)
@@ -147,12 +148,12 @@ func TestWorkers(t *testing.T) {
 	}
 	host, _ := got["host"].(string)
 	name, _ := got["worker"].(string)
-	take(t, got, "worker", "host", "pid", "since")
-	if want := map[string]any{"slots": 3., "turns": 1., "draining": false}; !reflect.DeepEqual(got, want) || !strings.HasPrefix(name, host+"-") {
+	take(t, got, "worker", "host", "pid", "since", "version")
+	if want := map[string]any{"slots": 3., "turns": 1., "draining": false, "agents": []any{"default"}, "gateway": false, "differs": map[string]any{}}; !reflect.DeepEqual(got, want) || !strings.HasPrefix(name, host+"-") {
 		t.Errorf("%s on %s: %v", name, host, got)
 	}
 	table := rows(call(t, environ, "ps", "--workers").want(t, exitOK).out)
-	if row := table[name]; !strings.HasPrefix(row, host+" ") || !strings.HasSuffix(row, " running") {
+	if row := table[name]; !strings.HasPrefix(row, host+" ") || !strings.HasSuffix(row, " running "+version.String()+" default -") {
 		t.Errorf("%v", table)
 	}
 	if r := call(t, environ, "ps").want(t, exitOK); r.err != "" {

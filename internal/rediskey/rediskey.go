@@ -33,6 +33,8 @@ const (
 
 	Waiting = "turnstile:waiting" // HASH of counts over all sessions, as of the last jobs: messages that wait, deliveries, parked turns
 
+	Processes = "turnstile:processes" // ZSET JSON of a living worker or gateway, with its settings -> ms until which it counts
+
 	Scan = "turnstile:scan" // HASH node -> cursor: progress of the search for sessions that no index lists
 
 	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: then the worker checks whether to list its queue again
@@ -46,6 +48,9 @@ const (
 	tokensPrefix = "turnstile:tokens:"
 	signalPrefix = "turnstile:signal:"
 )
+
+// Layout is the version of the keys: field v of a session's record.
+const Layout = "1"
 
 // OutboxSignals names the channel with the keys of sessions that have a new record in their outbox.
 const OutboxSignals = "outbox"

@@ -18,7 +18,7 @@ zremrangebyscore K x x|zrevrange K x x|zscan K x|zscore K x|scan x|time|publish 
 	keys: written(
 		rediskey.Timer("rights"), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Names, rediskey.Attention,
 		rediskey.Unlisted, rediskey.Waiting, rediskey.Scan, rediskey.Outbox, rediskey.Destinations, rediskey.Tokens(time.Time{}),
-		rediskey.AllQueues, rediskey.Servers,
+		rediskey.AllQueues, rediskey.Servers, rediskey.Processes,
 	),
 }
 
@@ -29,11 +29,11 @@ var Gateway = Role{
 hgetall K|hincrby K x x|hlen K|hmget K x|hscan K x|hstrlen K x|lindex K 0|llen K|lpos K x|lpush K x|lrange K 0 0|lrem K x x|
 ltrim K x x|renamenx K K|rpop K|rpush K x|sadd K x|srem K x|sscan K x|xadd K x x x|xrange K x x|xread streams K x|
 xrevrange K x x|xtrim K x 0|zadd K x x|zcard K|zcount K x x|zmscore K x|zpopmin K x|zrange K x x|zrangebylex K x x|
-zrangebyscore K x x|zrank K x|zrem K x|zremrangebyrank K x x|zrevrange K x x|zrevrank K x|zscan K x|zscore K x|
+zrangebyscore K x x|zrank K x|zrem K x|zremrangebyrank K x x|zremrangebyscore K x x|zrevrange K x x|zrevrank K x|zscan K x|zscore K x|
 scan x|time|publish C x`,
 	keys: append(written(
 		rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Names, rediskey.Attention, rediskey.Unlisted,
-		rediskey.Outbox, rediskey.Destinations, rediskey.Routes, rediskey.Temporary, rediskey.AllQueues,
+		rediskey.Outbox, rediskey.Destinations, rediskey.Routes, rediskey.Temporary, rediskey.AllQueues, rediskey.Processes,
 	),
 		[]any{"eval", "return 1", 1, rediskey.Waiting}, []any{"evalsha", "x", 1, rediskey.Waiting},
 		[]any{"hmget", rediskey.Waiting, "x"}, []any{"hincrby", rediskey.Waiting, "x", "x"},

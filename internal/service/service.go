@@ -84,6 +84,7 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 	s.stops = append(s.stops, func(context.Context) { _ = rdb.Close() })
 	m := metrics.New(admin.NewClient(rdb))
 	o := WorkerConfig(c.Settings, c.Logger)
+	o.Settings = func() map[string]string { return config.Agreed(c.Settings) }
 	o.Ephemeral, o.Agents = c.Ephemeral, c.Agents
 	if c.Settings.HTTPAddr != "" {
 		o.Observer = m.Observer()

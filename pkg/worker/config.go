@@ -1,14 +1,14 @@
 package worker
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"maps"
 	"strings"
 	"time"
 
+	"turnstile/internal/agreement"
 	"turnstile/internal/protocol"
 	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
@@ -44,6 +44,11 @@ type Config struct {
 	// and so do the newest messages of other producers over Limits.Queue. The worker uses no
 	// other of them.
 	Limits session.Limits
+
+	// Settings returns those that must be the same at all workers and gateways of an installation, by name.
+	// The worker publishes them in Redis with the names of its agents, and logs a warning while another one
+	// has other values. They must have no secrets. Defaults to AgentName and Limits.
+	Settings func() map[string]string
 
 	// Keep is how long and how much is kept.
 	Keep Keep
@@ -206,7 +211,7 @@ const (
 // withDefaults returns c with its defaults filled in. A MessageMaxAge of NoLimit becomes 0.
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
-		c.Name = newName()
+		c.Name = agreement.NewName()
 	}
 	setDefault(&c.Concurrency, 10)
 	setDefault(&c.Keep.Results, time.Hour)
@@ -282,6 +287,17 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
+// agreed returns the settings that the worker publishes.
+func (w *Worker) agreed() map[string]string {
+	own := map[string]string{"agents": fmt.Sprintf("%.1000s", strings.Join(w.neighbours.all, " "))}
+	if w.opts.Settings == nil {
+		own["AgentName"], own["Limits"] = w.opts.AgentName, fmt.Sprintf("%+v", w.opts.Limits.WithDefaults())
+		return own
+	}
+	maps.Copy(own, w.opts.Settings())
+	return own
+}
+
 // consumer returns the rules by which the worker owns sessions.
 func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 	p := protocol.Config{
@@ -300,13 +316,4 @@ func (c Config) consumer(all servedAgents, n *neighbours) protocol.Config {
 	p.Serves, p.Elsewhere, p.Unserved = n.serves, n.runElsewhere, n.unserved
 	p.Parks = func() bool { return !n.partials() }
 	return p
-}
-
-// newName returns a unique name that shows an operator where the worker runs.
-func newName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "worker"
-	}
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:4]))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/agreement"
 	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
@@ -162,6 +163,8 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	w.life.run(w.neighbours.run)
+	watch := agreement.Watch{Name: w.opts.Name, Settings: w.agreed, Redis: w.rdb, Logger: w.log}
+	w.life.run(func() { watch.Run(w.life.work) })
 	listening := make(chan struct{})
 	w.life.run(func() { w.listener.run(func() { close(listening) }) })
 	select {

@@ -37,6 +37,7 @@ var rooms = []room{
 	{"internal/rediskey", ""},
 	{"internal/redisconn", ""},
 	{"internal/rights", "internal/redisconn internal/rediskey"},
+	{"internal/agreement", "internal/rediskey internal/version"},
 	{"internal/lease", ""},
 	{"internal/script", "internal/backoff internal/redisconn"},
 	// The lock and the marks.
@@ -61,7 +62,7 @@ var rooms = []room{
 	{"internal/slash", "internal/agents internal/protocol internal/wire pkg/session"},
 	{"internal/outbox", "internal/backoff internal/deliveries internal/lease internal/printable internal/rediskey internal/strictjson internal/version internal/wire"},
 	{"internal/record", "internal/agents internal/protocol internal/rediskey internal/script pkg/session"},
-	{"pkg/worker", "internal/agents internal/backoff internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/rights internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
+	{"pkg/worker", "internal/agents internal/agreement internal/backoff internal/lease internal/maintenance internal/protocol internal/recovery internal/redisconn internal/rediskey internal/rights internal/stream internal/wire pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/deliveries internal/index internal/maintenance internal/protocol internal/record internal/rediskey internal/script internal/stream internal/wire pkg/session"},
 	// The parts around a worker.
 	{"internal/config", "internal/agents internal/printable internal/process/command internal/redisconn internal/strictjson internal/wire pkg/agent pkg/agent/... pkg/session"},
