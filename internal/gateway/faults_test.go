@@ -19,9 +19,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/gateway"
+	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
 
 // A client that goes away cancels nothing: its message runs, and so does its turn.
