@@ -11,7 +11,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A gateway with few file descriptors keeps some for Redis: clients beyond the others are told that it is
+// A gateway with few file descriptors keeps some for Redis: clients beyond the others learn that it is
 // overloaded, never that Redis cannot be reached. The log says so once.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,6 @@ import (
 
 	"turnstile"
 	"turnstile/internal/gateway"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/admin"
 )
 
@@ -178,7 +177,7 @@ func (b *Board) fail(w http.ResponseWriter, r *http.Request, token gateway.Token
 func (b *Board) problem(r *http.Request, err error) *gateway.Problem {
 	p := gateway.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		b.log.WarnContext(r.Context(), "a page of the board failed", "path", r.URL.Path, "code", string(p.Code), "error", redisconn.Explain(err))
+		b.log.WarnContext(r.Context(), "a page of the board failed", "path", r.URL.Path, "code", string(p.Code), "error", err)
 	}
 	return p
 }

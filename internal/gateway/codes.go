@@ -53,7 +53,7 @@ const (
 	TooManyStreams Code = "too_many_streams" // too many open streams with this token
 
 	InternalError    Code = "internal_error"
-	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over, or something else answers
+	RedisUnavailable Code = "redis_unavailable" // Redis is unreachable, starting or failing over, or another service has its address
 	RedisRefused     Code = "redis_refused"     // Redis refused a command, for example because it is full
 	Overloaded       Code = "overloaded"        // bodies being read are too large together, or too many connections open
 	Draining         Code = "draining"          // the gateway ends; another one takes the request

@@ -186,7 +186,7 @@ func TestSomethingElseAnswersInRedisPlace(t *testing.T) {
 	for answer, logged := range map[string]string{
 		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1.1 400 Bad Request",
 		"SSH-2.0-OpenSSH_9.6\r\n":          "SSH-2.0-OpenSSH_9.6",
-		":1\r\n":                           "something else answers in Redis' place",
+		":1\r\n":                           "another service replies in Redis' place",
 		"\x15\x03\x01\x00\x02\x02\x16":     "does it want TLS",
 	} {
 		for _, later := range []bool{false, true} {

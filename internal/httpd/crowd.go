@@ -53,7 +53,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 	m := &member{Conn: conn, leave: sync.OnceFunc(func() { <-c.slots }), over: len(c.slots) > c.most}
 	if m.over {
 		c.seldom.Do(func() {
-			c.log.Warn("too many HTTP connections: new ones are told to try again; raise the limit of file descriptors (ulimit -n, LimitNOFILE=)", "most", c.most)
+			c.log.Warn("too many HTTP connections: new ones get 503 overloaded; raise the limit of file descriptors (ulimit -n, LimitNOFILE=)", "most", c.most)
 		})
 	}
 	return m, nil

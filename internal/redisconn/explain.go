@@ -115,7 +115,7 @@ func network(err error) string {
 	case op != nil:
 		return where + " is unreachable: is it running, and is REDIS_URL right?"
 	case foreign(err):
-		return "something else answers in Redis' place: does REDIS_URL name a proxy or another service, or TLS (rediss://) where there is none?"
+		return "another service replies in Redis' place: does REDIS_URL name a proxy or another service, or TLS (rediss://) where there is none?"
 	}
 	return ""
 }

@@ -35,7 +35,7 @@ func foreign(err error) bool {
 }
 
 // MayPass reports whether an error may go away by itself: one of the network, of the client's
-// pool, of a Redis that is temporarily unavailable, or of something else that answers in its place.
+// pool, of a Redis that is temporarily unavailable, or of another service in its place.
 // Otherwise Redis refused the request and would refuse it again.
 func MayPass(err error) bool {
 	var network net.Error

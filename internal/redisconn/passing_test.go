@@ -49,12 +49,12 @@ func TestMayPass(t *testing.T) {
 	}
 }
 
-// Something that is not a Redis answers at its address, to the first request of a connection or to a later
-// one. It counts as a Redis that is away, and its answer is in the explanation.
+// Another service replies at Redis' address, to the first request of a connection or to a later one. It counts as a
+// Redis that is away, and its reply is in the explanation.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, explained string }{
-		"HTTP":               {"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "something else answers in Redis' place"},
+		"HTTP":               {"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "another service replies in Redis' place"},
 		"a page":             {"<html>\n", `"<html>\n"`},
 		"a long line":        {strings.Repeat("x", 100_000) + "\n", `invalid reply: "xxxx`},
 		"a TLS alert":        {"\x15\x03\x01\x00\x02\x02\x16", "want TLS"},
@@ -62,17 +62,17 @@ func TestStrangers(t *testing.T) {
 		"SSH":                {"SSH-2.0-OpenSSH_9.6\r\n", "SSH-2.0"},
 		"SMTP":               {"220 mail.example ESMTP\r\n", "220 mail.example"},
 		"IMAP":               {"* OK IMAP4rev1 ready\r\n", "invalid syntax"},
-		"POP3":               {"+OK ready\r\n", "something else answers"},
+		"POP3":               {"+OK ready\r\n", "another service replies"},
 		"a database":         {"J\x00\x00\x00\n8.0.36\r\n", `J\x00`},
 		"nothing":            {"", "closed the connection"},
 		"half a text":        {"$5\r\nab", ""},
 		"half a list":        {"*2\r\n:1\r\n", "closed the connection"},
-		"a list in a map":    {"%1\r\n*0\r\n:1\r\n", "something else answers"},
-		"a number":           {":1\r\n", "something else answers"},
-		"no number":          {":1x\r\n", "something else answers"},
-		"too long a number":  {":99999999999999999999\r\n", "something else answers"},
+		"a list in a map":    {"%1\r\n*0\r\n:1\r\n", "another service replies"},
+		"a number":           {":1\r\n", "another service replies"},
+		"no number":          {":1x\r\n", "another service replies"},
+		"too long a number":  {":99999999999999999999\r\n", "another service replies"},
 		"a negative length":  {"$-7\r\n", `"$-7"`},
-		"an empty line":      {"\r\n", "something else answers"},
+		"an empty line":      {"\r\n", "another service replies"},
 		"neither yes nor no": {"#x\r\n", `"#x"`},
 	} {
 		for _, later := range []bool{false, true} {

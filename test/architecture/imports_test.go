@@ -79,7 +79,7 @@ var rooms = []room{
 	{"internal/terminal", ". internal/printable internal/receipt internal/redisconn pkg/resume pkg/session"},
 	{"docs", ""},
 	{"internal/gateway/store", "internal/index internal/maintenance internal/protocol internal/rediskey internal/script internal/stream pkg/session"},
-	{"internal/gateway", ". docs internal/gateway/store internal/outbox internal/receipt internal/redisconn internal/slash internal/strictjson internal/wire pkg/admin pkg/session"},
+	{"internal/gateway", ". docs internal/gateway/store internal/httpd internal/outbox internal/receipt internal/redisconn internal/slash internal/strictjson internal/wire pkg/admin pkg/session"},
 	{"internal/board", ". internal/boundedjson internal/gateway internal/printable pkg/admin pkg/session"},
 	{"internal/gateway/openai", ". internal/agents internal/boundedjson internal/gateway internal/gateway/store internal/receipt internal/stream pkg/admin pkg/session"},
 	{"cmd/...", "*"},

@@ -203,7 +203,7 @@ func (p *Process) Renew(deadline time.Time) {
 	}
 }
 
-// Deadline is the end of the lease that the guardian was told last.
+// Deadline is the end of the lease as the guardian last received it.
 func (p *Process) Deadline() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
