@@ -31,7 +31,7 @@ func newTraffic(t *testing.T) (f traffic, environ []string) {
 	redistest.Real(t)
 	f = traffic{t, turnstile.NewClient(redistest.New(t)), filepath.Join(t.TempDir(), "log")}
 	return f, []string{
-		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_AGENT=exec",
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_SENTINEL_TTL=10m", "TURNSTILE_AGENT=exec", // no lease ends on a slow machine
 		`TURNSTILE_AGENT_COMMAND=sh -c 'echo $TURNSTILE_MESSAGE_ID >>` + f.log + `; read text; case $text in /*) until [ -e $text ]; do sleep 0.05; done; esac; echo done'`,
 	}
 }
@@ -159,11 +159,11 @@ func TestRollLeavesAFailedVersion(t *testing.T) {
 				expect.Soon(t, "an old worker's health", func() bool { return e.healthy(c) })
 			}
 			end := f.begin()
-			inspected := make(chan struct{})
-			e.set(func() { e.image, e.least, e.inspected = image, 2, sync.OnceFunc(func() { close(inspected) }) })
+			inspected := make(chan struct{}, 1)
+			e.set(func() { e.image, e.least, e.inspected = image, 2, sync.OnceFunc(func() { inspected <- struct{}{} }) })
 			p := program.Start(t, e.roll())
 			if c.code == 130 {
-				<-inspected
+				expect.Received(t, "an inspect", inspected)
 				p.Signal(syscall.SIGINT)
 			}
 			expect.Equal(t, "exit code", p.ExitCode(), c.code)
@@ -193,6 +193,30 @@ func TestRollLeavesAFailedVersion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Once the new ones work, Ctrl-C only leaves the old ones' containers, which drain. The next roll removes them.
+func TestRollInterruptedInTheDrain(t *testing.T) {
+	t.Parallel()
+	expect.NotQuick(t)
+	_, environ := newTraffic(t)
+	e := startEngine(t, environ...)
+	expect.OK(t, e.scale(1))
+	stopping, interrupted := make(chan struct{}), make(chan struct{})
+	e.set(func() { e.stopping = sync.OnceFunc(func() { stopping <- struct{}{}; <-interrupted }) })
+	p := program.Start(t, e.roll())
+	expect.Received(t, "the stop", stopping)
+	p.Signal(syscall.SIGINT)
+	close(interrupted)
+	expect.Equal(t, "exit code", p.ExitCode(), 130)
+	if out, want := p.Output.String(), "the new workers work, the old ones drain. When they have ended: docker rm 000000000001\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("it says\n%s", out)
+	}
+	out, err := e.roll().CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), "roll: done, 1 workers run\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	expect.List(t, "what is left", names(e.all(each)), "/worker-3")
 }
 
 // Where none runs, there are as many as the file says.
