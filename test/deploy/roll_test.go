@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"turnstile"
 	"turnstile/pkg/session"
@@ -65,18 +66,27 @@ func (f traffic) runs() map[string]int {
 func (f traffic) begin() (end func()) {
 	ctx, cancel := context.WithCancel(f.Context())
 	var all sync.WaitGroup
+	var mu sync.Mutex
+	last, gap := time.Now(), time.Duration(0)
+	replied := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		gap, last = max(gap, time.Since(last)), time.Now()
+	}
 	for s := range 3 {
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				key, id := fmt.Sprint("s", s), fmt.Sprintf("s%d-%d", s, i)
 				f.send(key, id, "hello")
 				f.done(key, id)
+				replied()
 			}
 		})
 	}
 	return func() {
 		cancel()
 		all.Wait()
+		f.Logf("the longest time between two replies: %s", gap.Round(time.Millisecond))
 		for id, n := range f.runs() {
 			expect.Equal(f, "runs of "+id, n, 1)
 		}
