@@ -111,7 +111,10 @@ func (w *Watch) look(ctx context.Context) error {
 	}
 	own := Process{w.Name, w.Gateway, version.String(), w.Settings()}
 	own.Settings["layout"] = rediskey.Layout
-	line, _ := json.Marshal(own)
+	line, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
 	_, err = w.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZRem(ctx, rediskey.Processes, w.line)
 		w.line = string(line)
