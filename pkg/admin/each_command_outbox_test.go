@@ -163,8 +163,9 @@ func TestRivalsOfSetDestination(t *testing.T) {
 	t.Parallel()
 	find := func(f deliveries.Finding) func(b *actors.Bench, score int64) {
 		return func(b *actors.Bench, _ int64) {
-			f.Destination, f.Why = "hook", "found"
-			_, err := f.Store(b.Ctx, b.Redis)
+			own := f // subtests run in parallel
+			own.Destination, own.Why = "hook", "found"
+			_, err := own.Store(b.Ctx, b.Redis)
 			expect.OK(b, err)
 		}
 	}
