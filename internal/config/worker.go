@@ -24,7 +24,7 @@ type Worker struct {
 	AgentSettings
 	AgentsFile string `env:"TURNSTILE_AGENTS_FILE" unit:"path" agree:"file" help:"A JSON file with agents by name, each for some sessions, in addition to the one of these settings. docs/agents.md has its form."`
 
-	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s."`
+	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s, and six round trips to Redis."`
 	ParkAfter      time.Duration `env:"TURNSTILE_PARK_AFTER" envDefault:"30s" unit:"duration" help:"How long a turn keeps its slot while it waits for the user's decision, a program's value or a time. Then it needs no worker if its agent can go on later, as openai's can; for others see TURNSTILE_WAITING_AGENTS. 0: always."`
 	ParkedCap      int           `env:"TURNSTILE_PARKED_CAP" envDefault:"100000" unit:"turns" agree:"value" help:"How many turns may wait without a slot, for a decision, a value or a time, of all workers together. While there are as many, further ones keep theirs. docs/guarantees.md has how exact it is. 0: no limit."`
 	WaitingAgents  int           `env:"TURNSTILE_WAITING_AGENTS" unit:"turns" help:"How many turns of agents that cannot go on later, such as acp, wait for a decision without a slot, after TURNSTILE_PARK_AFTER. Their agents keep running, in addition to TURNSTILE_CONCURRENCY. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`

@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"errors"
 	"sync"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
@@ -212,7 +214,7 @@ func (r *recorder) allUnsent() (events []session.Event) {
 // emit sends a batch. Events are only for followers, so a failure does not end the turn.
 func (r *recorder) emit(events []session.Event, title string) {
 	ctx := r.claim.Lease().Context()
-	if err := r.claim.Emit(ctx, events); err != nil {
+	if err := r.claim.Emit(ctx, events); err != nil && !errors.Is(err, lease.ErrLost) { // the turn's end reports a loss
 		r.log.Warn("events were not sent", "events", len(events), "error", err)
 	}
 	if title == "" {

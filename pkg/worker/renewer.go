@@ -2,8 +2,13 @@ package worker
 
 import (
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 )
 
@@ -21,7 +26,28 @@ type renewer struct {
 	clock  loopClock // see Healthy
 
 	outage outage
+
+	trips    []time.Duration // to Redis, the last three
+	short    atomic.Bool     // the lease is too short for them
+	warnings *rate.Limiter   // that it is
+	losses   *rate.Limiter   // of lines about lost turns meanwhile
 }
+
+// took records a round trip. Three must fit into the trusted part of a lease next to the pause between renewals: a
+// renewal is two, and the reply of the next one may come after a third.
+func (r *renewer) took(trip time.Duration) {
+	r.trips = append(r.trips[max(0, len(r.trips)-2):], trip)
+	ttl, median := r.queue.Config().SentinelTTL, slices.Sorted(slices.Values(r.trips))[len(r.trips)/2]
+	short := len(r.trips) == 3 && ttl/3+3*median > lease.Trusted(ttl)
+	r.short.Store(short)
+	if short && r.warnings.Allow() {
+		r.log.Warn("the lease is too short for the round trips to Redis, so that turns lose it: raise TURNSTILE_SENTINEL_TTL",
+			"round_trip", median.Round(time.Millisecond), "lease", ttl, "at_least", (6*median).Truncate(time.Second)+time.Second)
+	}
+}
+
+// quiet reports whether the log need not have a turn that lost its lease: it would be one of many.
+func (r *renewer) quiet() bool { return r.short.Load() && !r.losses.Allow() }
 
 func (r *renewer) run() {
 	interval := r.queue.Config().SentinelTTL / 3
@@ -57,8 +83,10 @@ func (r *renewer) renew() bool {
 		r.outage = outage{} // without sessions the end of an outage goes unnoticed
 		return false
 	}
-	failed, why := 0, error(nil)
-	for _, n := range r.queue.Renew(r.life.work, claims) {
+	failed, why, sent := 0, error(nil), time.Now()
+	renewals := r.queue.Renew(r.life.work, claims)
+	took := time.Since(sent)
+	for _, n := range renewals {
 		if n.Err != nil && n.Claim.Lease().Held() == nil {
 			failed, why = failed+1, n.Err
 		}
@@ -66,6 +94,8 @@ func (r *renewer) renew() bool {
 	}
 	if failed > 0 {
 		r.duties.failed(dutyRenew, why)
+	} else {
+		r.took(took / 2)
 	}
 	r.outage.report(r.log, failed, why)
 	return failed > 0

@@ -24,6 +24,7 @@ type turnDeps struct {
 	tokens      *usedTokens
 	parked      *parkedCap
 	drainReason func() reason
+	quiet       func() bool
 	drains      <-chan struct{} // closed when the worker drains
 	partials    func() bool     // partials are written, too: a worker of the version before lives
 }

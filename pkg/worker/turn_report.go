@@ -38,11 +38,12 @@ func (t *turnRun) reportEnd(lost error) (last outcome) {
 	switch {
 	case lost != nil:
 		end.Status, end.Err, last = StatusLost, lost, outcomeLost
-		level = slog.LevelWarn
+		level = slog.LevelError // the sentinel will expire
 		if errors.Is(lost, lease.ErrLost) {
-			end.Err = fmt.Errorf("%w: %w", agent.ErrLeaseLost, lost)
-		} else {
-			level = slog.LevelError // the sentinel will expire
+			end.Err, level = fmt.Errorf("%w: %w", agent.ErrLeaseLost, lost), slog.LevelWarn
+			if t.quiet() {
+				level = slog.LevelDebug
+			}
 		}
 	case end.Status == StatusRequeued, end.Status == StatusParked:
 		last = outcomeRequeued

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"turnstile/internal/agreement"
 	"turnstile/internal/maintenance"
@@ -103,7 +104,9 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	w.dispatcher = &dispatcher{
 		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: slots,
 	}
-	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log}
+	minute := rate.Every(time.Minute)
+	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log, warnings: rate.NewLimiter(minute, 1), losses: rate.NewLimiter(minute, 1)}
+	deps.quiet = w.renewer.quiet
 	w.listener = &listener{queue: queue, roster: w.roster, prefer: w.dispatcher.prefer, life: life, log: log}
 	return w, nil
 }
@@ -173,6 +176,13 @@ func (w *Worker) start(ctx context.Context) error {
 		return errors.New("worker: stopped before it had started")
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	for range 3 {
+		sent := time.Now()
+		if err := w.rdb.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		w.renewer.took(time.Since(sent))
 	}
 	w.life.run(w.renewer.run)
 	w.life.run(w.wakeUps.run)
