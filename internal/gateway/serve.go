@@ -37,6 +37,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case httpd.Crowded(r):
+		h.Set("Connection", "close")
+		g.seldom.Do(func() {
+			g.log.Warn("too many connections: new ones get 503 overloaded; raise the limit of file descriptors (ulimit -n, LimitNOFILE=)")
+		})
 		Fail(Overloaded, "Too many connections are open. Nothing was changed.").write(w, h.Get(requestIDHeader))
 	case !g.named(r.Host):
 		Fail(WrongHost, "This gateway is not %.100q; see TURNSTILE_GATEWAY_HOSTS.", r.Host).write(w, h.Get(requestIDHeader))

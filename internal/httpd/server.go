@@ -131,7 +131,7 @@ func New(c Config) (*Server, error) {
 		})
 	}
 	s.http = &http.Server{
-		Handler:           brief(s.routes()),
+		Handler:           s.routes(),
 		ConnContext:       mark,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -178,7 +178,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.started, s.addr = true, l.Addr().String()
 	go func() {
 		defer close(s.served)
-		if err := s.http.Serve(newCrowd(l, descriptors(), s.config.Logger)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.config.Logger.Error("the HTTP server ended", "error", err)
 		}
 	}()

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package httpd
-
-func descriptors() int { return descriptorsMost }
