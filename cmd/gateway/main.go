@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/httpd"
 	"turnstile/internal/printable"
 	"turnstile/internal/version"
@@ -37,7 +38,8 @@ const healthTimeout = 4 * time.Second
 // run is the whole program and returns the exit code. Cancelling ctx acts like SIGTERM.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	called := false
-	said := printable.NewWriter(stderr)
+	out := daemon.NewOutput(stderr)
+	said := printable.NewWriter(out)
 	complain := func(text string) { fmt.Fprintln(said, "gateway: "+printable.Line(text)) }
 	settings := func(c *cobra.Command) (config.Gateway, error) {
 		called = true
@@ -55,7 +57,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 			if err != nil {
 				return err
 			}
-			return serve(c.Context(), s, stderr)
+			return serve(c.Context(), s, out)
 		},
 		func(c *cobra.Command) error {
 			s, err := settings(c)
@@ -70,6 +72,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	root.SetOut(printable.NewWriter(stdout))
 	root.SetErr(said)
 	err := root.ExecuteContext(ctx)
+	defer daemon.Flush(daemon.LastWords, out)
+	if err != nil {
+		daemon.Flush(daemon.LastWords, out) // makes room for the error
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -121,7 +127,8 @@ also posts replies to webhooks.
 
   GET /openapi.yaml    the API
   GET /healthz         200 while the process works
-  GET /readyz          200 while Redis responds and the gateway does not drain
+  GET /readyz          200 while Redis responds, somebody reads the log, and the
+                       gateway does not drain
   GET /metrics         for tokens that may operate
   GET /scale           the load, for tokens that may operate
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -42,9 +41,9 @@ const connections = 16
 const streams = 10_000
 
 // serve serves until ctx ends or a signal comes.
-func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
+func serve(ctx context.Context, s config.Gateway, out *daemon.Output) error {
 	guardian.Conceal() // in a container it may run next to agents, with a password in REDIS_URL
-	log := daemon.NewLogger(stderr, s.LogLevel, s.LogFormat)
+	log := daemon.NewLogger(out, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)
 	tokens, err := loadTokens(s.TokensFile)
 	if err != nil {
@@ -84,11 +83,12 @@ func serve(ctx context.Context, s config.Gateway, stderr io.Writer) error {
 		defer func() { traces.Stop(context.WithoutCancel(ctx), log) }()
 	}
 	g, m, all := newGateway(s, tokens, routes, rdb, traces, log)
+	all.Log(out.LeftOut)
 	if !s.Open {
 		g.Guard(ctx)
 	}
 	server, err := daemon.StartHTTP(ctx, httpd.Config{
-		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log,
+		Addr: s.Addr, Setting: "TURNSTILE_GATEWAY_ADDR", API: g, Logger: log, LogBlocked: out.Blocked,
 		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Draining: func() (httpd.Drain, bool) { return httpd.Drain{Reason: "shutdown", Running: m.Open()}, g.Draining() },
 	}, false)

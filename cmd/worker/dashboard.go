@@ -26,7 +26,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return err
 	}
 	token := service.MakeToken(&s)
-	log := daemon.NewLogger(p.raw.stderr, s.LogLevel, s.LogFormat)
+	log := daemon.NewLogger(p.errOut, s.LogLevel, s.LogFormat)
 	daemon.LimitMemory(log)
 	end, release := service.WatchSignals(ctx, service.Shutdown, nil)
 	defer release()
@@ -35,8 +35,10 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return end.Unless(err)
 	}
 	defer rdb.Close()
-	c := service.HTTPConfig(s, rdb, log)
-	c.Metrics = metrics.New(admin.NewClient(rdb)).Handler()
+	m := metrics.New(admin.NewClient(rdb))
+	m.Log(p.errOut.LeftOut)
+	c := service.HTTPConfig(s, rdb, log, p.errOut)
+	c.Metrics = m.Handler()
 	server, err := daemon.StartHTTP(end.Requested, c, false)
 	if err != nil {
 		return end.Unless(err)

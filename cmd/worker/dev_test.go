@@ -117,7 +117,7 @@ func TestNextPort(t *testing.T) {
 	}
 	defer l.Close()
 	s := load(t, map[string]string{"TURNSTILE_HTTP_ADDR": l.Addr().String()})
-	c := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler))
+	c := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler), nil)
 	c.RedisURL = "redis://127.0.0.1:1"
 	server, err := daemon.StartHTTP(limited(t), c, true)
 	if err != nil {

@@ -8,7 +8,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/printable"
 	"turnstile/internal/service"
 	workerprogram "turnstile/pkg/program"
@@ -33,26 +36,40 @@ const (
 
 // run is the whole program and returns the exit code. Cancelling ctx acts like a first SIGTERM.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{
-		environ: environ, stdin: stdin, raw: streams{stdout, stderr},
-		stdout: printable.NewWriter(stdout), stderr: printable.NewWriter(stderr),
-	}
+	p := &program{environ: environ, stdin: stdin, raw: streams{stdout, stderr}, out: daemon.NewOutput(stdout), errOut: daemon.NewOutput(stderr)}
 	cmd := p.command()
+	if serves(cmd, args) {
+		p.raw = streams{p.out, p.errOut}
+	}
+	p.stdout, p.stderr = printable.NewWriter(p.raw.stdout), printable.NewWriter(p.raw.stderr)
 	cmd.SetArgs(append([]string{}, args...)) // nil would mean the process's own arguments
 	cmd.SetIn(stdin)
-	cmd.SetOut(p.stdout)
+	cmd.SetOut(printable.NewWriter(stdout)) // help is for a pager, too
 	cmd.SetErr(p.stderr)
 	called, err := cmd.ExecuteContextC(ctx)
 	if called.Name() == "help" {
 		called = cmd
 	}
+	defer daemon.Flush(daemon.LastWords, p.out, p.errOut)
+	if err != nil {
+		daemon.Flush(daemon.LastWords, p.errOut) // makes room for the error
+	}
 	return p.report(err, called.CommandPath())
+}
+
+// serves reports whether the command runs until a signal, or has flags that are wrong for that. Then
+// nothing waits for a reader. Other commands do: their output is what they are for.
+func serves(root *cobra.Command, args []string) bool {
+	c, _, _ := root.Find(args) // the root if there is no such command
+	return c == root || c.Name() == "dashboard"
 }
 
 // program is one run of the program.
 type program struct {
 	environ []string
 	stdin   io.Reader
+
+	out, errOut *daemon.Output // stdout and stderr of a command that serves
 
 	// Text for a person is made printable before it is written here. Screens, JSON and the log
 	// escape it themselves, and use the raw streams.

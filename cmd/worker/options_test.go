@@ -58,7 +58,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 	t.Parallel()
 	parts := func(vars map[string]string) string {
 		s := load(t, vars)
-		h := service.HTTPConfig(s, nil, nil)
+		h := service.HTTPConfig(s, nil, nil, nil)
 		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.WorkerConfig(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), openAIConfig(s, nil), h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)

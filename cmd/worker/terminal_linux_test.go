@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/hostile"
 	"turnstile/test/watched"
 )
@@ -153,6 +154,35 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 	s.Type(t, ctrlC)
 	code(exitOK)
 	givenBack(t, c, id, "shutdown_timeout")
+}
+
+// After Ctrl-S nobody sees the log, the countdown and the console. Nothing waits for that.
+func TestStoppedTerminal(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"worker": nil, "--dev": {"--dev"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, c := newRedis(t)
+			s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=info", "TURNSTILE_DRAIN_TIMEOUT=1h"}, args...)
+			s.Await(t, "worker started")
+			s.Type(t, "\x13")
+			for range 3 {
+				reply(t, c, "a", "hello")
+			}
+			id := submit(t, c, "a", "sleep=1h hello")
+			untilEvent(t, c, "a", id, session.EventTurnStarted)
+			var pid int
+			s.Control(t, func(fd int) (err error) {
+				pid, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+				return err
+			})
+			expect.OK(t, syscall.Kill(pid, syscall.SIGTERM))
+			untilEvent(t, c, "a", id, session.EventNotice)
+			expect.OK(t, syscall.Kill(pid, syscall.SIGTERM))
+			code(exitOK)
+			givenBack(t, c, id, "shutdown_timeout")
+		})
+	}
 }
 
 // Closing the terminal ends a --dev.

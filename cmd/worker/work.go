@@ -49,8 +49,8 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		}
 		stops = append(stops, d.stop)
 	}
-	screen := p.screen(d)
-	log := daemon.NewLogger(p.logTo(screen), s.LogLevel, s.LogFormat)
+	screen, out := p.screen(d)
+	log := daemon.NewLogger(logTo(screen, out), s.LogLevel, s.LogFormat)
 	logs.Store(log)
 	daemon.LimitMemory(log)
 	a, named, err := newAgents(s, log)
@@ -58,7 +58,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return err
 	}
 	running, err := service.Start(end, service.Config{
-		Settings: s, Agent: a, Agents: named, Logger: log, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
+		Settings: s, Agent: a, Agents: named, Logger: log, Output: out, Ephemeral: d.ownsRedis(), AnyPort: d.anyPort(), API: d.api(s, log),
 	})
 	if err != nil {
 		return end.Unless(err)
@@ -100,20 +100,20 @@ func drainWhenRequested(end service.Ending, w *worker.Worker, d *devMode, screen
 	}
 }
 
-// screen is the terminal that the log is written to, or nil.
-func (p *program) screen(d *devMode) *terminal.Screen {
+// screen is the terminal that the log is written to, or nil, and the output behind it.
+func (p *program) screen(d *devMode) (*terminal.Screen, *daemon.Output) {
 	switch {
-	case !terminal.IsTerminal(p.raw.stderr):
-		return nil
-	case d != nil && terminal.IsTerminal(p.raw.stdout):
-		return d.screen // it knows the other output there
+	case !terminal.IsTerminal(p.errOut):
+		return nil, p.errOut
+	case d != nil && terminal.IsTerminal(p.out):
+		return d.screen, p.out // it knows the other output there
 	}
-	return terminal.NewScreen(p.raw.stderr, terminal.StyleFor(true, p.environ))
+	return terminal.NewScreen(p.errOut, terminal.StyleFor(true, p.environ)), p.errOut
 }
 
-func (p *program) logTo(screen *terminal.Screen) io.Writer {
+func logTo(screen *terminal.Screen, out *daemon.Output) io.Writer {
 	if screen == nil {
-		return p.raw.stderr
+		return out
 	}
 	return screen
 }

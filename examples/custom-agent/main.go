@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	"turnstile/pkg/program"
@@ -13,9 +11,5 @@ import (
 
 func main() {
 	program.Init()
-	err := program.Run(context.Background(), todoAgent{pause: 30 * time.Millisecond})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "custom-agent:", err)
-	}
-	os.Exit(program.ExitCode(err))
+	program.Exit(program.Run(context.Background(), todoAgent{pause: 30 * time.Millisecond}))
 }

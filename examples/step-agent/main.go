@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 
 	"turnstile/pkg/program"
@@ -13,9 +12,5 @@ import (
 
 func main() {
 	program.Init()
-	err := program.Run(context.Background(), till{payments: cmp.Or(os.Getenv("PAYMENTS_URL"), "http://127.0.0.1:8099")})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "step-agent:", err)
-	}
-	os.Exit(program.ExitCode(err))
+	program.Exit(program.Run(context.Background(), till{payments: cmp.Or(os.Getenv("PAYMENTS_URL"), "http://127.0.0.1:8099")}))
 }

@@ -15,16 +15,22 @@ import (
 // NewLogger makes a log with a level and a format. The Redis client library and the guardians' keeper
 // log to it as well. Its output is safe to show on a terminal.
 func NewLogger(w io.Writer, level slog.Level, format config.LogFormat) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
-	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
-	if format == config.LogJSON {
-		o.ReplaceAttr = durationsInSeconds
-		handler = slog.NewJSONHandler(printable.NewJSONWriter(w), o)
+	if o, ok := w.(*Output); ok {
+		o.mu.Lock()
+		o.format = format
+		o.mu.Unlock()
 	}
-	log := slog.New(handler)
+	log := slog.New(newHandler(w, level, format))
 	redisconn.LogTo(log)
 	guardian.LogTo(log)
 	return log
+}
+
+func newHandler(w io.Writer, level slog.Level, format config.LogFormat) slog.Handler {
+	if format == config.LogJSON {
+		return slog.NewJSONHandler(printable.NewJSONWriter(w), &slog.HandlerOptions{Level: level, ReplaceAttr: durationsInSeconds})
+	}
+	return slog.NewTextHandler(printable.NewWriter(w), &slog.HandlerOptions{Level: level})
 }
 
 // durationsInSeconds writes the durations of a JSON log as seconds with a fraction, where slog

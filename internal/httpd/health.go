@@ -21,13 +21,16 @@ const (
 	statusStuck    = "stuck"
 	statusDraining = "draining"
 	statusNoRedis  = "redis unreachable"
+	statusLogStuck = "log stuck"
 )
 
 // serverName identifies Turnstile's responses, because other programs have a /healthz, too.
 const serverName = "turnstile"
 
-// pingTimeout bounds how long /readyz waits for Redis.
-const pingTimeout = 2 * time.Second
+const (
+	pingTimeout = 2 * time.Second // bounds how long /readyz waits for Redis
+	logPatience = time.Minute     // how long the log's reader may take for a line
+)
 
 type status struct {
 	Status string `json:"status"`
@@ -72,6 +75,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := s.config.Ping(ctx); err != nil {
 		s.respond(w, status{Status: statusNoRedis, Error: redisconn.Explain(err)})
+		return
+	}
+	// Not in /healthz: a restarted process would have the same reader, and its turns run twice.
+	if blocked := s.config.LogBlocked; blocked != nil && blocked() >= logPatience {
+		s.respond(w, status{Status: statusLogStuck, Error: "nobody reads the log: look at the log driver, or at the program that stderr is piped to"})
 		return
 	}
 	s.respond(w, status{Status: statusOK})

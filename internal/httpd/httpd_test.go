@@ -112,6 +112,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	c := valid(t, redisServer.URL())
 	var draining atomic.Pointer[Drain]
 	var stuck atomic.Pointer[error]
+	var blocked atomic.Int64
+	c.LogBlocked = func() time.Duration { return time.Duration(blocked.Load()) }
 	c.Draining = func() (Drain, bool) {
 		if d := draining.Load(); d != nil {
 			return *d, true
@@ -175,6 +177,16 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	redisServer.Start()
 	want(t, s, 200, "GET", "/readyz")
+
+	blocked.Store(int64(time.Minute - 1))
+	want(t, s, 200, "GET", "/readyz")
+	blocked.Store(int64(time.Minute))
+	if body := want(t, s, 503, "GET", "/readyz"); !strings.HasPrefix(body, `{"status":"log stuck","error":"nobody reads the log: `) {
+		t.Errorf("readyz: %s", body)
+	}
+	if err := HealthCheck(ctx, s.Addr()); err != nil {
+		t.Errorf("a worker with a stuck log is healthy: %v", err)
+	}
 
 	why := errors.New("no renewal for 1m")
 	stuck.Store(&why)

@@ -1,8 +1,8 @@
 // Package httpd serves the worker's health, its metrics and asynqmon over HTTP.
 //
 //	/healthz   200 while the process works, 503 while it is stuck; for liveness probes
-//	/readyz    200 while it takes messages; 503 while Redis is unreachable, or during a
-//	           drain, with the drain's progress
+//	/readyz    200 while it takes messages; 503 while Redis is unreachable, while nobody
+//	           reads the log, or during a drain, with the drain's progress
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
@@ -79,6 +79,9 @@ type Config struct {
 
 	// Healthy returns an error when the process is stuck and should be restarted. Optional.
 	Healthy func() error
+
+	// LogBlocked returns for how long the log has waited for its reader. After a minute /readyz is 503. Optional.
+	LogBlocked func() time.Duration
 
 	// Metrics serves /metrics. Optional.
 	Metrics http.Handler

@@ -87,6 +87,14 @@ func (m *Metrics) Observer() worker.Observer {
 	return worker.Observer{MessageStarted: o.messageStarted, TurnEnded: o.turnEnded, Used: u.used, RedisFailed: o.redisFailed}
 }
 
+// Log exports how many lines of the log were left out. Call it once.
+func (m *Metrics) Log(leftOut func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "turnstile_log_lines_left_out_total",
+		Help: "Lines of the log that were left out because nobody read it.",
+	}, func() float64 { return float64(leftOut()) }))
+}
+
 // Watch exports a worker's state at the time of each scrape. Call it once.
 func (m *Metrics) Watch(w *worker.Worker) {
 	gauge := func(name, help string, value func() float64) {

@@ -68,6 +68,7 @@ func newRig(t *testing.T, url string, change func(*worker.Config)) *rig {
 	w, err := worker.New(rdb, echo.New(), o)
 	expect.OK(t, err)
 	m.Watch(w)
+	m.Log(func() int64 { return 7 })
 	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Token: token, RedisURL: url, Metrics: m.Handler()})
 	expect.OK(t, err)
 	expect.OK(t, s.Start(t.Context()))
@@ -183,6 +184,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.scrape().has(t, map[string]float64{
 		"turnstile_turns_parked": 0, "turnstile_question_oldest_age_seconds": 0, "turnstile_questions_open": 0, "turnstile_dead_letters": 0,
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
+		"turnstile_log_lines_left_out_total":    7,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
 		"turnstile_redis_up": 1, "turnstile_sessions{ready}": 0, "turnstile_sessions{due}": 0, "turnstile_sessions{owned}": 0,
 		"turnstile_ready_oldest_age_seconds": 0, "turnstile_sessions{outbox}": 0, "turnstile_outbox_late_seconds": 0,

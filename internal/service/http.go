@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
+	"turnstile/internal/daemon"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/pkg/worker"
@@ -18,13 +19,13 @@ import (
 // httpStop is how long requests in progress may take after everything else has stopped.
 const httpStop = 3 * time.Second
 
-// HTTPConfig returns the HTTP server's configuration.
-func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) httpd.Config {
+// HTTPConfig returns the HTTP server's configuration. log writes to out.
+func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger, out *daemon.Output) httpd.Config {
 	return httpd.Config{
 		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.AnyRunsPrograms(), Write: s.DashboardWrite,
 		RedisURL: s.RedisURL,
 		Ping:     func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Logger:   log,
+		Logger:   log, LogBlocked: out.Blocked,
 	}
 }
 

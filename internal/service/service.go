@@ -31,6 +31,7 @@ type Config struct {
 	Agent    agent.Agent // nil: there are only Agents
 	Agents   []worker.NamedAgent
 	Logger   *slog.Logger
+	Output   *daemon.Output // where Logger writes
 
 	Ephemeral bool // Redis ends with the process; its warnings are not logged
 	AnyPort   bool // HTTP may use one of the ports after the set one
@@ -103,7 +104,8 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 		return nil, err
 	}
 	if c.Settings.HTTPAddr != "" {
-		h := HTTPConfig(c.Settings, rdb, c.Logger)
+		m.Log(c.Output.LeftOut)
+		h := HTTPConfig(c.Settings, rdb, c.Logger, c.Output)
 		expose(s.Worker, end, m, &h)
 		var api API
 		if c.API != nil {

@@ -10,16 +10,19 @@ import (
 	"golang.org/x/term"
 )
 
+// file is an os.File, or a writer to one.
+type file interface{ Fd() uintptr }
+
 // IsTerminal reports whether a reader or writer is a terminal.
 func IsTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(file)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // fitting truncates a text to one line of a terminal, without the last column, after which some
 // terminals wrap at once.
 func fitting(stream any, text string) string {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(file)
 	if !ok {
 		return text
 	}

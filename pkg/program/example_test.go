@@ -55,13 +55,9 @@ func ExampleExitCode() {
 	// Output: 2 0
 }
 
-// The whole main function of a worker. The example does not run it, because Init and os.Exit need a
+// The whole main function of a worker. The example does not run it, because Init and Exit need a
 // separate process.
 func ExampleInit() {
 	program.Init()
-	err := program.Run(context.Background(), demo.Shout())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "my-worker:", err)
-	}
-	os.Exit(program.ExitCode(err))
+	program.Exit(program.Run(context.Background(), demo.Shout()))
 }

@@ -5,11 +5,7 @@
 //
 //	func main() {
 //		program.Init()
-//		err := program.Run(context.Background(), myAgent{})
-//		if err != nil {
-//			fmt.Fprintln(os.Stderr, err)
-//		}
-//		os.Exit(program.ExitCode(err))
+//		program.Exit(program.Run(context.Background(), myAgent{}))
 //	}
 package program
 
@@ -18,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"turnstile/internal/config"
 	"turnstile/internal/daemon"
+	"turnstile/internal/printable"
 	"turnstile/internal/process/confine"
 	"turnstile/internal/process/guardian"
 	"turnstile/internal/service"
@@ -56,9 +54,13 @@ func Init() {
 //   - signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends the drain early, the
 //     third makes Run return at once. The end of ctx counts as a first SIGTERM
 //
+// Nothing waits for the log: if nobody reads it, lines are left out. Package log, and so slog's
+// default, writes there too, unless the program has changed that. What the program writes to
+// os.Stdout or os.Stderr itself waits for its reader.
+//
 // It returns nil after a drain, but an error after that of a SIGHUP, which asks for a restart. End
-// the process with ExitCode of the error: after a third signal turns may still run, and other
-// workers run them again when their leases have expired.
+// the process with Exit: after a third signal turns may still run, and other workers run them again
+// when their leases have expired.
 func Run(ctx context.Context, a agent.Agent) error {
 	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
 	if err == nil && settings.Isolation != config.Isolation(agent.IsolationNone) {
@@ -67,7 +69,9 @@ func Run(ctx context.Context, a agent.Agent) error {
 	if err != nil {
 		return err
 	}
-	log := daemon.NewLogger(os.Stderr, settings.LogLevel, settings.LogFormat)
+	out := daemon.NewOutput(os.Stderr)
+	defer daemon.Flush(daemon.LastWords, out)
+	log := daemon.NewLogger(out, settings.LogLevel, settings.LogFormat)
 	end, release := service.WatchSignals(ctx, service.Restart, func() bool {
 		_, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
 		if err != nil {
@@ -76,7 +80,7 @@ func Run(ctx context.Context, a agent.Agent) error {
 		return err == nil
 	})
 	defer release()
-	s, err := service.Start(end, service.Config{Settings: settings, Agent: service.Agent(settings, a), Logger: log})
+	s, err := service.Start(end, service.Config{Settings: settings, Agent: service.Agent(settings, a), Logger: log, Output: out})
 	if err != nil {
 		return end.Unless(err)
 	}
@@ -88,6 +92,17 @@ func Run(ctx context.Context, a agent.Agent) error {
 	case <-end.Now.Done():
 		return service.ErrAbandoned // without s.Stop: turns may still use the connections that it closes
 	}
+}
+
+// Exit prints the error of Run on stderr and ends the process with its ExitCode. If nobody reads
+// stderr, it ends it after a second.
+func Exit(err error) {
+	if err != nil && !errors.Is(err, service.ErrRestart) {
+		out := daemon.NewOutput(os.Stderr)
+		fmt.Fprintf(printable.NewWriter(out), "%s: %v\n", filepath.Base(os.Args[0]), err)
+		daemon.Flush(daemon.LastWords, out)
+	}
+	os.Exit(ExitCode(err))
 }
 
 // ExitCode returns the exit code for an error of Run: 0 for nil, 2 for a wrong setting, 75 after a

@@ -125,7 +125,8 @@ type Config struct {
 	// announce another worker.
 	Ephemeral bool
 
-	// Logger defaults to slog.Default().
+	// Logger defaults to slog.Default(). Turns and leases wait for it: give it a handler that does not wait
+	// for the log's reader, as package program does.
 	Logger *slog.Logger
 
 	// Observer is for metrics.
