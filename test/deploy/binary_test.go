@@ -81,12 +81,4 @@ func TestComposeCommandsExist(t *testing.T) {
 	expect.Equal(t, "exit code after SIGTERM", p.ExitCode(), 0)
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+func freeAddr(t *testing.T) string { return redistest.FreeAddr(t) }

@@ -32,7 +32,7 @@ func newTraffic(t *testing.T) (f traffic, environ []string) {
 	redistest.Real(t)
 	f = traffic{t, turnstile.NewClient(redistest.New(t)), filepath.Join(t.TempDir(), "log")}
 	return f, []string{
-		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_SENTINEL_TTL=10m", "TURNSTILE_AGENT=exec", // no lease ends on a slow machine
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_SENTINEL_TTL=2m", "TURNSTILE_AGENT=exec", // no lease ends on a slow machine
 		`TURNSTILE_AGENT_COMMAND=sh -c 'echo $TURNSTILE_MESSAGE_ID >>` + f.log + `; read text; case $text in /*) until [ -e $text ]; do sleep 0.05; done; esac; echo done'`,
 	}
 }

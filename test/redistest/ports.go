@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -22,6 +23,17 @@ var ports = struct {
 	sync.Mutex
 	given map[int]bool
 }{given: map[int]bool{}}
+
+// FreeAddr returns an address on this machine that nobody listens on. Unlike a port that the kernel chooses, no outgoing connection
+// takes its port before it is used.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loopback(port)
+}
 
 // freePort returns a port that no process listens on and that it has not returned before. Its bus
 // port is free, too.
