@@ -8,7 +8,7 @@ import (
 )
 
 // reserve is how many of the process's file descriptors clients must leave, or half of them if that is less: one
-// half for connections that are told so, the other for Redis, agents' programs and files.
+// half for connections that get a refusal, the other for Redis, agents' programs and files.
 const reserve = 256
 
 type crowdedKey struct{}
