@@ -27,6 +27,7 @@ func startProcess(ctx context.Context, port int) (backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = os.Chmod(dir, 0o700) //nolint:gosec // a directory, whatever the umask
 	args := append(Args(dir, port), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
 	server, err := Launch(ctx, dir, port, nil, args)
 	if err != nil {

@@ -72,7 +72,10 @@ func lookAt(path string) (fs.FileInfo, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return os.Lstat(path)
+	if info, err = os.Lstat(path); err == nil {
+		err = grant(path, info)
+	}
+	return info, err
 }
 
 // component checks a link or a directory on the way to the sessions' directories.

@@ -3,6 +3,8 @@
 package workspace
 
 import (
+	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -73,18 +75,18 @@ const (
 )
 
 // Check reports whether directories can be created below the root, which it creates if it does not
-// exist. Otherwise every turn would fail. A worker calls it at its start, while somebody is
-// watching.
+// exist, and files in them. Otherwise every turn would fail. A worker calls it at its start, while
+// somebody is watching.
 func (r Root) Check() error {
 	path, err := r.open()
 	if err != nil {
 		return err
 	}
-	probe, err := os.MkdirTemp(path, ".check-")
-	if err != nil {
-		return err
+	probe := filepath.Join(path, ".check-"+rand.Text())
+	if _, err = r.make(probe); err == nil {
+		err = os.WriteFile(filepath.Join(probe, "file"), nil, 0o600)
 	}
-	return os.Remove(probe)
+	return cmp.Or(err, os.RemoveAll(probe))
 }
 
 func (r Root) directory(session string) (string, error) {
@@ -106,7 +108,19 @@ func (r Root) make(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, r.own(dir, info)
+	if err = r.own(dir, info); err == nil {
+		err = grant(dir, info)
+	}
+	return dir, err
+}
+
+// grant gives this process's user all rights to its own directory, whatever the umask or an agent
+// has left of them.
+func grant(dir string, info fs.FileInfo) error {
+	if info.Mode()&0o700 == 0o700 {
+		return nil
+	}
+	return os.Chmod(dir, info.Mode()|0o700)
 }
 
 // name returns the name of a session's directory: a session key may be long and is not a valid
