@@ -96,8 +96,10 @@ func TestSignals(t *testing.T) {
 	}
 	write("one")
 	path := program.Build(t, "turnstile/cmd/gateway")
-	p := program.Start(t, program.Command(t, path, []string{"REDIS_URL=" + redistest.URL(t), "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens}, "--addr", "127.0.0.1:0"))
+	p := program.Start(t, program.Command(t, "/bin/sh", []string{"REDIS_URL=" + redistest.URL(t), "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens},
+		"-c", `trap "" INT; exec "$0" "$@"`, path, "--addr", "127.0.0.1:0"))
 	p.Output.Await(t, "serving HTTP")
+	p.Signal(syscall.SIGINT) // which stays ignored
 	expect.Soon(t, "the address", func() bool { return listens.MatchString(p.Output.String()) })
 	addr := listens.FindStringSubmatch(p.Output.String())[1]
 	get := func(path, secret string) *http.Response {

@@ -53,7 +53,7 @@ func serve(ctx context.Context, s config.Gateway, out *daemon.Output) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(ctx, daemon.Heeded(syscall.SIGTERM, os.Interrupt)...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	rdb, err := daemon.Connect(ctx, s.RedisURL, log, redisconn.WithPoolSize(connections), redisconn.WithClientName("turnstile-gateway"))

@@ -181,6 +181,11 @@ func newCommand(t *testing.T, environ []string, args ...string) *osexec.Cmd {
 func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *watched.Output) {
 	t.Helper()
 	cmd := newCommand(t, environ, args...)
+	return cmd, started(t, cmd)
+}
+
+func started(t *testing.T, cmd *osexec.Cmd) *watched.Output {
+	t.Helper()
 	s := watched.NewOutput()
 	cmd.Stdout, cmd.Stderr = s, s
 	if err := cmd.Start(); err != nil {
@@ -190,7 +195,7 @@ func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *watc
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd, s
+	return s
 }
 
 // exits waits for the end of a process and checks its code.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/daemon"
 	"turnstile/internal/printable"
 	"turnstile/internal/receipt"
 	"turnstile/internal/terminal"
@@ -24,7 +25,7 @@ var errInterrupted = errors.New("interrupted: the session is no longer followed,
 // followTurn prints the events of the running turn, or of the next one if none runs yet, until its
 // message ends.
 func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(ctx, daemon.Heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)                               // a second Ctrl-C ends the process at once
 	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })() // ends a read that blocks

@@ -67,6 +67,31 @@ func TestSignalDrains(t *testing.T) {
 	}
 }
 
+// A signal that was ignored at the start stays ignored, as nohup and scripts expect. Agents get it.
+func TestIgnoredSignals(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]os.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, client := newRedis(t)
+			cmd := newCommand(t, []string{
+				"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=sh -c 'kill -" + name + " $$; echo deaf'",
+			})
+			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" ` + name + `; exec "$0"`, cmd.Path}
+			s := started(t, cmd)
+			s.Await(t, "worker started")
+			send(t, cmd.Process, signal)
+			id := submit(t, client, "a", "hello")
+			if end, err := client.Session("a").Wait(limited(t), id); err != nil || !strings.Contains(end.Why(), "killed by signal") {
+				t.Errorf("the agent's turn: %+v, %v", end, err)
+			}
+			send(t, cmd.Process, syscall.SIGTERM)
+			exits(t, cmd, s, exitOK)
+			s.Await(t, "reason=shutdown")
+		})
+	}
+}
+
 // The second signal interrupts the turns at once. The kind of end stays that of the first.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()

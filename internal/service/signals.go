@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"turnstile/internal/daemon"
 	"turnstile/pkg/worker"
 )
 
@@ -42,8 +43,8 @@ type Ending struct {
 
 // WatchSignals turns signals, and the end of ctx, into an Ending. hup is the meaning of SIGHUP: a
 // restart for a supervisor's service, a shutdown for a program after its terminal was closed. A
-// restart for which ready returns false is not requested: the next process could not start. The
-// returned function restores the default handling of the signals.
+// restart for which ready returns false is not requested: the next process could not start. See
+// daemon.Heeded. The returned function restores the default handling of the signals.
 func WatchSignals(ctx context.Context, hup Reason, ready func() bool) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	requested, end := context.WithCancelCause(base)
@@ -53,7 +54,7 @@ func WatchSignals(ctx context.Context, hup Reason, ready func() bool) (Ending, f
 	stop := context.AfterFunc(ctx, func() { request(Shutdown) })
 
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Notify(signals, daemon.Heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)...)
 	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Otherwise the next line of the log would
 	// kill the worker with SIGPIPE, in the middle of its drain.
 	broken := make(chan os.Signal, 1)
