@@ -18,6 +18,7 @@ import (
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/outbox"
+	"turnstile/internal/process/guardian"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/trace"
 	"turnstile/pkg/admin"
@@ -71,6 +72,9 @@ func Start(end Ending, c Config) (_ *Service, err error) {
 	}()
 	if Closed(c.Settings) {
 		c.Logger.Warn("asynqmon is closed: the agent's programs could reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
+	}
+	if err := guardian.CheckOOM(); err != nil && c.Settings.AnyRunsPrograms() {
+		c.Logger.Warn("agents may be killed no sooner than the worker when memory runs out", "error", err)
 	}
 	var destinations *outbox.File
 	if c.Settings.Deliver || c.API != nil && c.Settings.DestinationsFile != "" {

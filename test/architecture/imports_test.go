@@ -47,7 +47,7 @@ var rooms = []room{
 	{"pkg/agent", "pkg/session"},
 	{"internal/workspace", "pkg/agent"},
 	{"internal/process/command", "internal/process/guardian internal/workspace pkg/agent"},
-	{"internal/process/confine", "internal/process/command"},
+	{"internal/process/confine", "internal/process/command internal/process/guardian"},
 	{"pkg/agent/...", "internal/backoff internal/boundedjson internal/process/command internal/process/guardian internal/process/paced internal/strictjson internal/version internal/wire internal/workspace pkg/agent pkg/session"},
 	// The moves, and the packages on top of them.
 	{"internal/protocol/lua", "internal/script"},
@@ -72,8 +72,8 @@ var rooms = []room{
 	{"internal/trace", "internal/protocol internal/rediskey internal/version pkg/agent pkg/session pkg/worker"},
 	{"internal/daemon", "internal/config internal/httpd internal/metrics internal/outbox internal/printable internal/process/guardian internal/redisconn"},
 	// The library, the gateway, and the programs.
-	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/redisconn internal/trace pkg/admin pkg/agent pkg/session pkg/worker"},
-	{"pkg/program", "internal/config internal/daemon internal/process/confine internal/process/guardian internal/service pkg/agent"},
+	{"internal/service", "internal/config internal/daemon internal/httpd internal/metrics internal/outbox internal/process/guardian internal/redisconn internal/trace pkg/admin pkg/agent pkg/session pkg/worker"},
+	{"pkg/program", "internal/config internal/daemon internal/printable internal/process/confine internal/process/guardian internal/service pkg/agent"},
 	{".", "internal/agents internal/backoff internal/boundedjson internal/index internal/maintenance internal/protocol internal/record internal/redisconn internal/rediskey internal/script internal/slash internal/stream internal/wire pkg/admin pkg/session"},
 	{"internal/receipt", ". pkg/session"},
 	{"internal/terminal", ". internal/printable internal/receipt internal/redisconn pkg/resume pkg/session"},

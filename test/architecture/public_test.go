@@ -19,6 +19,7 @@ var public = []struct {
 	{"pkg/worker", nil},
 	{"pkg/program", map[string]string{
 		"Init": "it is for a process of its own; its example compiles, and examples/custom-agent is tested",
+		"Exit": "it ends the process; Init's example has it, and examples/custom-agent is tested",
 	}},
 	{"pkg/admin", nil},
 	{"pkg/agent/acp", nil},

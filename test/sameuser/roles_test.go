@@ -138,15 +138,16 @@ var roles = map[string]func(args []string){
 
 	"warm": warm,
 
-	// score replies with its oom_score_adj, and those of the others.
+	// score replies with its oom_score_adj, and those of a child, its guardian and its worker.
 	"score": func([]string) {
 		guardian, worker := family()
-		for _, pid := range []int{os.Getpid(), guardian, worker} {
-			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-			fmt.Print(strings.TrimSpace(string(text)), " ")
-		}
-		fmt.Println()
+		child, _ := exec.Command("cat", "/proc/self/oom_score_adj").Output()
+		fmt.Println(score(os.Getpid()), strings.TrimSpace(string(child)), score(guardian), score(worker))
 	},
+}
+
+func score(pid int) string {
+	return strings.TrimSpace(read(fmt.Sprintf("/proc/%d/oom_score_adj", pid)))
 }
 
 // goodOrBad ends the agent at once if the message is "good".

@@ -4,16 +4,21 @@ package sameuser
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/unprivileged"
 )
 
@@ -109,20 +114,45 @@ func TestUnsureEndIsNotRetried(t *testing.T) {
 	}
 }
 
-// When memory runs out agents are killed first.
+// When memory runs out agents are killed first, also if their worker cannot read its own binary, as in
+// the image.
 func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "score")
-	var scores []int
-	for _, word := range strings.Fields(r.says("tell", ignore).Reply) {
-		n, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
-		scores = append(scores, n)
+	own, err := strconv.Atoi(score(os.Getpid()))
+	expect.OK(t, err)
+	for _, c := range []struct{ name, path, settings string }{
+		{"readable", workerPath, "none"},
+		{"unreadable", unreadable(t), "none"},
+		{"confined", unreadable(t), "confined"},
+		{"wrapper", unreadable(t), "wrapper TURNSTILE_WRAPPER=env"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t)
+			settings := strings.Fields("TURNSTILE_WORKSPACE_DIR=" + u.Dir + "/work TURNSTILE_ISOLATION=" + c.settings)
+			r := rigOf(t, u, c.path, "score", settings...)
+			expect.Equal(t, "oom_score_adj of agent, child, guardian and worker", strings.TrimSpace(r.says("tell", ignore).Reply), fmt.Sprintf("%d %[1]d %d %[2]d", own+500, own))
+			if strings.Contains(r.worker.Output.String(), "killed no sooner") {
+				t.Error("it warns of what it does")
+			}
+		})
 	}
-	if len(scores) != 3 || scores[0] <= scores[2] || scores[1] != scores[2] {
-		t.Errorf("oom_score_adj of agent, guardian and worker: %v", scores)
+}
+
+// A worker whose agents cannot be killed sooner says so at its start.
+func TestSaysThatAgentsAreKilledNoSooner(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a control group's file")
+	}
+	for want, script := range map[string]string{
+		"oom_score_adj is 501, and an agent's can be no more than 1000": `echo 501 >/proc/self/oom_score_adj`,
+		"memory.oom.group is 1": `mount -t tmpfs tmpfs /sys/fs/cgroup && dir=/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup) && mkdir -p "$dir" && echo 1 >"$dir/memory.oom.group"`,
+	} {
+		cmd := exec.Command("unshare", "--mount", "/bin/sh", "-c", script+`; exec "$0"`, workerPath)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=true", "REDIS_URL=redis://127.0.0.1:1"}
+		p := program.Start(t, cmd)
+		p.Output.Until(t, "a warning", regexp.MustCompile("killed no sooner.*"+regexp.QuoteMeta(want)).MatchString)
 	}
 }
 
@@ -178,18 +208,21 @@ func cmdline(pid int) string {
 // A worker that cannot read its own binary still runs agents.
 func TestUnreadableWorkerRuns(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "worker")
-	if err := unprivileged.Install(path, workerPath, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the user goes through it
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755); err != nil { //nolint:gosec // as before
-		t.Fatal(err)
-	}
-	r := newRigOf(t, path, "look")
+	r := newRigOf(t, unreadable(t), "look")
 	if end := r.says("look", ignore); end.Reply != "looked" {
 		t.Errorf("it ended as %s (%s): %q", end.Status, end.Why(), end.Reply)
 	}
 }
+
+// unreadable is the path of a worker that its user cannot read.
+func unreadable(t *testing.T) string {
+	t.Helper()
+	path, err := installUnreadable()
+	expect.OK(t, err)
+	return path
+}
+
+var installUnreadable = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(workerPath), "unreadable")
+	return path, unprivileged.Install(path, workerPath, 0o711)
+})

@@ -14,15 +14,17 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 )
 
 // Launcher is the first argument with which this binary, executed again, is a launcher: it confines
-// itself and becomes the program. Its further arguments are a Confinement in JSON, the program's path
-// and the program's arguments. Its variables are the program's, with LauncherPrefix before their
-// names: an agent may have chosen some, and LD_PRELOAD would run its code before it is confined. See
-// internal/process/confine.
+// itself and becomes the program. Its further arguments are a Confinement in JSON or null, the
+// program's path and the program's arguments. Its variables are the program's, with LauncherPrefix
+// before their names: an agent may have chosen some, and LD_PRELOAD would run its code before it is
+// confined. See internal/process/confine.
 const (
 	Launcher       = "turnstile-launcher"
 	LauncherPrefix = "TURNSTILE_LAUNCH_"
@@ -162,6 +164,12 @@ func UnknownPlaceholder(words []string) string {
 	return ""
 }
 
+// launched reports whether the guardian starts a launcher: also where this process's user cannot
+// read the binary, so that guardians cannot raise the program's score. See guardian.RaiseOOMScore.
+func (s Spec) launched() bool {
+	return s.confinement != nil || HasLauncher.Load() && unix.Access("/proc/self/exe", unix.R_OK) == unix.EACCES
+}
+
 // program returns what the guardian starts.
 func (s Spec) program() (path string, argv, env []string, err error) {
 	argv, env = s.Argv, override(s.Env, s.Chosen...)
@@ -173,11 +181,10 @@ func (s Spec) program() (path string, argv, env []string, err error) {
 		}
 		argv = append(slices.Clone(s.wrapper), argv...)
 	}
-	if path, err = osexec.LookPath(argv[0]); err != nil || s.Home == "" {
-		return path, argv, env, err
+	if path, err = osexec.LookPath(argv[0]); err == nil && s.Home != "" {
+		path, err = filepath.Abs(path) // the guardian starts it in another directory
 	}
-	// The guardian starts it in another directory.
-	if path, err = filepath.Abs(path); err != nil || s.confinement == nil {
+	if err != nil || !s.launched() {
 		return path, argv, env, err
 	}
 	for i := range env {

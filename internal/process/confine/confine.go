@@ -1,6 +1,7 @@
 // Package confine is the launcher of confined programs: this program's own binary, executed between
 // the guardian and an agent's program. It limits itself and then becomes the program, which keeps
-// the limits, as all its children do. Nothing lifts them.
+// the limits, as all its children do. Nothing lifts them. Where the binary is unreadable, programs
+// that are not confined have a launcher, too: it raises their score (guardian.RaiseOOMScore).
 //
 // Landlock limits files, signals, abstract unix sockets, tracing and TCP. A short filter of system
 // calls closes what Landlock leaves open: ways to connect with TCP that it does not see, and the
@@ -23,7 +24,8 @@ const exitTempFail = 75
 func Init() {
 	if len(os.Args) > 3 && os.Args[0] == command.Launcher {
 		err := launch(os.Args[1], os.Args[2], os.Args[3:])
-		fmt.Fprintln(os.Stderr, "turnstile: could not start the program confined:", err)
+		how := map[bool]string{true: " confined"}[os.Args[1] != "null"]
+		fmt.Fprintf(os.Stderr, "turnstile: could not start the program%s: %v\n", how, err)
 		syscall.Exit(exitTempFail)
 	}
 	command.HasLauncher.Store(true)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 )
 
 // leastABI is the version of Landlock that scopes signals and abstract sockets. Linux 6.12 has it.
@@ -54,49 +55,52 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 
 // launch becomes the program at path. It returns only an error.
 func launch(confinement, path string, argv []string) error {
-	guardian := os.Getppid()
-	var c command.Confinement
+	parent := os.Getppid()
+	var c *command.Confinement
 	if err := json.Unmarshal([]byte(confinement), &c); err != nil {
 		return err
 	}
 	// Restricting keeps to this thread what must be set before exec, and exec ends the others.
 	runtime.LockOSThread()
-	rules := []landlock.Rule{
-		landlock.RWDirs(c.Write...).WithRefer(),
-		landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing(),
-	}
-	for _, path := range append(system, c.Read...) {
-		info, err := os.Stat(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil:
-			return err
-		case info.IsDir():
-			rules = append(rules, landlock.RODirs(path))
-		default:
-			rules = append(rules, landlock.ROFiles(path))
+	guardian.RaiseOOMScore()
+	if c != nil {
+		rules := []landlock.Rule{
+			landlock.RWDirs(c.Write...).WithRefer(),
+			landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing(),
 		}
-	}
-	for _, port := range c.Ports {
-		rules = append(rules, landlock.ConnectTCP(uint16(port)))
-	}
-	for _, port := range c.Listen {
-		rules = append(rules, landlock.BindTCP(uint16(port)))
-	}
-	if err := Check(); err != nil {
-		return err
-	}
-	if err := landlock.V6.Restrict(rules...); err != nil { // sets no_new_privs, too
-		return err
-	}
-	if err := filterCalls(); err != nil {
-		return fmt.Errorf("filter system calls: %w", err)
+		for _, path := range append(system, c.Read...) {
+			info, err := os.Stat(path)
+			switch {
+			case errors.Is(err, os.ErrNotExist):
+			case err != nil:
+				return err
+			case info.IsDir():
+				rules = append(rules, landlock.RODirs(path))
+			default:
+				rules = append(rules, landlock.ROFiles(path))
+			}
+		}
+		for _, port := range c.Ports {
+			rules = append(rules, landlock.ConnectTCP(uint16(port)))
+		}
+		for _, port := range c.Listen {
+			rules = append(rules, landlock.BindTCP(uint16(port)))
+		}
+		if err := Check(); err != nil {
+			return err
+		}
+		if err := landlock.V6.Restrict(rules...); err != nil { // sets no_new_privs, too
+			return err
+		}
+		if err := filterCalls(); err != nil {
+			return fmt.Errorf("filter system calls: %w", err)
+		}
 	}
 	// The guardian set it for the thread that it started; exec keeps this one's.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return err
 	}
-	if os.Getppid() != guardian {
+	if os.Getppid() != parent {
 		return errors.New("its guardian is dead")
 	}
 	env := os.Environ()
