@@ -36,8 +36,8 @@ const settingsHeading = `Settings
 
 `
 
-const psHelp = `ps lists the sessions in which a turn runs or messages wait. If no worker is running, it
-says so on stderr.
+const psHelp = `ps lists the sessions in which a turn runs or messages wait. If no worker is running, or
+one cannot start an agent, it says so on stderr.
 
 Sessions with a turn come first, the oldest turn at the top. STATE is one of
   starting              claimed by a worker, the agent is not running yet

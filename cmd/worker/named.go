@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/gateway"
 	"turnstile/internal/process/confine"
+	"turnstile/internal/process/guardian"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
@@ -25,13 +26,24 @@ import (
 // setting. The error joins all problems. Settings that config refused are skipped.
 func checkNamed(s config.Worker) error {
 	known, err := tokenNames(s.TokensFile)
-	problems := []error{err, checkAgent(s, known)}
+	problems := []error{err, checkGuardian(s), checkAgent(s, known)}
 	for _, n := range s.Agents {
 		if err := checkAgent(s.As(n), known); err != nil {
 			problems = append(problems, n.Problem(err))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// checkGuardian checks that the programs of agents can be started here.
+func checkGuardian(s config.Worker) error {
+	if !s.AnyRunsPrograms() {
+		return nil
+	}
+	if err := guardian.Check(); err != nil {
+		return fmt.Errorf("%w TURNSTILE_AGENT: the programs of agents cannot be started here: %w", config.ErrInvalid, err)
+	}
+	return nil
 }
 
 // tokenNames reads the names of a gateway's tokens. nil: unknown.

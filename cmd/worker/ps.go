@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,7 @@ type listed struct {
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle := false // no worker is running
+	var unable []string
 	err := p.withAdmin(ctx, flags, func(client *admin.Client, rdb redis.UniversalClient) error {
 		seen := map[string]bool{}
 		for s, err := range client.Sessions(ctx, admin.Query{State: admin.StateBusy}) {
@@ -60,6 +62,12 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 			list = append(list, l)
 		}
 		idle = hasNoWorker(ctx, rdb)
+		workers, _ := client.Workers(ctx) // as far as the Redis user may read them
+		for _, w := range workers {
+			for _, why := range w.Unable {
+				unable = append(unable, fmt.Sprintf("%s (worker %s)", why, w.Name))
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -75,6 +83,9 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 	}
 	if idle {
 		p.complain(noWorker)
+	}
+	for _, line := range unable {
+		p.complain(line)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"turnstile/internal/gateway"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
@@ -18,6 +19,7 @@ type overview struct {
 	Today             *session.Usage // nil: no agent reported tokens today
 	Reasons           []reasonCount  // why the newest of them need it
 	MoreAttention     bool           // there are more than Reasons counts
+	Unable            []string       // what workers cannot do, for operators
 	Differ            bool           // another gateway's file of destinations is in force, and differs
 }
 
@@ -63,6 +65,11 @@ func (b *Board) overview(v *visit) *overview {
 			o.Draining++
 		}
 		o.Slots, o.Turns = o.Slots+w.Slots, o.Turns+w.Turns
+		if v.token.May(gateway.Operate) { // a reason may contain anything
+			for _, why := range w.Unable {
+				o.Unable = append(o.Unable, why+" (worker "+w.Name+")")
+			}
+		}
 	}
 	return &o
 }

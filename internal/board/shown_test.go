@@ -1,6 +1,8 @@
 package board_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"turnstile/internal/gateway"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -109,6 +112,20 @@ func TestOverview(t *testing.T) {
 	})
 	r.login("reader")
 	r.lacks(r.get("/board/"), "overview", "asynqmon")
+}
+
+// The overview says which worker cannot start its agent, and why.
+func TestOverviewOfASickWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, boss)
+	r.login("boss")
+	r.workerOf(agent.Func(func(context.Context, *agent.Turn) (agent.Result, error) {
+		return agent.Result{}, agent.Unavailable(errors.New("no <files>"))
+	}))
+	r.submit("web:1", "hello")
+	expect.Soon(t, "the reason, with the next heartbeat", func() bool {
+		return strings.Contains(r.get("/board/").text, "cannot start agent default: no &lt;files&gt; (worker worker-1)")
+	})
 }
 
 // A message that was handed to the agent is shown, however many wait, unless it is shown with the turn.

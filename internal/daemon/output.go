@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
-	stdlog "log"
+	stdlog "log" //nolint:depguard // net/http and asynqmon write to it
 	"log/slog"
 	"sync"
 	"sync/atomic"

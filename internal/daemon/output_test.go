@@ -45,7 +45,7 @@ func TestNobodyReads(t *testing.T) {
 				expect.Equal(t, "wait before the first line", o.Blocked(), 0)
 				text := strings.Repeat("x", c.bytes)
 				for i := range c.lines {
-					log.Info(text, "n", i)
+					log.Info(text, "n", i) //nolint:sloglint // a text of a known length
 					synctest.Wait()
 				}
 				time.Sleep(time.Minute)

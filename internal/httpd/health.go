@@ -22,6 +22,7 @@ const (
 	statusDraining = "draining"
 	statusNoRedis  = "redis unreachable"
 	statusLogStuck = "log stuck"
+	statusUnable   = "unable"
 )
 
 // serverName identifies Turnstile's responses, because other programs have a /healthz, too.
@@ -81,6 +82,12 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if blocked := s.config.LogBlocked; blocked != nil && blocked() >= logPatience {
 		s.respond(w, status{Status: statusLogStuck, Error: "nobody reads the log: look at the log driver, or at the program that stderr is piped to"})
 		return
+	}
+	if s.config.Unable != nil {
+		if why := s.config.Unable(); why != "" {
+			s.respond(w, status{Status: statusUnable, Error: why})
+			return
+		}
 	}
 	s.respond(w, status{Status: statusOK})
 }

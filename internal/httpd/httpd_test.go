@@ -114,6 +114,9 @@ func TestHealthAndReadiness(t *testing.T) {
 	var stuck atomic.Pointer[error]
 	var blocked atomic.Int64
 	c.LogBlocked = func() time.Duration { return time.Duration(blocked.Load()) }
+	var unable atomic.Value
+	unable.Store("")
+	c.Unable = func() string { return unable.Load().(string) }
 	c.Draining = func() (Drain, bool) {
 		if d := draining.Load(); d != nil {
 			return *d, true
@@ -167,6 +170,13 @@ func TestHealthAndReadiness(t *testing.T) {
 		t.Errorf("a draining worker is healthy: %v", err)
 	}
 	draining.Store(nil)
+
+	unable.Store("cannot start agent a: gone")
+	if body := want(t, s, 503, "GET", "/readyz"); body != `{"status":"unable","error":"cannot start agent a: gone"}`+"\n" {
+		t.Errorf("readyz: %s", body)
+	}
+	want(t, s, 200, "GET", "/healthz")
+	unable.Store("")
 
 	redisServer.Kill()
 	if body := want(t, s, 503, "GET", "/readyz"); !strings.Contains(body, `"redis unreachable"`) || !strings.Contains(body, "refuses the connection") {

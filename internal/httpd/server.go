@@ -2,7 +2,8 @@
 //
 //	/healthz   200 while the process works, 503 while it is stuck; for liveness probes
 //	/readyz    200 while it takes messages; 503 while Redis is unreachable, while nobody
-//	           reads the log, or during a drain, with the drain's progress
+//	           reads the log, while it cannot do its work, or during a drain, with the
+//	           drain's progress
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
@@ -76,6 +77,9 @@ type Config struct {
 
 	// Draining reports whether the worker drains, and the drain's progress. Optional.
 	Draining func() (Drain, bool)
+
+	// Unable returns why the program cannot do its work now, "" if it can. Optional.
+	Unable func() string
 
 	// Healthy returns an error when the process is stuck and should be restarted. Optional.
 	Healthy func() error

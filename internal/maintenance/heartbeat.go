@@ -28,13 +28,15 @@ const (
 
 	// Turnstile's fields, which asynq ignores: the worker's name, the name of the program that is its
 	// default agent, whether an agent runs programs (1: yes, 2: no), the names of all agents, whether it
-	// reads the journals of turns (1: yes), and the names of the agents that take requests of clients.
+	// reads the journals of turns (1: yes), the names of the agents that take requests of clients, and those of
+	// agents that it cannot start now, each with a blank and a sentence that says why.
 	serverWorker   = 1000
 	serverAgent    = 1001
 	serverPrograms = 1002
 	serverAgents   = 1003
 	serverJournals = 1004
 	serverTakes    = 1005
+	serverUnable   = 1006
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -60,11 +62,12 @@ const refusedPause = time.Second
 
 // ServerRedis returns the Redis client for a worker's asynq.Server. It pauses after an error, and
 // rewrites the server's heartbeat: asynqmon's Servers page shows the worker, its slots, how many are busy, and its running
-// turns instead of the server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take.
+// turns instead of the server's maintenance jobs. Turns that wait without a slot are not busy. most is how long a turn may take,
+// unable returns why agents cannot be started.
 //
 // asynq writes the heartbeat every 5 s, for 10 s, and deletes it in the server's Shutdown.
-func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() (claims []*protocol.Claim, busy int)) redis.UniversalClient {
-	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Instructable, m.cfg.Programs, slots, most, running}
+func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() (claims []*protocol.Claim, busy int), unable func() map[string]string) redis.UniversalClient {
+	return serverRedis{m.rdb, m.cfg.Worker, m.cfg.Agent, m.cfg.Agents, m.cfg.Instructable, m.cfg.Programs, slots, most, running, unable}
 }
 
 type serverRedis struct {
@@ -77,6 +80,7 @@ type serverRedis struct {
 	slots    int
 	most     time.Duration
 	running  func() (claims []*protocol.Claim, busy int)
+	unable   func() map[string]string
 }
 
 // EvalSha pauses after an error: asynq.Server asks for its next task at once after an error, some
@@ -148,6 +152,9 @@ func (r serverRedis) server(info []byte, busy int) (identity, server []byte, ok 
 	}
 	for _, name := range r.takes {
 		server = appendText(server, serverTakes, name)
+	}
+	for name, why := range r.unable() {
+		server = appendText(server, serverUnable, name+" "+why)
 	}
 	programs := int64(2)
 	if r.programs {

@@ -3,6 +3,7 @@ package maintenance_test
 import (
 	"cmp"
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,10 +26,12 @@ import (
 	"turnstile/test/redistest"
 )
 
+var unable = map[string]string{agents.Default: "cannot start agent default: too many open files"}
+
 // workerServer starts a worker's asynq.Server. Its heartbeat lists these claims, of which one waits without a slot.
 func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims ...*protocol.Claim) *asynq.Server {
 	b.Helper()
-	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, func() ([]*protocol.Claim, int) { return claims, max(len(claims)-1, 0) }), asynq.Config{
+	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, func() ([]*protocol.Claim, int) { return claims, max(len(claims)-1, 0) }, func() map[string]string { return unable }), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 	})
 	expect.OK(b, s.Start(h))
@@ -99,7 +102,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	workers, err := operator.Workers(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "workers", len(workers), 1)
-	want := admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 1, Started: workers[0].Started, Agents: []string{agents.Default}}
+	want := admin.Worker{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 1, Started: workers[0].Started, Agents: []string{agents.Default}, Unable: slices.Sorted(maps.Values(unable))}
 	if !reflect.DeepEqual(workers[0], want) {
 		t.Errorf("worker %+v, want %+v", workers[0], want)
 	}
@@ -219,7 +222,7 @@ func TestServerPausesAfterARefusal(t *testing.T) {
 	server := redistest.StartServer(t)
 	b := actors.BenchOn(t, server.Client())
 	expect.OK(t, server.Client().ConfigSet(b.Ctx, "maxmemory", "1").Err())
-	rdb := b.Worker.ServerRedis(1, time.Hour, func() ([]*protocol.Claim, int) { return nil, 0 })
+	rdb := b.Worker.ServerRedis(1, time.Hour, func() ([]*protocol.Claim, int) { return nil, 0 }, func() map[string]string { return nil })
 	write := redis.NewScript("return redis.call('SET', KEYS[1], '')")
 	expect.OK(t, write.Load(b.Ctx, server.Client()).Err())
 	began := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,8 @@ type Heartbeat struct {
 	Programs bool      // an agent may run programs on its machine
 	Takes    []string  // the names of the agents that take requests of clients for the model
 	Journals bool      // it reads the journals of turns. The version before has only partials
+
+	Unable map[string]string // those of Agents that it cannot start now, with a sentence that says why
 }
 
 // CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
@@ -128,6 +131,12 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 			w.Agents = append(w.Agents, string(text))
 		case serverTakes:
 			w.Takes = append(w.Takes, string(text))
+		case serverUnable:
+			name, why, _ := strings.Cut(string(text), " ")
+			if w.Unable == nil {
+				w.Unable = map[string]string{}
+			}
+			w.Unable[name] = why
 		case serverJournals:
 			w.Journals = number == 1
 		case serverPrograms:

@@ -103,6 +103,7 @@ func (m *Metrics) Watch(w *worker.Worker) {
 	gauge("turnstile_turns_running", "Turns that run on this worker now, also those that wait without a slot.", func() float64 { return float64(w.Status().Running) })
 	gauge("turnstile_turns_waiting", "Turns that wait on this worker without a slot, for the user's decision or for a slot after it.", func() float64 { return float64(w.Status().Waiting) })
 	gauge("turnstile_turn_slots", "Turns that this worker runs at most at the same time.", func() float64 { return float64(w.Status().Slots) })
+	gauge("turnstile_agents_unavailable", "Agents that this worker cannot start now.", func() float64 { return float64(len(w.Status().Unable)) })
 	gauge("turnstile_draining", "1: the worker drains, and claims nothing more.", func() float64 {
 		if w.Status().Draining {
 			return 1

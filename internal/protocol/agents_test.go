@@ -132,7 +132,10 @@ func TestNobodyRunsTheAgent(t *testing.T) {
 	elsewhere := []string{"support"}
 	other := actors.NewWorker(t, b.Redis, "other", serves("support", agents.Default), func(c *protocol.Config) {
 		c.Elsewhere = func() ([]string, bool) { return elsewhere, true }
-		c.Unserved = func(_, agent string, missing bool) { seen = append(seen, fmt.Sprint(agent, missing)) }
+		c.Unserved = func(_, agent string, missing bool) bool {
+			seen = append(seen, fmt.Sprint(agent, missing))
+			return false
+		}
 	})
 	look := func() {
 		t.Helper()

@@ -83,7 +83,11 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 				}
 				claims = append(claims, claim)
 			case scripts.Other:
-				waiting = append(waiting, c.unserved(parent, claim.session, r))
+				if c.unserved(parent, claim.session, r) {
+					again = append(again, claim.session)
+				} else {
+					waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.Now + unservedPause.Milliseconds()})
+				}
 			case scripts.Wait:
 				waiting = append(waiting, index.WakeUp{Session: claim.session, At: r.At})
 			case scripts.Again:
@@ -143,14 +147,13 @@ func spaced(names []string) string { return " " + strings.Join(names, " ") + " "
 // sessions must not keep workers busy.
 const unservedPause = 15 * time.Second
 
-// unserved reports a session whose agent this worker does not run, and returns when to look again.
-func (c *Consumer) unserved(ctx context.Context, sessionKey string, r scripts.ClaimResult) index.WakeUp {
+// unserved reports a session whose agent this worker does not run, and returns whether others may take it at once.
+func (c *Consumer) unserved(ctx context.Context, sessionKey string, r scripts.ClaimResult) (again bool) {
 	missing := r.Missing == 1
 	if missing { // a failed call does no harm: the next look, after the pause, lists it again
 		_ = index.NeedAttention(ctx, c.rdb, r.Now, sessionKey)
 	}
-	c.cfg.Unserved(sessionKey, r.Agent, missing)
-	return index.WakeUp{Session: sessionKey, At: r.Now + unservedPause.Milliseconds()}
+	return c.cfg.Unserved(sessionKey, r.Agent, missing)
 }
 
 func (c *Claim) claimArgs(serves []string, elsewhere string) scripts.ClaimArgs {

@@ -52,8 +52,9 @@ type Config struct {
 	Elsewhere func() (names []string, known bool)
 
 	// Unserved is called with the agent of a session that was not claimed, because this worker does
-	// not run it. missing: no living worker does. Defaults to none.
-	Unserved func(sessionKey, agent string, missing bool)
+	// not run it. missing: no living worker does. again: others may take it at once, and not after
+	// unservedPause. Defaults to none.
+	Unserved func(sessionKey, agent string, missing bool) (again bool)
 
 	// Parks reports whether turns with steps may be parked: every living worker knows that. Defaults to
 	// yes.
@@ -165,7 +166,7 @@ func (c Config) withDefaults() Config {
 		c.Parks = func() bool { return true }
 	}
 	if c.Unserved == nil {
-		c.Unserved = func(string, string, bool) {}
+		c.Unserved = func(string, string, bool) bool { return false }
 	}
 	setDefault(&c.SentinelTTL, 15*time.Second)
 	c.Line = wire.Over(c.Line, wire.DefaultQueueSettings())

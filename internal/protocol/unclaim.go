@@ -8,6 +8,7 @@ import (
 	"turnstile/internal/protocol/scripts"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
+	"turnstile/pkg/session"
 )
 
 // Unclaim releases the sessions that a Claim with a lost reply may have claimed: their turns do not
@@ -51,7 +52,7 @@ func (c *Claim) unclaim(parent context.Context) error {
 	defer cancel()
 	var r scripts.UnclaimResult
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: consumer.cfg.Parks()})
+		r, err = scripts.Unclaim.Run(ctx, consumer.rdb, scripts.UnclaimKeys(c.keys), c.unclaimArgs())
 		return err
 	})
 	if err != nil {
@@ -67,6 +68,29 @@ func (c *Claim) unclaim(parent context.Context) error {
 		return index.Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), index.WakeUp{Session: c.session, At: r.At})
 	})
 	return nil
+}
+
+// GiveBack releases the session without the turn, whose agent could not be started: the turn's messages go back
+// to the head of the queue as they were before the claim. It is neither an attempt nor an interruption.
+// Followers learn of it only if they were shown the turn's start.
+func (c *Claim) GiveBack(ctx context.Context) error {
+	if start, err := c.unsentStart(); start == "" && err == nil {
+		turn := c.Turn()
+		parts, _ := c.split(nil)
+		e := session.Event{Type: session.EventTurnRequeued, Turn: turn.ID, Fence: turn.Fence, Messages: ids(parts), Keeps: c.stands(), Reason: session.ReasonUnavailable}
+		_ = c.Emit(ctx, []session.Event{e}) // events are only for followers
+	}
+	defer c.ends()()
+	k, _ := c.owner()
+	r, err := own(ctx, c, false, scripts.Unclaim, scripts.UnclaimKeys(k), c.unclaimArgs())
+	if err != nil {
+		return err
+	}
+	return c.released(ctx, r.Now, r.At)
+}
+
+func (c *Claim) unclaimArgs() scripts.UnclaimArgs {
+	return scripts.UnclaimArgs{Prefixes: scripts.PrefixesOf(c.session), Token: c.token, Parks: c.consumer.cfg.Parks()}
 }
 
 // mayHaveClaimed reports whether a failed claim may have been carried out. Only an error from Redis

@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +36,7 @@ func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger, ou
 func expose(w *worker.Worker, end Ending, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w, end), w.Health
+	c.Unable = func() string { return strings.Join(slices.Sorted(maps.Values(w.Status().Unable)), "; ") }
 }
 
 // Closed reports whether asynqmon refuses every request, because the agent's programs could reach

@@ -63,6 +63,8 @@ func interruption(reason string) string {
 		return "its worker's death, or its lost connection to Redis"
 	case resume.ReasonLeaseLost:
 		return "a lease that its worker could not renew in time"
+	case session.ReasonUnavailable:
+		return "a worker that cannot start the agent now"
 	}
 	return "an interruption (" + reason + ")"
 }

@@ -29,19 +29,25 @@ type Root struct {
 // report paths in that form. It creates the directory, for the worker's user only, and the root
 // if they do not exist.
 //
-// The error wraps ErrUntrusted if other users could have prepared the directory. Any other error
-// is agent.Retryable.
+// The error wraps ErrUntrusted if other users could have prepared the directory. It is agent.Unavailable
+// if the root is at fault, or the disk, and agent.Retryable if only this session's directory is, unless
+// another user could have prepared that one.
 func (r Root) Directory(session string) (string, error) {
-	dir, err := r.directory(session)
-	if err == nil {
-		return dir, nil
+	path, err := r.open()
+	if err != nil {
+		return "", failed(err, false)
 	}
-	return "", r.failed(err)
+	dir := filepath.Join(path, name(session))
+	return dir, r.make(dir)
 }
 
-func (Root) failed(err error) error {
+// failed is the error of Directory. own: only this session's directory is at fault.
+func failed(err error, own bool) error {
 	err = fmt.Errorf("could not make the session's directory: %w", err)
-	if errors.Is(err, ErrUntrusted) {
+	switch {
+	case !own:
+		return agent.Unavailable(err)
+	case errors.Is(err, ErrUntrusted):
 		return err // only an operator can repair that
 	}
 	return agent.Retryable(err)
@@ -59,8 +65,8 @@ func (r Root) Place(session, agentName string) (p Place, err error) {
 	for suffix, dir := range map[string]*string{homes: &p.Home, temporaries: &p.Temporary} {
 		*dir = filepath.Join(p.Directory+suffix, agentName)
 		for _, d := range []string{p.Directory + suffix, *dir} {
-			if _, err := r.make(d); err != nil {
-				return p, r.failed(err)
+			if err := r.make(d); err != nil {
+				return p, err
 			}
 		}
 	}
@@ -83,39 +89,40 @@ func (r Root) Check() error {
 		return err
 	}
 	probe := filepath.Join(path, ".check-"+rand.Text())
-	if _, err = r.make(probe); err == nil {
+	if err = os.Mkdir(probe, 0o700); err == nil {
+		err = r.adopt(probe)
+	}
+	if err == nil {
 		err = os.WriteFile(filepath.Join(probe, "file"), nil, 0o600)
 	}
 	return cmp.Or(err, os.RemoveAll(probe))
 }
 
-func (r Root) directory(session string) (string, error) {
-	path, err := r.open()
-	if err != nil {
-		return "", err
+// make creates a directory of a session if it does not exist.
+func (r Root) make(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return failed(err, false)
 	}
-	return r.make(filepath.Join(path, name(session)))
+	if err := r.adopt(dir); err != nil {
+		return failed(err, true)
+	}
+	return nil
 }
 
-// make creates a directory of a session if it does not exist, and checks it.
-func (r Root) make(dir string) (string, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	// A user who may write to the root, or the agent of another session, could have put something
-	// else there.
+// adopt checks a directory: a user who may write to the root, or the agent of another session, could
+// have put something else there. It gives this process's user all rights to it, whatever the umask or
+// an agent has left of them.
+func (r Root) adopt(dir string) error {
 	info, err := os.Lstat(dir)
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = r.own(dir, info)
 	}
-	if err = r.own(dir, info); err == nil {
+	if err == nil {
 		err = grant(dir, info)
 	}
-	return dir, err
+	return err
 }
 
-// grant gives this process's user all rights to its own directory, whatever the umask or an agent
-// has left of them.
 func grant(dir string, info fs.FileInfo) error {
 	if info.Mode()&0o700 == 0o700 {
 		return nil

@@ -76,8 +76,28 @@ func TestOtherFilesInItsPlaceAreRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := (Root{Path: dir}).Directory("a"); err == nil || !errors.Is(err, agent.ErrRetryable) {
+	if _, err := (Root{Path: dir}).Directory("a"); !errors.Is(err, agent.ErrUnavailable) {
 		t.Errorf("below a file: %v", err)
+	}
+}
+
+// The root is every session's: an error there is no fault of the turn's.
+func TestWhoseFaultADirectoryIs(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	file, open, good := filepath.Join(top, "file"), filepath.Join(top, "open"), filepath.Join(top, "good")
+	for _, err := range []error{
+		os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.Mkdir(good, 0o700), //nolint:gosec // as it must not be
+		os.WriteFile(filepath.Join(good, name("a")), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, unavailable := range map[string]bool{file: true, filepath.Join(file, "x"): true, open: true, "/proc/none": true, good: false} {
+		if _, err := (Root{Path: path}).Directory("a"); err == nil || errors.Is(err, agent.ErrUnavailable) != unavailable {
+			t.Errorf("%s: %v, unavailable: want %v", path, err, unavailable)
+		}
 	}
 }
 

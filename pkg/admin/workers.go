@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ type Worker struct {
 	Agents   []string  // the names of its agents; none of a worker of the version before
 	Takes    []string  // the names of those that take a session.ModelRequest
 	Programs bool      // an agent may run programs on its machine; true of those of program.Run, which Turnstile does not know
+
+	Unable []string // a sentence for each of Agents that it could not start last
 }
 
 // Workers returns the live workers, by name. It finds a worker by its heartbeat, which stays for 10
@@ -43,7 +46,7 @@ func (a *Client) Workers(ctx context.Context) ([]Worker, error) {
 	for _, beat := range beats {
 		list = append(list, Worker{
 			Name: beat.Name, Host: beat.Host, PID: beat.PID, Slots: beat.Slots, Turns: beat.Turns, Draining: beat.Draining, Started: beat.Started,
-			Agent: beat.Agent, Agents: beat.Agents, Takes: beat.Takes, Programs: beat.Programs,
+			Agent: beat.Agent, Agents: beat.Agents, Takes: beat.Takes, Programs: beat.Programs, Unable: slices.Sorted(maps.Values(beat.Unable)),
 		})
 	}
 	for _, job := range maintenance.EverySecond() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"turnstile/pkg/session"
 )
@@ -17,7 +18,7 @@ type Agent interface {
 	// agent must stop soon and return context.Cause(ctx). If it returns no error, the turn is done, also in
 	// a drain: nothing resumes it. Earlier events are kept.
 	//
-	// An error is final, because agents have side effects, unless it wraps ErrRetryable.
+	// An error is final, because agents have side effects, unless it wraps ErrRetryable or ErrUnavailable.
 	Run(ctx context.Context, turn *Turn) (Result, error)
 }
 
@@ -122,22 +123,41 @@ type Result struct {
 	Text string
 }
 
-// Retryable marks an error after which the same turn may be tried again: the agent could not start,
-// or the turn had not produced anything. The error wraps ErrRetryable and err.
+// Retryable marks an error after which the same turn may be tried again: the turn had not produced
+// anything. The error wraps ErrRetryable and err.
 func Retryable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &retryable{err}
+	return &marked{err, ErrRetryable}
 }
 
-type retryable struct{ error }
+// Unavailable marks an error that is no fault of the message: this worker cannot run the agent now, and nothing of
+// the turn was done. The error wraps ErrUnavailable and err.
+func Unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &marked{err, ErrUnavailable}
+}
 
-func (r *retryable) Unwrap() []error { return []error{r.error, ErrRetryable} }
+type marked struct {
+	error
+
+	mark error
+}
+
+func (m *marked) Unwrap() []error { return []error{m.error, m.mark} }
 
 var (
-	// ErrRetryable is wrapped by an error that Retryable has marked.
+	// ErrRetryable is wrapped by an error that Retryable or Unavailable has marked.
 	ErrRetryable = errors.New("may be tried again")
+
+	// ErrUnavailable is wrapped by an error that Unavailable has marked. It spends no attempt: the turn's messages
+	// go back to their place for another worker, and this one leaves the agent alone for a second, after further
+	// such errors for up to a minute. If the agent has emitted, asked or ended a step before, the error is only
+	// ErrRetryable.
+	ErrUnavailable = fmt.Errorf("this worker cannot run it now, and it %w", ErrRetryable)
 
 	// ErrParked is the error of a question with a Key, or of a Wait, that takes long. Return it, wrapped or not,
 	// when everything that the turn has begun has ended.

@@ -36,6 +36,13 @@ func TestRetryable(t *testing.T) {
 	if errors.Is(base, ErrRetryable) || Retryable(nil) != nil {
 		t.Error("only what was marked is retryable")
 	}
+	unable := fmt.Errorf("turn: %w", Unavailable(base))
+	if !errors.Is(unable, ErrUnavailable) || !errors.Is(unable, ErrRetryable) || !errors.Is(unable, base) || unable.Error() != "turn: busy" {
+		t.Errorf("%v is not the marked error", unable)
+	}
+	if errors.Is(marked, ErrUnavailable) || Unavailable(nil) != nil {
+		t.Error("what is retryable is unavailable")
+	}
 }
 
 // once is a Warmer and its only warm agent.

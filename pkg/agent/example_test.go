@@ -101,6 +101,13 @@ func ExampleRetryable() {
 	// Output: run: the model is overloaded true
 }
 
+// What is the worker's fault spends no attempt of the message.
+func ExampleUnavailable() {
+	err := fmt.Errorf("run: %w", agent.Unavailable(errors.New("the license server is away")))
+	fmt.Println(err, errors.Is(err, agent.ErrUnavailable))
+	// Output: run: the license server is away true
+}
+
 // A recap is for agents that take text only. It leaves out the oldest entries first.
 func ExampleTurn_Recap() {
 	turn := &agent.Turn{History: []session.Entry{

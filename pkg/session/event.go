@@ -40,6 +40,10 @@ const (
 // program's value or a time under the key Name. Then it goes on.
 const ReasonParked = "parked"
 
+// ReasonUnavailable is the Reason of an EventTurnRequeued: the worker could not start the agent. Another worker, or
+// this one later, runs its messages, as if this turn had not been.
+const ReasonUnavailable = "unavailable"
+
 // The events of Turnstile.
 const (
 	EventTurnStarted  EventType = "turn_started"  // a turn was claimed for Messages

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile/internal/agreement"
+	"turnstile/internal/backoff"
 	"turnstile/internal/protocol"
 	"turnstile/internal/wire"
 	"turnstile/pkg/agent"
@@ -141,7 +142,8 @@ type Config struct {
 	checkpointInterval time.Duration
 	resumeFreshness    time.Duration
 	stuckAfter         time.Duration
-	jobsEvery          time.Duration // the interval of all jobs. Defaults to each one's
+	agentPause         backoff.Backoff // of an agent that cannot be started
+	jobsEvery          time.Duration   // the interval of all jobs. Defaults to each one's
 	noJobs             bool
 }
 
@@ -234,6 +236,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.checkpointInterval, checkpointInterval)
 	setDefault(&c.resumeFreshness, resumeFreshness)
 	setDefault(&c.stuckAfter, stuckAfter)
+	setDefault(&c.agentPause, backoff.Backoff{First: time.Second, Longest: time.Minute})
 	c.MessageMaxAge = max(c.MessageMaxAge, 0)
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -34,9 +34,10 @@ type dispatcher struct {
 	duties duties
 	log    *slog.Logger
 
-	slots *slots
-	clock loopClock // of the loop, see Healthy
-	loop  sync.WaitGroup
+	slots  *slots
+	pauses *pauses
+	clock  loopClock // of the loop, see Healthy
+	loop   sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool           // set by a drain: prefer claims nothing more
@@ -81,13 +82,14 @@ func (d *dispatcher) run() {
 	failures, claimed := 0, make(chan error, 1)
 	for {
 		d.clock.rest()
-		free := d.slots.take(d.life.intake, claimBatch)
+		most, aside := d.pauses.admit(d.life.intake.Done())
+		free := d.slots.take(d.life.intake, most)
 		if free == 0 {
 			return
 		}
 		d.clock.step()
 		sessions, err := d.queue.Pop(d.life.work, free)
-		if err == nil && len(sessions) == 0 {
+		if err == nil && len(sessions) == 0 && !aside {
 			d.slots.free(free)
 			d.clock.step()
 			sessions, err = d.queue.Await(d.life.work, popBlock)
@@ -100,7 +102,11 @@ func (d *dispatcher) run() {
 		}
 		d.slots.free(free - len(sessions))
 		if len(sessions) > 0 {
-			d.claiming.Go(func() {
+			start := d.claiming.Go
+			if most == 1 { // the next pop knows what this one tries
+				start = func(claim func()) { claim() }
+			}
+			start(func() {
 				err := d.claim(sessions)
 				select {
 				case claimed <- err:
@@ -163,6 +169,7 @@ func (d *dispatcher) claim(sessions []string) error {
 		err = nil
 	}
 	for _, c := range claims {
+		d.pauses.tries(c.Turn().Agent)
 		s := d.roster.join(c, newSeat(d.slots))
 		d.sessions.Go(func() {
 			last := s.run()

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -61,13 +62,13 @@ func TestDrainProgress(t *testing.T) {
 	s := newStage()
 	j := newJournal("drain")
 	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(expect.Lease(3*time.Second)), with(func(o *worker.Config) { o.Logger = slog.New(j) }))
-	expect.Equal(t, "before", w.Status(), worker.Status{Slots: 10})
+	expect.Equal(t, "before", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10}))
 	acts := map[string]*act{}
 	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
 		r.submit(r.key+"-"+name, turnstile.Message{ID: name, Text: "hello"})
 		acts[name] = s.next(t, name)
 	}
-	expect.Equal(t, "while it works", w.Status(), worker.Status{Slots: 10, Running: 5})
+	expect.Equal(t, "while it works", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10, Running: 5}))
 
 	ctx, cut := context.WithCancel(r.ctx)
 	defer cut()
@@ -79,7 +80,7 @@ func TestDrainProgress(t *testing.T) {
 		t.Errorf("at the begin %s are left", p.Left)
 	}
 	p.Left = 0
-	expect.Equal(t, "at the begin", p, worker.Status{Slots: 10, Draining: true, Running: 5})
+	expect.Equal(t, "at the begin", fmt.Sprint(p), fmt.Sprint(worker.Status{Slots: 10, Draining: true, Running: 5}))
 
 	acts["one"].reply("ok")
 	first := j.next(t, "still draining", map[string]string{"running": "4"})
@@ -110,7 +111,7 @@ func TestDrainProgress(t *testing.T) {
 		}
 	}
 	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "requeued": "1", "lost": "1"})
-	expect.Equal(t, "after it", w.Status(), worker.Status{Slots: 10, Draining: true})
+	expect.Equal(t, "after it", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10, Draining: true}))
 	unwritten(w.Stop(r.ctx))
 }
 
@@ -124,7 +125,7 @@ func TestDrainProgressAfterTheTimeout(t *testing.T) {
 	expect.Received(t, "the turn", up)
 	drained := drain(w)
 	expect.Soon(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
-	expect.Equal(t, "progress", w.Status(), worker.Status{Slots: 10, Draining: true, Running: 1})
+	expect.Equal(t, "progress", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 10, Draining: true, Running: 1}))
 	close(let)
 	expect.Received(t, "the end of the drain", drained)
 }

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"turnstile/internal/backoff"
 )
 
 // Reason is why a worker drains.
@@ -65,6 +67,11 @@ func (c *Config) StuckAfter(d time.Duration) { c.stuckAfter = d }
 
 // Jobs sets whether the worker runs the maintenance jobs, and if every is set, their one interval.
 func (c *Config) Jobs(run bool, every time.Duration) { c.noJobs, c.jobsEvery = !run, every }
+
+// AgentPause sets how long an agent that cannot be started gets a pause, first and at most.
+func (c *Config) AgentPause(first, longest time.Duration) {
+	c.agentPause = backoff.Backoff{First: first, Longest: longest}
+}
 
 // Interrupted counts the sessions that a drain has interrupted.
 func (w *Worker) Interrupted() (n int) {

@@ -20,20 +20,21 @@ const neighboursEvery = 5 * time.Second
 // neighbours says which agents this worker may run, and which the others run. A worker of the version
 // before runs its only agent in every session: while one lives, sessions of other agents wait.
 type neighbours struct {
-	name  string   // of this worker
-	all   []string // its agents
-	named bool     // it has other agents than the default one
-	rdb   redis.UniversalClient
-	life  *lifecycle
-	log   *slog.Logger
-	soon  chan struct{} // the first journal waits for a look
+	name   string   // of this worker
+	all    []string // its agents
+	named  bool     // it has other agents than the default one
+	pauses *pauses  // of its agents
+	rdb    redis.UniversalClient
+	life   *lifecycle
+	log    *slog.Logger
+	soon   chan struct{} // the first journal waits for a look
 
 	mu        sync.Mutex
 	wanted    bool            // what the others know matters here
 	looked    bool            // the heartbeats were read
 	know      bool            // every living worker knows agents by name
 	journals  bool            // every living worker reads journals
-	elsewhere []string        // agents of the other living workers
+	elsewhere []string        // agents that other living workers can start
 	missing   map[string]bool // agents that no living worker runs: the log has them
 }
 
@@ -41,17 +42,19 @@ type neighbours struct {
 func (n *neighbours) serves() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.know || !n.named {
-		return n.all
-	}
-	return slices.DeleteFunc(slices.Clone(n.all), func(name string) bool { return name != agents.Default })
+	return slices.DeleteFunc(slices.Clone(n.all), func(name string) bool {
+		return n.named && !n.know && name != agents.Default || !n.pauses.of(name).over()
+	})
 }
 
 // runElsewhere returns the agents that other living workers run, and false before the first look.
 func (n *neighbours) runElsewhere() ([]string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.elsewhere, n.looked
+	return slices.DeleteFunc(slices.Clone(n.elsewhere), func(name string) bool {
+		// An agent of this worker that does not cover a session does not cover it elsewhere, either.
+		return slices.Contains(n.all, name) && n.pauses.of(name).over()
+	}), n.looked
 }
 
 // partials reports whether a worker lives that reads only partials, or may live: before the first look.
@@ -66,8 +69,11 @@ func (n *neighbours) partials() bool {
 }
 
 // unserved notes that a session was not claimed because of its agent, and logs the first one of each agent
-// that no living worker runs.
-func (n *neighbours) unserved(sessionKey, agent string, missing bool) {
+// that no living worker runs. again: this worker has paused the agent, and others may take the session at once.
+func (n *neighbours) unserved(sessionKey, agent string, missing bool) (again bool) {
+	if n.pauses.of(agent).failures > 0 {
+		return true
+	}
 	n.mu.Lock()
 	n.wanted = true
 	first := missing && !n.missing[agent]
@@ -78,6 +84,7 @@ func (n *neighbours) unserved(sessionKey, agent string, missing bool) {
 	if first {
 		n.log.Warn("sessions of an agent wait: no living worker runs it", "agent", agent, "session", sessionKey)
 	}
+	return false
 }
 
 // look reads the heartbeats.
@@ -96,8 +103,7 @@ func (n *neighbours) look(ctx context.Context) error {
 	var elsewhere []string
 	for _, beat := range beats {
 		for _, name := range beat.Agents {
-			// An agent of this worker that does not cover a session does not cover it elsewhere, either.
-			if beat.Name != n.name && !slices.Contains(n.all, name) && (know || name == agents.Default) {
+			if beat.Name != n.name && beat.Unable[name] == "" && (know || name == agents.Default) {
 				elsewhere = append(elsewhere, name)
 			}
 		}

@@ -89,6 +89,7 @@ func (q *questions) alone(ctx context.Context, what string, ask func(ctx context
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	q.recorder.acts()
 	if err = ask(ctx); err != nil && !errors.Is(err, agent.ErrParked) {
 		q.withdraw()
 	}

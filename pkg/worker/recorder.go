@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"turnstile/internal/lease"
@@ -39,7 +40,9 @@ type recorder struct {
 	checkpoints checkpoints
 	journal     journal
 	tokens      *usedTokens
-	trace       TurnTrace // nil: there is none
+	trace       TurnTrace   // nil: there is none
+	acted       atomic.Bool // the agent has done something in this run
+	started     func()      // called then
 
 	mu      sync.Mutex
 	replays bool // the events are of an earlier run, which has traced them
@@ -69,6 +72,13 @@ func newRecorder(turn *protocol.ClaimedTurn, claim *protocol.Claim, checkpointEv
 	return r
 }
 
+// acts notes that the agent does something.
+func (r *recorder) acts() {
+	if !r.acted.Swap(true) {
+		r.started()
+	}
+}
+
 // record is the agent's emit.
 func (r *recorder) record(e agent.Event) {
 	r.mu.Lock()
@@ -85,6 +95,7 @@ func (r *recorder) add(e agent.Event) {
 		r.log.Warn("an event of the agent is left out: its type is none of an agent's", "type", e.Type)
 		return
 	}
+	r.acts()
 	e = storable(e)
 	switch e.Type {
 	case session.EventTitle:
@@ -115,6 +126,7 @@ func (r *recorder) add(e agent.Event) {
 
 // steered records a message that the agent has taken into its turn.
 func (r *recorder) steered(m wire.Message) {
+	r.acts()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := items(r.entries.made)

@@ -258,6 +258,7 @@ func (r *recorder) note(key string, s stepRecord, text string, show func()) erro
 	if r.over {
 		return errOver
 	}
+	r.acts()
 	if show != nil {
 		r.hold = true
 		show()

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func lends(t *testing.T, changes ...change) (r *rig, w *worker.Worker, s *stage,
 	got = a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	other = r.hello(s, "other", "o1")
-	expect.Equal(t, "the worker", w.Status(), worker.Status{Slots: 1, Running: 2, Waiting: 1})
+	expect.Equal(t, "the worker", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 1, Running: 2, Waiting: 1}))
 	return r, w, s, a, other, got
 }
 
@@ -82,10 +83,10 @@ func TestTurnsThatWaitWithoutASlotAreBounded(t *testing.T) {
 		info, err := r.client.Session("other").Info(r.ctx)
 		return err == nil && info.Question != nil
 	})
-	expect.Equal(t, "the worker", w.Status(), worker.Status{Slots: 1, Running: 2, Waiting: 1})
+	expect.Equal(t, "the worker", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 1, Running: 2, Waiting: 1}))
 	r.command("/approve 1", "Approved question 1: run make.")
 	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), decided{session.Allow, nil})
-	expect.Equal(t, "the worker", w.Status(), worker.Status{Slots: 1, Running: 2, Waiting: 1})
+	expect.Equal(t, "the worker", fmt.Sprint(w.Status()), fmt.Sprint(worker.Status{Slots: 1, Running: 2, Waiting: 1}))
 	_, err := r.client.Session("other").Decide(r.ctx, "1", session.Deny)
 	expect.OK(t, err)
 	a.reply("made")
@@ -133,7 +134,9 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 			a := s.next(t, "m1")
 			got := a.ask(a.ctx, r, "run make")
 			r.asked("1")
-			expect.Soon(t, "the lent slot", func() bool { return w.Status() == worker.Status{Slots: 1, Running: 1, Waiting: 1} })
+			expect.Soon(t, "the lent slot", func() bool {
+				return fmt.Sprint(w.Status()) == fmt.Sprint(worker.Status{Slots: 1, Running: 1, Waiting: 1})
+			})
 			if name == "timeout" { // it would end a turn beside it, too
 				r.ends("m1", c.status)
 				unused(t, w)
@@ -152,7 +155,7 @@ func TestTurnWithoutASlotEnds(t *testing.T) {
 			if name == "stop" { // it has stopped this one, too
 				r.say("m3", "again")
 			}
-			expect.Soon(t, "the session's end", func() bool { return w.Status() == worker.Status{Slots: 1, Running: 1} })
+			expect.Soon(t, "the session's end", func() bool { return fmt.Sprint(w.Status()) == fmt.Sprint(worker.Status{Slots: 1, Running: 1}) })
 			s.empty(t)
 			b.reply("hi")
 			next := expect.Received(t, "the session's next turn", s.acts)
@@ -216,7 +219,7 @@ func TestLeaseLostWithoutASlot(t *testing.T) {
 	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
 		t.Errorf("the turn ends with %v", err)
 	}
-	expect.Soon(t, "the turn's end", func() bool { return w.Status() == worker.Status{Slots: 1, Running: 1} })
+	expect.Soon(t, "the turn's end", func() bool { return fmt.Sprint(w.Status()) == fmt.Sprint(worker.Status{Slots: 1, Running: 1}) })
 	b.reply("hi")
 	r.hello(s, "third", "t1").reply("hi")
 	expect.Equal(t, "the third session", r.outcomeIn("third", "t1").Status, session.StatusDone)

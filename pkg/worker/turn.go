@@ -23,6 +23,7 @@ type turnDeps struct {
 	wakeUps     *lostWakeUps
 	tokens      *usedTokens
 	parked      *parkedCap
+	pauses      *pauses
 	drainReason func() reason
 	quiet       func() bool
 	drains      <-chan struct{} // closed when the worker drains
@@ -68,6 +69,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, s *seat, r
 	t.ctx, t.cancel = turnContext(claim.Lease())
 	t.fail = t.cancel
 	t.recorder = newRecorder(&t.ClaimedTurn, claim, d.opts.checkpointInterval, d.partials, d.tokens, t.containment)
+	t.recorder.started = func() { t.pauses.works(t.name, t.Started) }
 	t.follow()
 	t.recorder.entries.apart = t.served.Continues
 	t.steps = &steps{recorder: t.recorder}

@@ -26,6 +26,10 @@ type ending struct {
 // writeEnd decides how the turn ends, and writes it. An agent that returned without an error has
 // finished, even if an interrupt or a stop was requested meanwhile.
 func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) {
+	unavailable := errors.Is(err, agent.ErrUnavailable) && !t.recorder.acted.Load()
+	if t.ran && !unavailable && t.ctx.Err() == nil {
+		t.pauses.works(t.name, t.Started)
+	}
 	if err == nil {
 		if t.questions.parked != nil {
 			t.log.Warn("the agent has not returned agent.ErrParked: its turn is done, and does not go on")
@@ -55,6 +59,8 @@ func (t *turnRun) writeEnd(result agent.Result, err error) (more bool, _ error) 
 	switch {
 	case errors.Is(err, agent.ErrParked) && errors.As(t.questions.parked, &parked):
 		return t.park(parked)
+	case unavailable:
+		return t.giveBack(err)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
 		return t.requeue(cause)
 	case errors.Is(cause, errPanicked):
@@ -140,8 +146,8 @@ func timedOut(cause, err error) error {
 
 // finish writes the end of a turn that will not run again.
 func (t *turnRun) finish(end protocol.End) (more bool, err error) {
-	end.Release = t.release()
-	if end.Status != session.StatusStopped { // a stop also ends the steered messages
+	end.Release = t.pauses.of(t.name).failures > 0 || t.release() // another worker may start the agent
+	if end.Status != session.StatusStopped {                      // a stop also ends the steered messages
 		end.Untaken = t.steering.untaken()
 	}
 	if end.Status == session.StatusDone {
@@ -175,6 +181,16 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 		return false, err
 	}
 	return t.endRequeued(t.claim.Requeue(ctx, string(d.reason), t.recorder.unfinishedWork()...))
+}
+
+// giveBack returns the messages of a turn whose agent cannot be started here, as if it had not been claimed, and
+// leaves the agent alone for a while.
+func (t *turnRun) giveBack(err error) (more bool, _ error) {
+	t.ran = false
+	t.end = ending{status: StatusRequeued, why: err}
+	t.pauses.fails(t.name, t.Started, err)
+	t.partials() // the first call lets the worker look for others, which may run the agent
+	return false, t.written(t.claim.GiveBack(t.claim.Lease().Context()))
 }
 
 // park lets the turn wait for a decision without a worker.

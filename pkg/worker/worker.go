@@ -76,7 +76,8 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 		return nil, err
 	}
 	log, life := opts.Logger, newLifecycle()
-	n := &neighbours{name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
+	p := &pauses{Backoff: opts.agentPause, agents: len(all.byName), log: log, by: map[string]pause{}}
+	n := &neighbours{pauses: p, name: opts.Name, all: all.names(), named: all.table != nil, rdb: rdb, life: life, log: log, soon: make(chan struct{}, 1), missing: map[string]bool{}}
 	queue, err := protocol.NewConsumer(rdb, opts.consumer(all, n))
 	if err != nil {
 		return nil, err
@@ -95,14 +96,14 @@ func New(rdb redis.UniversalClient, a agent.Agent, config ...Config) (*Worker, e
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	slots := newSlots(opts.Concurrency, opts.WaitingAgents)
 	deps := &turnDeps{
-		opts: opts, agents: all, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
+		opts: opts, agents: all, pauses: p, pool: w.pool, queue: queue, wakeUps: w.wakeUps, tokens: w.tokens, partials: n.partials, drains: life.intake.Done(),
 		share: &share{turns: opts.shareTurns, time: opts.shareTime, others: waiters{look: queue.OthersWait}, life: life, slots: slots},
 		open:  &openQuestions{slots: opts.Concurrency, log: log}, parked: newParkedCap(rdb, opts.ParkedCap, log),
 	}
 	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason
 	w.dispatcher = &dispatcher{
-		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: slots,
+		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: slots, pauses: p,
 	}
 	minute := rate.Every(time.Minute)
 	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log, warnings: rate.NewLimiter(minute, 1), losses: rate.NewLimiter(minute, 1)}
@@ -153,7 +154,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	if !w.opts.noJobs {
-		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.longest, w.roster.running)
+		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.longest, w.roster.running, w.dispatcher.pauses.unable)
 		j, err := startJobs(w.rdb, server, jobs(w.recovery, w.upkeep), w.opts)
 		if err != nil {
 			return err
@@ -209,10 +210,14 @@ type Status struct {
 	Waiting  int           // those of them that wait for a decision without a slot
 	Draining bool          // Stop was called
 	Left     time.Duration // how long a drain lets turns run, or NoLimit. 0: they are being interrupted
+
+	// Unable are the agents that it cannot start now, by name, with a sentence that says why. Their
+	// sessions wait, or run on other workers.
+	Unable map[string]string
 }
 
 // Status returns the worker's state without a call to Redis.
 func (w *Worker) Status() Status {
 	running, left, draining := w.roster.progress()
-	return Status{Slots: w.opts.Concurrency, Running: running, Waiting: min(running, len(w.dispatcher.slots.lent)), Draining: draining, Left: left}
+	return Status{Slots: w.opts.Concurrency, Running: running, Waiting: min(running, len(w.dispatcher.slots.lent)), Draining: draining, Left: left, Unable: w.dispatcher.pauses.unable()}
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func sh(script string) []string { return []string{"sh", "-c", script} }
@@ -67,16 +69,19 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 	}
 }
 
-// A program that is missing fails its turn. The next message runs once it is there.
+// A message whose agent's program is missing waits, and runs once it is there.
 func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "sh")
 	a := newAgent(t, exec.Config{Command: append([]string{program}, moody(exec.Text, "exit 9")[1:]...)})
 	s := newConversation(t, a, 0)
-	end := s.says("hello", func(session.Event) {})
-	if want := "could not start the agent: "; end.Status != session.StatusFailed || !strings.HasPrefix(end.Why(), want) || !strings.HasSuffix(end.Why(), "no such file or directory") {
-		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Why(), want)
+	receipt, err := s.client.Session(s.key).Send(s.ctx, turnstile.Message{Text: "good"})
+	if err != nil {
+		t.Fatal(err)
 	}
+	expect.Soon(t, "the worker leaves the agent alone", func() bool {
+		return strings.HasSuffix(s.worker.Status().Unable["default"], "no such file or directory")
+	})
 	shell, err := osexec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +89,10 @@ func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	if err := os.Symlink(shell, program); err != nil {
 		t.Fatal(err)
 	}
-	s.wants("good", "fine")
+	end, err := s.client.Session(s.key).Wait(s.ctx, receipt.ID)
+	if err != nil || end.Status != session.StatusDone || end.Reply != "fine" {
+		t.Errorf("it ended as %s (%s) with %q, %v", end.Status, end.Why(), end.Reply, err)
+	}
 }
 
 // A command that ignores SIGINT is killed, and its turn ends as stopped.

@@ -38,7 +38,7 @@ func startProgram(t *testing.T, environ ...string) *running {
 	t.Cleanup(cancel)
 	client := actors.NewClient(redistest.New(t))
 	p := program.Start(t, program.Command(t, path(t), append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)))
-	return &running{conversation{t, ctx, client, t.Name()}, p}
+	return &running{conversation{t, ctx, client, nil, t.Name()}, p}
 }
 
 // say submits a message.

@@ -44,6 +44,7 @@ type conversation struct {
 	*testing.T
 	ctx    context.Context
 	client *actors.Client
+	worker *worker.Worker
 	key    string
 }
 
@@ -68,7 +69,7 @@ func newConversation(t *testing.T, a agent.Agent, timeout time.Duration) convers
 	}
 	// All databases share their channels, so the key is this test's own.
 	key := regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")
-	return conversation{t, ctx, actors.NewClient(rdb), key}
+	return conversation{t, ctx, actors.NewClient(rdb), w, key}
 }
 
 // says submits a message, shows its events to see and waits for its end.

@@ -68,33 +68,33 @@ type Command struct {
 	once       sync.Once // the first Wait cleans up
 }
 
-// Start starts a program. Every error is agent.Retryable. Failures that only the guardian notices
-// are in the Status of Wait.
+// Start starts a program. Every error is agent.Unavailable. Failures that only the guardian notices
+// are in the Status of Wait: see Unfit.
 //
 // Wait must be called, or files stay open.
 func Start(spec Spec) (*Command, error) {
 	path, argv, env, err := spec.program()
 	if err != nil {
-		return nil, notStarted(err)
+		return nil, notStarted(err, false)
 	}
 	c := &Command{}
 	if err := c.stdio.open(spec.Socket); err != nil {
 		c.stdio.closeAll()
-		return nil, notStarted(err)
+		return nil, notStarted(err, false)
 	}
 	if spec.PipeBytes > 0 {
 		widen(c.stdio.out.read, spec.PipeBytes)
 	}
 	g := guardian.Spec{
 		Path: path, Args: argv, Dir: spec.Dir, Env: env, Kill: spec.kill,
-		Stdin: c.stdio.in.read, Stdout: c.stdio.out.write, Stderr: c.stdio.err.write,
+		Stdin: c.stdio.in.read, Stdout: c.stdio.out.write, Stderr: c.stdio.err.write, Launcher: spec.launched(),
 	}
 	if spec.Lease != nil {
 		g.Deadline = spec.Lease.Deadline()
 	}
 	if c.process, err = guardian.Start(g); err != nil {
 		c.stdio.closeAll()
-		return nil, notStarted(err)
+		return nil, notStarted(err, false)
 	}
 	c.stdio.closeTheirs()
 	c.Stdin, c.Stdout = c.stdio.in.write, c.resting.reader(&drainingReader{file: c.stdio.out.read})
@@ -105,8 +105,14 @@ func Start(spec Spec) (*Command, error) {
 	return c, nil
 }
 
-func notStarted(err error) error {
-	return agent.Retryable(fmt.Errorf("could not start the agent: %w", err))
+// notStarted is the error of a program that was not started. own: its arguments, its variables or its session's
+// directory are at fault, and not this machine.
+func notStarted(err error, own bool) error {
+	err = fmt.Errorf("could not start the agent: %w", err)
+	if own {
+		return agent.Retryable(err)
+	}
+	return agent.Unavailable(err)
 }
 
 // Lend puts the program under another lease, or under none. It is for programs that keep running
@@ -157,11 +163,12 @@ func (c *Command) CloseOutput() { _ = c.stdio.out.read.Close() }
 
 // Unfit returns an error if a program's end says nothing about its work, and otherwise nil. That is
 // so if the program could not be started, or was killed by its guardian or with it. The error is
-// agent.Retryable, unless processes of a dead guardian's program are still alive.
+// agent.Retryable, unless processes of a dead guardian's program are still alive, and
+// agent.Unavailable if this machine could not start the program.
 func Unfit(status guardian.Status) error {
 	switch {
 	case status.StartError != nil:
-		return notStarted(status.StartError)
+		return notStarted(status.StartError, status.OwnFault)
 	case status.LeaseExpired:
 		return agent.Retryable(fmt.Errorf("the agent was killed: %w", agent.ErrLeaseLost))
 	case status.GuardianDied && status.Left > 0:

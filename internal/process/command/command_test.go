@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
+	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
 	"turnstile/test/expect"
 )
@@ -56,11 +57,16 @@ func TestFailureHasTheLastWords(t *testing.T) {
 	}
 }
 
-func TestStartErrorsAreRetryable(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	_, err := Start(Spec{Argv: []string{"no-such-program-anywhere"}})
-	if !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "could not start the agent") {
+	if !errors.Is(err, agent.ErrUnavailable) || !strings.Contains(err.Error(), "could not start the agent") {
 		t.Errorf("%v", err)
+	}
+	for own, status := range map[bool]guardian.Status{false: {StartError: errors.New("no")}, true: {StartError: errors.New("no"), OwnFault: true}} {
+		if err := Unfit(status); !errors.Is(err, agent.ErrRetryable) || errors.Is(err, agent.ErrUnavailable) == own {
+			t.Errorf("own fault %v: %v", own, err)
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func (i Isolator) Apply(spec Spec, session string) (Spec, error) {
 	if spec.wrapper = filled(i.Wrapper, fill); len(i.Kill) > 0 {
 		spec.kill = filled(i.Kill, fill)
 		if spec.kill[0], err = osexec.LookPath(spec.kill[0]); err != nil {
-			return spec, notStarted(err)
+			return spec, notStarted(err, false)
 		}
 	}
 	return spec, nil

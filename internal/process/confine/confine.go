@@ -15,18 +15,17 @@ import (
 	"syscall"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 )
-
-// exitTempFail is EX_TEMPFAIL of sysexits: the turn is tried again.
-const exitTempFail = 75
 
 // Init must be called first in main. In a launcher it does not return.
 func Init() {
 	if len(os.Args) > 3 && os.Args[0] == command.Launcher {
-		err := launch(os.Args[1], os.Args[2], os.Args[3:])
-		how := map[bool]string{true: " confined"}[os.Args[1] != "null"]
-		fmt.Fprintf(os.Stderr, "turnstile: could not start the program%s: %v\n", how, err)
-		syscall.Exit(exitTempFail)
+		guardian.Launch(func() error {
+			how := map[bool]string{true: " confined"}[os.Args[1] != "null"]
+			return fmt.Errorf("could not start the program%s: %w", how, launch(os.Args[1], os.Args[2], os.Args[3:]))
+		})
+		syscall.Exit(1)
 	}
 	command.HasLauncher.Store(true)
 }

@@ -98,14 +98,14 @@ func TestReadsWhatTheOperatorNames(t *testing.T) {
 	expect.Equal(t, "with Read", out, "text")
 }
 
-// A program that cannot be started confined does not run. The turn is tried again.
+// A program that cannot be started confined does not run. No attempt of the turn is spent.
 func TestDoesNotStartOtherwise(t *testing.T) {
 	t.Parallel()
 	i := confined(t)
 	program := filepath.Join(t.TempDir(), "program")
 	expect.OK(t, os.WriteFile(program, []byte("#!/bin/sh\necho ran\n"), 0o700)) //nolint:gosec // a program
 	out, err := start(t, i, nil, program)
-	if out != "" || !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "could not start the program confined: "+program+": permission denied") {
+	if out != "" || !errors.Is(err, agent.ErrUnavailable) || !strings.Contains(err.Error(), "could not start the program confined: "+program+": permission denied") {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -4,9 +4,11 @@ package guardian
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"turnstile/test/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -78,14 +82,42 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// An error says whether this machine is at fault, or what it was given.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
-	p, err := Start(Spec{Path: "/no/such/program", Args: []string{"x"}})
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("text"), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if s := p.Wait(); s.StartError == nil || !strings.Contains(s.StartError.Error(), "no such file") {
-		t.Errorf("%+v", s)
+	long := strings.Repeat("x", 200<<10)
+	for name, c := range map[string]struct {
+		spec Spec
+		want string
+		own  bool
+	}{
+		"no program":                   {Spec{Path: "/no/such/program"}, "no such file", false},
+		"no program, in a directory":   {Spec{Path: "/no/such/program", Dir: "/"}, "no such file", false},
+		"a directory":                  {Spec{Path: "/"}, "permission denied", false},
+		"no executable":                {Spec{Path: file}, "exec format error", false},
+		"below a file":                 {Spec{Path: file + "/x"}, "not a directory", false},
+		"no directory":                 {Spec{Path: "/bin/true", Dir: "/no/such"}, "no such file", true},
+		"a file for a directory":       {Spec{Path: "/bin/true", Dir: file}, "not a directory", true},
+		"a long argument":              {Spec{Path: "/bin/true", Args: []string{"true", long}}, "argument list too long", true},
+		"a long variable":              {Spec{Path: "/bin/true", Env: []string{"A=" + long}}, "argument list too long", true},
+		"a zero byte":                  {Spec{Path: "/bin/true", Args: []string{"true", "a\x00b"}}, "invalid argument", true},
+		"a zero byte in a variable":    {Spec{Path: "/bin/true", Env: []string{"A=\x00"}}, "invalid argument", true},
+		"a zero byte in the directory": {Spec{Path: "/bin/true", Dir: "/\x00"}, "invalid argument", true},
+	} {
+		p, err := Start(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Wait(); s.StartError == nil || !strings.Contains(s.StartError.Error(), c.want) || s.OwnFault != c.own {
+			t.Errorf("%s: %+v, want %s, own %v", name, s, c.want, c.own)
+		}
+	}
+	if err := Check(); err != nil {
+		t.Error(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -180,6 +212,7 @@ func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 		`echo '{"done":true}' >&3; exit 2`:                               {GuardianDied: true},
 		`echo nonsense >&3`:                                              {GuardianDied: true},
 		`exit 0`:                                                         {GuardianDied: true},
+		`exit 2`:                                                         {StartError: errors.New("guardian: it ended with exit status 2: are there too many processes, or too little memory?")},
 		`echo '{"done":true}' >&3; sleep 1000 & exit 0`:                  {},
 		`sleep 1000 <&3 & echo "$!" >&3; kill -KILL $$`:                  {GuardianDied: true},
 		`echo '{"error":"x"}' >&3; sleep 1000 & exit 9`:                  {GuardianDied: true},
@@ -204,9 +237,7 @@ func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 			if strings.HasPrefix(script, "echo '{\"pid") {
 				p.forceAfter(100*time.Millisecond - overdueAfter) // it reports without end
 			}
-			if got := p.Wait(); got != want {
-				t.Errorf("%+v, want %+v", got, want)
-			}
+			expect.Equal(t, "status", fmt.Sprintf("%+v", p.Wait()), fmt.Sprintf("%+v", want))
 		})
 	}
 }

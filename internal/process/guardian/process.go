@@ -38,14 +38,19 @@ type Spec struct {
 	// The agent's files, inherited directly. The caller closes its own handles after Start.
 	Stdin, Stdout, Stderr *os.File
 
+	// Launcher says that the program is this binary, see Launch.
+	Launcher bool
+
 	// Deadline is the end of the lease. Zero: no lease.
 	Deadline time.Time
 }
 
 // Status describes the end of an agent's process.
 type Status struct {
-	// StartError is why the agent could not be started. If it is set, no other field is.
+	// StartError is why the agent could not be started, and OwnFault says that its arguments, its variables or its
+	// Dir are at fault, and not this machine. With it, no other field is set.
 	StartError error
+	OwnFault   bool
 
 	Code   int            // the exit code, 0 if a signal ended it
 	Signal syscall.Signal // the signal that ended it, 0 if none did
@@ -68,6 +73,7 @@ type Process struct {
 	done chan struct{}
 
 	kill, env []string // of the Spec
+	launcher  bool
 
 	channel *os.File // orders go one way, reports the other
 
@@ -87,7 +93,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	self, err := executable()
 	if err != nil {
-		return nil, fmt.Errorf("guardian: find this program's binary: %w", err)
+		return nil, fmt.Errorf("guardian: find this program's binary: %w: mount /proc", err)
 	}
 	ours, theirs, err := SocketPair()
 	if err != nil {
@@ -111,7 +117,7 @@ func Start(spec Spec) (*Process, error) {
 		_ = ours.Close()
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	p := &Process{cmd: cmd, done: make(chan struct{}), kill: spec.Kill, channel: ours}
+	p := &Process{cmd: cmd, done: make(chan struct{}), kill: spec.Kill, launcher: spec.Launcher, channel: ours}
 	if len(spec.Kill) > 0 {
 		p.env = spec.Env
 	}
@@ -120,10 +126,26 @@ func Start(spec Spec) (*Process, error) {
 	}
 	p.send(launch{
 		Path: []byte(spec.Path), Args: toBytes(spec.Args), Env: toBytes(spec.Env),
-		Dir: []byte(spec.Dir), Kill: toBytes(spec.Kill), Deadline: p.deadline,
+		Dir: []byte(spec.Dir), Kill: toBytes(spec.Kill), Deadline: p.deadline, Launcher: spec.Launcher,
 	})
 	go p.watch()
 	return p, nil
+}
+
+// Check starts a guardian without an agent, and returns why that fails.
+func Check() error {
+	// A guardian starts no agent after the end of the lease.
+	p, err := Start(Spec{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Deadline: time.Now()})
+	if err != nil {
+		return err
+	}
+	switch status := p.Wait(); {
+	case status.StartError != nil:
+		return fmt.Errorf("guardian: %w", status.StartError)
+	case !status.LeaseExpired:
+		return errors.New("guardian: it was killed")
+	}
+	return nil
 }
 
 // executable returns the path of this binary. On Linux /proc/self/exe stays right even if an
@@ -156,8 +178,8 @@ func (p *Process) watch() {
 	p.mu.Unlock()
 
 	switch code := p.cmd.ProcessState.ExitCode(); {
-	case code == exitNotStarted && r.last.Error != "":
-		p.status = Status{StartError: errors.New(r.last.Error)}
+	case r.failed.Error != "" && (code == exitNotStarted || code == exitDone && p.launcher):
+		p.status = Status{StartError: errors.New(r.failed.Error), OwnFault: r.failed.Own}
 	case code == exitDone && r.last.Done:
 		p.status = Status{
 			Code: r.last.Code, Signal: syscall.Signal(r.last.Signal),
@@ -165,14 +187,18 @@ func (p *Process) watch() {
 		}
 	default:
 		p.status = Status{GuardianDied: true, Left: killOrphans(p.cmd.Process.Pid, r.pid) + runKill(p.kill, p.env, nil)}
+		if code == exitGoCrashed && r == (reports{}) {
+			p.status = Status{StartError: fmt.Errorf("guardian: it ended with exit status %d: are there too many processes, or too little memory?", code)}
+		}
 	}
 	lookForStrays()
 }
 
 // reports are a guardian's reports.
 type reports struct {
-	pid  int // of the agent's main process
-	last report
+	pid    int // of the agent's main process
+	failed report
+	last   report
 }
 
 // listen reads reports until the end of the channel, an invalid report, or the channel's
@@ -183,9 +209,12 @@ func listen(channel *os.File) (r reports) {
 		if json.Unmarshal(lines.Bytes(), &one) != nil {
 			break
 		}
-		if one.Pid != 0 {
+		switch {
+		case one.Pid != 0:
 			r.pid = one.Pid
-		} else {
+		case one.Error != "":
+			r.failed = one
+		default:
 			r.last = one
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 )
 
@@ -17,6 +18,7 @@ import (
 const (
 	exitDone       = 0 // no process of the agent is left; the report has the details
 	exitNotStarted = 1
+	exitGoCrashed  = 2 // of Go's runtime, also if it can start no thread
 )
 
 // run is a guardian's whole life. It returns the exit code.
@@ -54,13 +56,21 @@ func run() int {
 		g.finish()
 		return exitDone
 	}
+	startThreads()
+	files := []uintptr{0, 1, 2}
+	if l.Launcher {
+		files = append(files, channelFD)
+	}
 	score.raised(func() {
 		g.pid, err = syscall.ForkExec(string(l.Path), toStrings(l.Args), &syscall.ProcAttr{
-			Dir: string(l.Dir), Env: toStrings(l.Env), Files: []uintptr{0, 1, 2}, Sys: agentAttr(),
+			Dir: string(l.Dir), Env: toStrings(l.Env), Files: files, Sys: agentAttr(),
 		})
 	})
 	if err != nil {
-		return g.fail(err)
+		failed := notStarted(err)
+		failed.Own = failed.Own || len(l.Dir) > 0 && syscall.Chdir(string(l.Dir)) != nil
+		g.send(failed)
+		return exitNotStarted
 	}
 	// The agent has its own copies. If this process kept stdin open, the worker would not notice
 	// that nobody reads it. stderr stays open for this process's errors.
@@ -70,6 +80,37 @@ func run() int {
 	g.send(report{Pid: g.pid})
 	g.watch(readOrders(control), reap())
 	return exitDone
+}
+
+// startThreads starts the threads that Go's runtime needs until the end, which stay. If there can be no more, it ends
+// the process, and no agent has started yet.
+func startThreads() {
+	var up sync.WaitGroup
+	all := make(chan struct{})
+	for range 4 {
+		up.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			up.Done()
+			<-all
+		}()
+	}
+	up.Wait()
+	close(all)
+}
+
+// notStarted is the report of an error of exec. What is too long or has a zero byte would fail on any machine.
+func notStarted(err error) report {
+	return report{Error: err.Error(), Own: errors.Is(err, syscall.E2BIG) || errors.Is(err, syscall.EINVAL)}
+}
+
+// Launch calls f, which makes a launcher the agent's program, and reports its error to the worker. The program does
+// not inherit the channel.
+func Launch(f func() error) {
+	syscall.CloseOnExec(channelFD)
+	g := watcher{status: json.NewEncoder(os.NewFile(channelFD, "worker"))}
+	g.send(notStarted(f()))
 }
 
 // readOrders closes its channel when the worker's channel ends: the worker is dead.

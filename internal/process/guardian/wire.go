@@ -12,6 +12,8 @@ type launch struct {
 	Dir  []byte   `json:"dir,omitempty"`
 	Kill [][]byte `json:"kill,omitempty"`
 
+	Launcher bool `json:"launcher,omitempty"` // it inherits the channel
+
 	// Deadline is the end of the lease, in ns of sharedClock. 0: no lease.
 	Deadline int64 `json:"deadline,omitempty"`
 }
@@ -25,10 +27,11 @@ type order struct {
 }
 
 // report is a line to the worker. The first has Pid. After the last process's end, Done comes with
-// the rest. If the agent could not be started, Error is the only report.
+// the rest. If the agent could not be started, Error is the only report, or a launcher's before Done.
 type report struct {
 	Pid    int    `json:"pid,omitempty"`
 	Error  string `json:"error,omitempty"`
+	Own    bool   `json:"own,omitempty"` // see Status.OwnFault
 	Done   bool   `json:"done,omitempty"`
 	Code   int    `json:"code,omitempty"`
 	Signal int    `json:"signal,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"turnstile/internal/workspace"
+	"turnstile/pkg/agent"
 )
 
 // directory is the directory in which a session's agent works.
@@ -15,7 +16,7 @@ func (a *Agent) directory(session string) (string, error) {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("find the agent's directory: %w", err)
+		return "", agent.Unavailable(fmt.Errorf("find the agent's directory: %w", err))
 	}
 	return dir, nil
 }

@@ -128,7 +128,7 @@ func TestCouldNotStart(t *testing.T) {
 	for _, program := range []string{"no-such-program-anywhere", plain, garbage, dir} {
 		a := newAgent(t, Config{Command: []string{program}})
 		_, err := runText(t.Context(), a, turn(t, ""))
-		if err == nil || !errors.Is(err, agent.ErrRetryable) || !strings.Contains(err.Error(), "could not start") {
+		if !errors.Is(err, agent.ErrUnavailable) || !strings.Contains(err.Error(), "could not start") {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCouldNotStart(t *testing.T) {
 		t.Error(err)
 	}
 	a := newAgent(t, Config{Command: []string{"sh"}, Dir: filepath.Join(dir, "none")})
-	if _, err := runText(t.Context(), a, turn(t, "")); !errors.Is(err, agent.ErrRetryable) {
+	if _, err := runText(t.Context(), a, turn(t, "")); !errors.Is(err, agent.ErrRetryable) || errors.Is(err, agent.ErrUnavailable) {
 		t.Errorf("missing directory: %v", err)
 	}
 }
