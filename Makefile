@@ -25,11 +25,8 @@ KILLS     ?= 1000
 # How many lives `make simulate` lives, and the seed of the first.
 SEEDS    ?= 300
 SEED     ?= 1
-# How many defects `make planted-defects` tries, each day the next ones. 0: all.
-PLANTED  ?= 0
-# How long `make fuzz` looks, for each of its targets. FUZZPLAIN=yes: not guided by coverage, so packages need not be compiled anew.
-FUZZTIME  ?= 60s
-FUZZPLAIN ?= no
+# How long `make fuzz` looks, for each of its targets.
+FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
 .PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt release release-notes clean
@@ -100,7 +97,7 @@ sdks: ## installs client libraries of npm into test/sdks and runs them against t
 	TURNSTILE_SDKS=true go test -count=1 ./test/sdks
 
 fuzz: ## every fuzz target, found by itself, FUZZTIME (60s) each (FUZZ=pattern of their names)
-	FUZZTIME=$(FUZZTIME) FUZZPLAIN=$(FUZZPLAIN) .ci/fuzz.sh $(FUZZ)
+	FUZZTIME=$(FUZZTIME) .ci/fuzz.sh $(FUZZ)
 
 helm: ## the chart of deploy/helm, rendered by Helm's engine and decoded by Kubernetes' types (no cluster)
 	cd deploy/helm && go vet ./... && go test ./...
@@ -120,14 +117,11 @@ simulate: ## whole workers in simulated time, under faults from SEEDS (300) seed
 simulate-defects: ## defects put into copies of the code, each of which 300 seeds must find
 	go test -count=1 -timeout 60m -v -run '^TestDefects$$' ./test/simulate -defects -seed $(SEED)
 
-planted-defects: ## defects put into copies of the code, each of which one test must find (PLANTED=2: two, each day the next ones)
-	go test -count=1 -timeout 60m -v -run '^TestPlanted$$' ./test/mutation -planted -sample $(PLANTED)
+planted-defects: ## defects put into copies of the code, each of which one test must find
+	go test -count=1 -timeout 60m -v -run '^TestPlanted$$' ./test/mutation -planted
 
-proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
-	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...
-	.ci/cases.sh -count=1
-	$(MAKE) build
-	.ci/outside.sh $(BIN)
+proof: ## what make ci leaves out, in hours: REPEAT (10) times all cases in random order, long searches, all defects (PARTS=names of some; PROOF_SEED)
+	REPEAT=$(REPEAT) .ci/proof.sh $(PARTS)
 
 runbook: build ## carries out docs/runbook.md, in about a minute (ENTRY=names of some)
 	OUTSIDE_CHECKS=docs/runbook .ci/outside.sh $(BIN) $(ENTRY)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"turnstile/test/expect"
 )
 
 // workflow has the fields of a hosted-CI workflow that are tested here; `make lint` checks its
@@ -17,7 +19,10 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Container string            `yaml:"container"`
 		Env       map[string]string `yaml:"env"`
-		Steps     []struct {
+		Strategy  struct {
+			Matrix map[string][]string `yaml:"matrix"`
+		} `yaml:"strategy"`
+		Steps []struct {
 			Uses string         `yaml:"uses"`
 			Run  string         `yaml:"run"`
 			With map[string]any `yaml:"with"`
@@ -25,28 +30,37 @@ type workflow struct {
 	} `yaml:"jobs"`
 }
 
-// Hosted CI runs .ci/run in the Dockerfile's build image, and caches Go's downloads and builds.
-func TestWorkflowRunsCI(t *testing.T) {
-	t.Parallel()
-	raw, err := os.ReadFile(root + "/.github/workflows/ci.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w workflow
-	if err := yaml.Unmarshal(raw, &w); err != nil {
-		t.Fatal(err)
-	}
+// readWorkflow reads a workflow with one job, which runs in the Dockerfile's build image.
+func readWorkflow(t *testing.T, name, job string) (w workflow, image string) {
+	t.Helper()
+	raw, err := os.ReadFile(root + "/.github/workflows/" + name)
+	expect.OK(t, err)
+	expect.OK(t, yaml.Unmarshal(raw, &w))
 	if len(w.On) == 0 || w.Permissions["contents"] != "read" || len(w.Permissions) != 1 {
 		t.Errorf("on %v, permissions %v: want some events, and to read contents only", w.On, w.Permissions)
 	}
-	job, ok := w.Jobs["run"]
-	if !ok || len(w.Jobs) != 1 {
-		t.Fatalf("jobs %v, want run", w.Jobs)
-	}
-	image, _, _ := strings.Cut(readDockerfile(t)["build"].image, "@")
-	if job.Container != image {
-		t.Errorf("image %s, but Dockerfile builds with %s", job.Container, image)
-	}
+	expect.Equal(t, "jobs", len(w.Jobs), 1)
+	image, _, _ = strings.Cut(readDockerfile(t)["build"].image, "@")
+	expect.Equal(t, "image", w.Jobs[job].Container, image)
+	return w, image
+}
+
+// Each night hosted CI runs all parts of the proof.
+func TestWorkflowRunsTheProof(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorkflow(t, "proof.yml", "part")
+	script, err := os.ReadFile(root + "/.ci/proof.sh")
+	expect.OK(t, err)
+	_, parts, _ := strings.Cut(string(script), "\nparts=(")
+	parts, _, _ = strings.Cut(parts, ")")
+	expect.List(t, "parts", w.Jobs["part"].Strategy.Matrix["part"], strings.Fields(parts)...)
+}
+
+// Hosted CI runs .ci/run, and caches Go's downloads and builds.
+func TestWorkflowRunsCI(t *testing.T) {
+	t.Parallel()
+	w, image := readWorkflow(t, "ci.yml", "run")
+	job := w.Jobs["run"]
 	var commands []string
 	var cached, key, depth string
 	for _, s := range job.Steps {

@@ -7,17 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"turnstile/test/mutation"
 )
 
 const root = "../.."
 
-var (
-	planted = flag.Bool("planted", false, "TestPlanted builds and tests each defect; else it is skipped")
-	sample  = flag.Int("sample", 0, "how many defects TestPlanted tries, each day the next ones; 0: all")
-)
+var planted = flag.Bool("planted", false, "TestPlanted builds and tests each defect; else it is skipped")
 
 // plantedDefects are defects that a test of the changed package, or of one above it, must find. Head
 // "test" has the package and the test.
@@ -65,42 +61,12 @@ func has(t *testing.T, pkg, test string) bool {
 	return false
 }
 
-// today returns n of the defects. On the following days it returns the next ones, until it has
-// returned all.
-func today(all []mutation.Mutation, n int, now time.Time) (some []mutation.Mutation) {
-	if n <= 0 || n >= len(all) {
-		return all
-	}
-	day := int(now.Unix() / (24 * 60 * 60))
-	for i := range n {
-		some = append(some, all[(day*n+i)%len(all)])
-	}
-	return some
-}
-
-func TestToday(t *testing.T) {
-	t.Parallel()
-	all, tried, now := plantedDefects(t), map[string]bool{}, time.Now()
-	for day := range (len(all) + 1) / 2 {
-		some := today(all, 2, now.AddDate(0, 0, day))
-		if len(some) != 2 {
-			t.Fatalf("day %d has %d defects", day, len(some))
-		}
-		for _, d := range some {
-			tried[d.Name] = true
-		}
-	}
-	if len(tried) != len(all) || len(today(all, 0, now)) != len(all) || len(today(all, len(all)+1, now)) != len(all) {
-		t.Errorf("%d of %d defects are tried", len(tried), len(all))
-	}
-}
-
 // Each defect fails the test that it names.
 func TestPlanted(t *testing.T) {
 	if !*planted {
 		t.Skip("make planted-defects")
 	}
-	for _, d := range today(plantedDefects(t), *sample, time.Now()) {
+	for _, d := range plantedDefects(t) {
 		t.Run(d.Name, func(t *testing.T) {
 			overlay, err := mutation.Overlay(t.TempDir(), map[string][]mutation.Mutation{root: {d}}, nil)
 			if err != nil {

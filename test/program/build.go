@@ -47,8 +47,26 @@ func build(dir, importPath string) (path string, err error) {
 		}
 		path = strings.TrimSpace(string(out))
 		if _, err := os.Stat(path); err == nil {
-			return path, nil
+			return path, lookAtSources(dir, importPath)
 		}
 	}
 	return "", fmt.Errorf("build %s: go run does not keep it: %s is gone", importPath, path)
+}
+
+// lookAtSources looks at the files that a program is made of: `go test` repeats a result from its cache
+// only while the files that the test has looked at are the same.
+func lookAtSources(dir, importPath string) error {
+	const files = `{{$dir := .Dir}}{{if .Module}}{{if .Module.Main}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-f", files, importPath)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("list the files of %s: %w", importPath, err)
+	}
+	for _, file := range strings.Fields(string(out)) {
+		if _, err := os.Stat(file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
