@@ -106,7 +106,7 @@ chaos: ## the real programs under faults for CHAOS (2m), and a check of what hap
 	cd chaos && go test ./... && go run . -for $(CHAOS) -gap $(CHAOS_GAP) $(if $(CHAOS_SEED),-seed $(CHAOS_SEED))
 
 chaos-defects: ## defects put into copies of the programs, each of which make chaos must find
-	cd chaos && go run . -defects defects
+	cd chaos && go run . -defects defects.txtar
 
 kills: ## KILLS (1000) workers killed in the middle of turns of 20 steps, and Redis now and then (Linux; SEED)
 	go test -count=1 -timeout 60m -v -run '^TestKills$$' ./test/kills -kills $(KILLS) -seed $(SEED)

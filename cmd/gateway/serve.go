@@ -53,6 +53,7 @@ func serve(ctx context.Context, s config.Gateway, out *daemon.Output) error {
 	if err != nil {
 		return err
 	}
+	daemon.OutliveReaders()
 	ctx, stop := signal.NotifyContext(ctx, daemon.Heeded(syscall.SIGTERM, os.Interrupt)...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

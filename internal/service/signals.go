@@ -55,10 +55,7 @@ func WatchSignals(ctx context.Context, hup Reason, ready func() bool) (Ending, f
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, daemon.Heeded(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)...)
-	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Otherwise the next line of the log would
-	// kill the worker with SIGPIPE, in the middle of its drain.
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
+	daemon.OutliveReaders()
 	done := make(chan struct{})
 	go func() {
 		for {
@@ -82,7 +79,6 @@ func WatchSignals(ctx context.Context, hup Reason, ready func() bool) (Ending, f
 	}()
 	return Ending{requested, cut, now, request}, func() {
 		signal.Stop(signals)
-		signal.Stop(broken)
 		close(done)
 		stop()
 		end(nil)

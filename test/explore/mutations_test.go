@@ -1,7 +1,6 @@
 package explore_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 // else, in the real scripts.
 func TestMutations(t *testing.T) {
 	thorough(t)
-	mutations, err := mutation.Load(filepath.Join("testdata", "mutations"))
+	mutations, err := mutation.Load("testdata/mutations.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestSchedule(t *testing.T) {
 func TestReplayIsExact(t *testing.T) {
 	expect.Unraced(t)
 	db := database(t)
-	mutations, err := mutation.Load("testdata/mutations")
+	mutations, err := mutation.Load("testdata/mutations.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

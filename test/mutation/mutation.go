@@ -1,20 +1,21 @@
 // Package mutation puts faults into Lua scripts, and into other files. Tests must notice them.
 //
-// A mutation is a file: a head of "name: value" lines with at least
+// A suite's mutations are one txtar archive. Each begins with a line "-- NAME --" and a head of "name: value" lines with at
+// least
 //
 //	lua: finish.lua
 //
-// of internal/protocol/lua, or "file: PATH" of any file of the tree, then an empty line and one hunk in the form of diff -u, without its
-// line numbers. The text that the hunk removes must occur once in that file.
+// of internal/protocol/lua, or "file: PATH" of any file of the tree. Then come an empty line and one hunk in the form of
+// diff -u, without its line numbers. The text that the hunk removes must occur once in that file.
 package mutation
 
 import (
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
 
 	"turnstile/internal/protocol/lua"
 	"turnstile/internal/script"
@@ -22,30 +23,29 @@ import (
 
 // Mutation is one change of one Lua file.
 type Mutation struct {
-	Name string            // the file's, without .patch
+	Name string
 	Head map[string]string // lua or file, and other names
 	old  string
 	new  string
 }
 
-// Load reads the mutations of a directory.
-func Load(dir string) ([]Mutation, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.patch"))
+// Load reads an archive of mutations.
+func Load(path string) ([]Mutation, error) {
+	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		return nil, err
 	}
 	var all []Mutation
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, file := range archive.Files {
+		m, err := parse(string(file.Data))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read %s of %s: %w", file.Name, path, err)
 		}
-		m, err := parse(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		m.Name = strings.TrimSuffix(filepath.Base(file), ".patch")
+		m.Name = file.Name
 		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no mutations", path)
 	}
 	return all, nil
 }
@@ -101,9 +101,9 @@ func (m Mutation) Edit(text string) (string, error) {
 
 // Apply returns the sources of the scripts that the mutation changes, by the SHA-1 of the original.
 func (m Mutation) Apply() (map[string]string, error) {
-	changed, err := Change(m.Head["lua"], m.old, m.new)
+	changed, err := m.Scripts()
 	if err != nil {
-		return nil, fmt.Errorf("mutation %s: %w", m.Name, err)
+		return nil, err
 	}
 	sources := map[string]string{}
 	for _, s := range script.All() {
@@ -114,16 +114,16 @@ func (m Mutation) Apply() (map[string]string, error) {
 	return sources, nil
 }
 
-// Change returns the changed scripts of the protocol, by their original sources, when a text that
-// occurs once in one of their files is replaced.
-func Change(name, old, replacement string) (map[string]string, error) {
+// Scripts returns the scripts of the protocol that the mutation changes, by their original sources.
+func (m Mutation) Scripts() (map[string]string, error) {
+	name := m.Head["lua"]
 	before, err := lua.Sources(lua.Files())
 	if err != nil {
 		return nil, err
 	}
-	files, err := edited(name, old, replacement)
+	files, err := edited(name, m.old, m.new)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("mutation %s: %w", m.Name, err)
 	}
 	after, err := lua.Sources(files)
 	if err != nil {

@@ -22,11 +22,7 @@ func TestApply(t *testing.T) {
 		"no hunk":         {"lua: promote.lua\n", "no empty line"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "m.patch"), []byte(c.patch), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			all, err := mutation.Load(dir)
+			all, err := mutation.Load(archive(t, c.patch))
 			var sources map[string]string
 			if err == nil {
 				sources, err = all[0].Apply()
@@ -50,13 +46,19 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestEdit(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "m.patch"), []byte("file: go.mod\n\n one\n-two\n+three\n"), 0o600); err != nil {
+// archive has one mutation.
+func archive(t *testing.T, patch string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "m.txtar")
+	if err := os.WriteFile(path, []byte("-- m --\n"+patch), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all, err := mutation.Load(dir)
+	return path
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	all, err := mutation.Load(archive(t, "file: go.mod\n\n one\n-two\n+three\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

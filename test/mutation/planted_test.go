@@ -19,9 +19,9 @@ var planted = flag.Bool("planted", false, "TestPlanted builds and tests each def
 // "test" has the package and the test.
 func plantedDefects(t *testing.T) []mutation.Mutation {
 	t.Helper()
-	all, err := mutation.Load("testdata/planted")
-	if err != nil || len(all) == 0 {
-		t.Fatal("there are no defects", err)
+	all, err := mutation.Load("testdata/planted.txtar")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

@@ -2,21 +2,29 @@ package reference_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 
 	"turnstile/test/expect"
 )
 
 // FuzzLife runs lives that the fuzzer makes. A life that fails is shrunk and printed; its input is
-// stored in testdata/fuzz, and is a test from then on.
+// stored in testdata/fuzz, and is a test from then on. Move it into corpus, with a name.
 func FuzzLife(f *testing.F) {
 	expect.Unraced(f)
 	for seed := range uint64(20) {
 		f.Add(randomLife(seed, 40))
+	}
+	lives := readCorpus(f)
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		f.Add(lives[name])
 	}
 	r := newRedis(f, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -54,29 +62,39 @@ func deadly(data []byte) []byte {
 	return encode(head, ops)
 }
 
-// corpus is the folder of FuzzLife's lives.
-const corpus = "testdata/fuzz/FuzzLife"
+// corpus has lives by name: those that show mutations, and those that showed mistakes.
+const corpus = "testdata/lives.txtar"
 
-// readCorpus reads a life of that folder.
-func readCorpus(name string) (data []byte, ok bool) {
-	text, err := os.ReadFile(filepath.Join(corpus, name))
+func readCorpus(t testing.TB) map[string][]byte {
+	t.Helper()
+	archive, err := txtar.ParseFile(corpus)
 	if err != nil {
-		return nil, false
+		t.Fatal(err)
 	}
-	_, value, _ := strings.Cut(string(text), "[]byte(")
-	value, _, _ = strings.Cut(value, ")\n")
-	life, err := strconv.Unquote(value)
-	return []byte(life), err == nil
+	lives := map[string][]byte{}
+	for _, file := range archive.Files {
+		life, err := strconv.Unquote(strings.TrimSpace(string(file.Data)))
+		if err != nil {
+			t.Fatal(file.Name, err)
+		}
+		lives[file.Name] = []byte(life)
+	}
+	return lives
 }
+
+var writing sync.Mutex
 
 func writeCorpus(t *testing.T, name string, data []byte) {
 	t.Helper()
-	text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", data)
-	err := os.MkdirAll(corpus, 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(corpus, name), []byte(text), 0o644)
+	writing.Lock()
+	defer writing.Unlock()
+	lives := readCorpus(t)
+	lives[name] = data
+	var archive txtar.Archive
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		archive.Files = append(archive.Files, txtar.File{Name: name, Data: fmt.Appendf(nil, "%q\n", lives[name])})
 	}
-	if err != nil {
+	if err := os.WriteFile(corpus, txtar.Format(&archive), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

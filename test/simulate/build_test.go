@@ -23,7 +23,7 @@ func build(t *testing.T, defects ...mutation.Mutation) (binary string) {
 		t.Fatal(err)
 	}
 	std := strings.TrimSpace(string(goroot))
-	patches, err := mutation.Load("testdata/runtime")
+	patches, err := mutation.Load("testdata/runtime/patches.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ var defects = flag.Bool("defects", false, "TestDefects builds each defect; else 
 
 func loadDefects(t *testing.T) []mutation.Mutation {
 	t.Helper()
-	all, err := mutation.Load("testdata/defects")
+	all, err := mutation.Load("testdata/defects.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,9 @@ type Defect struct {
 	change    mutation.Mutation
 }
 
-// Load reads the defects of a directory. A file is a mutation with the names file, why, rule and
-// run in its head.
-func Load(dir string) ([]Defect, error) {
-	all, err := mutation.Load(dir)
+// Load reads an archive of defects: mutations with the names file, why, rule and run in their heads.
+func Load(path string) ([]Defect, error) {
+	all, err := mutation.Load(path)
 	if err != nil {
 		return nil, err
 	}

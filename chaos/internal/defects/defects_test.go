@@ -9,7 +9,7 @@ import (
 // Every defect still fits the tree.
 func TestDefectsFit(t *testing.T) {
 	t.Parallel()
-	all, err := defects.Load("../../defects")
+	all, err := defects.Load("../../defects.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
