@@ -74,7 +74,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Retry, requeue, crash.
 	expect.OK(t, h.Promote(b.Ctx))
-	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), time.Second, 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), expect.Lease(time.Second), 0))
 	b.ClaimNothing("it has to wait")
 	expect.Soon(t, "the backoff's end", func() bool { b.Due(); return b.IsIn(rediskey.Ready, actors.Key) })
 	h = b.Start()

@@ -94,6 +94,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		r.outcomeIn(key, fmt.Sprint(proofMessages-1))
 	}
 	if one.cmd.ProcessState == nil { // stopped, not killed: it continues now, past its TTL
+		expect.Soon(r, "the end of its lease", func() bool { return len(r.starts(held)) > 1 })
 		one.signal(syscall.SIGCONT)
 		expect.Soon(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	}

@@ -163,7 +163,7 @@ func TestPagesOfLongItems(t *testing.T) {
 	r := newRig(t)
 	r.worker()
 	var want []string
-	for i := range 5 {
+	for i := range 2 {
 		_, err := r.client.Session("s").Send(t.Context(), turnstile.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i, " ") + strings.Repeat("x", 900_000)})
 		expect.OK(t, err)
 		_, err = r.client.Session("s").Wait(t.Context(), fmt.Sprint(i))
@@ -189,6 +189,6 @@ func TestPagesOfLongItems(t *testing.T) {
 			slices.Reverse(got)
 		}
 		expect.List(t, "items, "+string(order), got, want...)
-		expect.Equal(t, "pages", pages, 5)
+		expect.Equal(t, "pages", pages, 2)
 	}
 }
