@@ -62,7 +62,7 @@ func command(ctx context.Context) (int, error) {
 	var o options
 	flags := o.flags()
 	kept := flags.String("check", "", "a kept run's directory: it is only checked again")
-	planted := flags.String("defects", "", "a directory of defects: each is put into copies of the programs and must be found")
+	planted := flags.String("defects", "", "an archive of defects: each is put into copies of the programs and must be found")
 	one := flags.String("defect", "", "the name of the one defect to try")
 	total := flags.Bool("total", false, "the arguments are kept runs' directories: they are checked again, and their totals shown")
 	switch err := flags.Parse(os.Args[1:]); {

@@ -146,8 +146,9 @@ func timedOut(cause, err error) error {
 
 // finish writes the end of a turn that will not run again.
 func (t *turnRun) finish(end protocol.End) (more bool, err error) {
-	end.Release = t.pauses.of(t.name).failures > 0 || t.release() // another worker may start the agent
-	if end.Status != session.StatusStopped {                      // a stop also ends the steered messages
+	// Another worker may start an agent that this one cannot.
+	end.Release = t.pauses.of(t.name).failures > 0 || t.release()
+	if end.Status != session.StatusStopped { // a stop also ends the steered messages
 		end.Untaken = t.steering.untaken()
 	}
 	if end.Status == session.StatusDone {
