@@ -29,7 +29,7 @@ SEED     ?= 1
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt release release-notes clean
+.PHONY: help test test-busy quick cases lint english build bench bench-peers explore walk neighbours real-agents sdks fuzz helm chaos chaos-defects kills simulate simulate-defects planted-defects proof runbook recording ci pin vulnerabilities fmt home release release-notes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ vulnerabilities: ## known holes in what the code calls (GOVULNDB)
 
 pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
+
+home: ## gives the module the path where you host it: MODULE=github.com/you/turnstile
+	.ci/home.sh '$(MODULE)'
 
 fmt: ## format the Go files and sort their imports
 	$(TOOL) goimports -local turnstile -w *.go bench bench-peers chaos cmd docs examples internal pkg test

@@ -17,8 +17,8 @@ type Value struct {
 	Key  string
 	JSON json.RawMessage // up to 256 KiB
 
-	// Secret is the one that the agent got with its wait. Without it the value counts, too: whoever reaches Redis
-	// may give it.
+	// Secret is the one that the agent got with its wait. It is optional: anyone with access to Redis can give the
+	// value.
 	Secret string
 }
 

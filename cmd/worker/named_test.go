@@ -111,7 +111,7 @@ func TestApproversNeedTokens(t *testing.T) {
 		`"agent": "echo", "approvers": ["sender", "anyone", "acme-desk/*", "acme-desk", "acme-*/eve"]`: "",
 		`"agent": "echo", "approvers": ["acme-desk/*", "acme-dsk/*"]`:                                  entry + "approvers: " + gone,
 		`"agent": "openai", "model": "m", "tools_file": "` + dir + `/tools.json"`:                      entry + "tools_file: tool refund: " + gone,
-		`"agent": "echo", "approvers": "acme desk"`:                                                    entry + "approvers=\"acme desk\" is no list of approvers: write sender, anyone, or senders such as web/alice,ops/*\n",
+		`"agent": "echo", "approvers": "acme desk"`:                                                    entry + "approvers=\"acme desk\" must be a list of approvers: write sender, anyone, or senders such as web/alice,ops/*\n",
 	} {
 		agents := write("agents.json", `{"acme": {"sessions": ["acme:*"], `+settings+`}}`)
 		environ := []string{"TURNSTILE_AGENTS_FILE=" + agents, "TURNSTILE_GATEWAY_TOKENS_FILE=" + tokens}

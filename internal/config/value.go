@@ -172,7 +172,7 @@ func (a *Approvers) UnmarshalText(text []byte) error {
 	}
 	if session.ValidateApprovers(*a) != nil {
 		*a = nil // nobody looks for their tokens
-		return errors.New("is no list of approvers: write sender, anyone, or senders such as web/alice,ops/*")
+		return errors.New("must be a list of approvers: write sender, anyone, or senders such as web/alice,ops/*")
 	}
 	return nil
 }

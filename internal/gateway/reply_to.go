@@ -60,7 +60,7 @@ func (g *Gateway) postReplyTo(w http.ResponseWriter, r *Request) error {
 		return err
 	}
 	if body.ReplyTo == session.NoReply {
-		return Fail(InvalidRequest, `reply_to is "-", which is for messages only; an empty one removes the session's.`)
+		return Fail(InvalidRequest, `reply_to "-" is valid only on a message; send an empty string to clear the session's.`)
 	}
 	if err := g.checkReplyTo(r.Session, body.ReplyTo); err != nil {
 		return err

@@ -171,7 +171,7 @@ func (p *poster) request(ctx context.Context, d *Destination, r deliveries.Deliv
 		}
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "turnstile/"+version.String())
+	req.Header.Set("User-Agent", fmt.Sprintf("turnstile/%s", version.String()))
 	req.Header.Set(standardwebhooks.HeaderWebhookID, r.ID)
 	req.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	req.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))

@@ -33,7 +33,7 @@ type JournalWrite struct {
 	Usage    *session.Usage // so far; nil: unknown
 	Ran      time.Duration  // how long the turn has run, in all runs, if it has steps
 	Messages []string       // IDs of the messages whose words are in the entries
-	Lead     int            // how many of them the first entries have; the rest was steered in. 0: all of the claim
+	Lead     int            // the first Lead messages started the turn; later ones were steered in. 0: all of the claim
 
 	// Steps are records by their keys, JSON.
 	Steps map[string]string

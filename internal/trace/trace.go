@@ -83,9 +83,9 @@ func (s Settings) on() (bool, error) {
 	case s.Protocol != "" && s.Protocol != "http/protobuf":
 		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%.100q: only http/protobuf is there", s.Protocol)
 	case !isAddress(s.Endpoint):
-		return false, errors.New("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL that begins with http:// or https://")
+		return false, errors.New("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be an http:// or https:// URL")
 	case !isAddress(s.General):
-		return false, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is no URL that begins with http:// or https://")
+		return false, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL")
 	case slices.ContainsFunc(s.Headers, unreadable):
 		return false, errors.New("OTEL_EXPORTER_OTLP_HEADERS, or OTEL_EXPORTER_OTLP_TRACES_HEADERS, is no list NAME=VALUE,... with values as in URLs")
 	}

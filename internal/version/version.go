@@ -1,11 +1,20 @@
 // Package version has the version of the programs.
 package version
 
-import "runtime/debug"
+import (
+	"reflect"
+	"runtime/debug"
+	"strings"
+)
 
 // Number is the version of the newest section of CHANGELOG.md, with -dev until it is released. A
 // release's tag is Number with a v: .ci/release.sh refuses any other.
 const Number = "0.2.0-dev"
+
+// module is the path of this module, whoever hosts it.
+var module = strings.TrimSuffix(reflect.TypeFor[here]().PkgPath(), "/internal/version")
+
+type here struct{}
 
 // String is Number with the revision that the program was built from as build metadata:
 // 0.2.0-dev+648303d6c1f2, and .dirty if files were changed. Programs made by `go run`, or built
@@ -17,7 +26,7 @@ func String() string {
 
 // metadata returns "+" and the revision, or "" without one. info may be nil.
 func metadata(info *debug.BuildInfo) string {
-	if info == nil || info.Main.Path != "turnstile" {
+	if info == nil || info.Main.Path != module {
 		return "" // the revision is that of a program that uses the library
 	}
 	settings := map[string]string{}

@@ -77,10 +77,10 @@ func TestString(t *testing.T) {
 		want string
 	}{
 		{nil, ""},
-		{build("turnstile"), ""},
-		{build("turnstile", revision), "+648303d6c1f2"},
-		{build("turnstile", revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "+648303d6c1f2"},
-		{build("turnstile", revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "+648303d6c1f2.dirty"},
+		{build(module), ""},
+		{build(module, revision), "+648303d6c1f2"},
+		{build(module, revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "+648303d6c1f2"},
+		{build(module, revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "+648303d6c1f2.dirty"},
 		{build("other", revision), ""},
 	} {
 		if got := metadata(c.info); got != c.want {

@@ -43,7 +43,7 @@ func (t *Turn) Recap(limit int) string {
 }
 
 // GoOn is the text for an agent whose own session has this turn's text already, from an interrupted run of the
-// turn: it asks the agent to go on. It is instead of Text and Recap, and begins with the note, too. It repeats the
+// turn: it asks the agent to go on. Use it in place of Text and Recap; it includes the note. It repeats the
 // turn's tools whose ends are unknown, and the newest ones whose ends the agent's session lacks: has reports whether
 // it has the end of the tool with a CallID. nil: it has all that are known.
 func (t *Turn) GoOn(has func(callID string) bool) string {

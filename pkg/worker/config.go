@@ -67,8 +67,8 @@ type Config struct {
 	ParkAfter time.Duration
 
 	// ParkedCap is how many turns may wait without a slot, for a decision, a value or a time, of all workers
-	// together. While there are as many, further ones keep theirs. It is approximate: a worker counts them every
-	// 5 s, and sessions with delayed messages with them. Defaults to 100,000; session.NoLimit: any number.
+	// together. Beyond this number, waiting turns keep their slots. It is approximate: a worker counts them every
+	// 5 s, together with sessions that have delayed messages. Defaults to 100,000; session.NoLimit: any number.
 	ParkedCap int
 
 	// WaitingAgents is how many turns at most wait without a slot for the decision of a question without a

@@ -119,7 +119,7 @@ func (s *entries) touch(place int) {
 	}
 }
 
-// lead are the messages that come first. The turn's others were steered into earlier runs.
+// lead returns the messages that the turn started with. The others were steered into earlier runs.
 func (s *entries) lead() []protocol.Taken {
 	all := s.turn.Messages()
 	return all[:len(all)-s.later]

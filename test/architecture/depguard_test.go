@@ -61,7 +61,7 @@ var everyBroken = []broken{
 	{
 		rule:    "below",
 		files:   []string{"pkg/worker/x.go", "internal/process/command/x.go", "pkg/lockguard/x.go", "pkg/agent/x.go"},
-		imports: []string{"turnstile", "turnstile/pkg/admin"},
+		imports: []string{path.Clean(ownPath), "turnstile/pkg/admin"},
 		free: []string{
 			"internal/board/x.go", "internal/gateway/x.go", "internal/metrics/x.go", "internal/receipt/x.go", "internal/service/x.go", "internal/terminal/x.go", "pkg/admin/x.go", "pkg/worker/x_test.go", "cmd/worker/x.go",
 		},
@@ -189,7 +189,7 @@ func TestDepguardIsBroken(t *testing.T) {
 			if d.Desc == "" {
 				t.Errorf("%s: %s has no reason", b.rule, d.Pkg)
 			}
-			if folder, ours := strings.CutPrefix(strings.TrimSuffix(d.Pkg, "$"), "turnstile"); ours && !isDir(folder) {
+			if folder, ours := strings.CutPrefix(strings.TrimSuffix(d.Pkg, "$")+"/", ownPath); ours && !isDir(folder) {
 				t.Errorf("%s: there is no package %s", b.rule, d.Pkg)
 			}
 		}
@@ -320,7 +320,7 @@ func write(t *testing.T, dir, file string, imports []string) {
 	var text strings.Builder
 	text.WriteString("package stub\n")
 	for _, pkg := range imports {
-		if pkg == "turnstile/"+path.Dir(file) {
+		if pkg == ownPath+path.Dir(file) {
 			continue // the package itself
 		}
 		fmt.Fprintf(&text, "import _ %q\n", pkg)

@@ -156,7 +156,7 @@ func TestReach(t *testing.T) {
 		{"go.opentelemetry.io", "pkg/worker internal/gateway internal/outbox cmd/enqueue"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {
-			if way := reach(all, "turnstile/"+from, c.what); way != nil {
+			if way := reach(all, ownPath+from, c.what); way != nil {
 				t.Errorf("%s reaches %s: %s", from, c.what, strings.Join(way, " -> "))
 			}
 		}
@@ -197,6 +197,9 @@ func roomOf(folder string) int {
 	})
 }
 
+// ownPath is the path of this module, and a slash.
+const ownPath = "turnstile/"
+
 // pkg is a package in the output of go list.
 type pkg struct {
 	ImportPath string
@@ -207,13 +210,13 @@ type pkg struct {
 func (p pkg) folder() string { return folderOf(p.ImportPath) }
 
 func folderOf(importPath string) string {
-	return path.Clean("." + strings.TrimPrefix(importPath, "turnstile"))
+	return path.Clean("./" + strings.TrimPrefix(importPath+"/", ownPath))
 }
 
 // ours are the folders of the module that p imports.
 func (p pkg) ours() (folders []string) {
 	for _, i := range p.Imports {
-		if i == "turnstile" || strings.HasPrefix(i, "turnstile/") {
+		if strings.HasPrefix(i+"/", ownPath) {
 			folders = append(folders, folderOf(i))
 		}
 	}

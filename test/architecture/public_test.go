@@ -101,7 +101,7 @@ func documented(t *testing.T, folder string) *doc.Package {
 		}
 		files = append(files, file)
 	}
-	pkg, err := doc.NewFromFiles(set, files, "turnstile/"+folder)
+	pkg, err := doc.NewFromFiles(set, files, ownPath+folder)
 	if err != nil {
 		t.Fatal(err)
 	}

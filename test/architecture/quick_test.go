@@ -46,7 +46,7 @@ func TestQuickStartsNoPrograms(t *testing.T) {
 			quick, all := starters(t, string(source))
 			found += all
 			for _, function := range quick {
-				if where := strings.TrimPrefix(path, "turnstile/"); !within[where+" "+function] {
+				if where := strings.TrimPrefix(path, ownPath); !within[where+" "+function] {
 					t.Errorf("%s, %s: starts a program in make quick: call expect.NotQuick there", where, function)
 				}
 			}
