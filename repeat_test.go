@@ -23,9 +23,9 @@ import (
 // one's turn runs and asks a question.
 type repeatBench struct {
 	*actors.Bench
-	admin     *admin.Client
-	sessionID string
-	ticket    string
+	admin        *admin.Client
+	transcriptID string
+	ticket       string
 }
 
 func newRepeatBench(t *testing.T, asks bool) repeatBench {
@@ -39,7 +39,7 @@ func newRepeatBench(t *testing.T, asks bool) repeatBench {
 	b.Say("stopped")
 	_, err := b.Client.Session(actors.Key).Stop(b.Ctx)
 	expect.OK(t, err)
-	r.sessionID = b.Info().TranscriptID
+	r.transcriptID = b.Info().TranscriptID
 	r.ticket, err = store.New(b.Redis).NewTicket(b.Ctx, "grant", time.Hour)
 	expect.OK(t, err)
 	b.Say("waits")
@@ -84,7 +84,7 @@ var repeatedMethods = map[string]repeated{
 	"Undo":  {call: func(b repeatBench) error { _, err := b.Client.Session(actors.Key).Undo(b.Ctx); return err }, again: true},
 	"Retry": {call: func(b repeatBench) error { _, err := b.Client.Session(actors.Key).Retry(b.Ctx); return err }, again: true},
 	"NewTranscript": {call: func(b repeatBench) error {
-		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: b.sessionID})
+		_, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: b.transcriptID})
 		return err
 	}},
 	"SetQueue": {call: func(b repeatBench) error {

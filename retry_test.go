@@ -83,7 +83,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: "d", Message: "d", Turn: h.Turn().ID})
 		_, err = h.Finish(b.Ctx, end)
 		expect.OK(b, err)
-		expect.Equal(b, "entries", len(b.Transcript(h.Turn().SessionID)), 6)
+		expect.Equal(b, "entries", len(b.Transcript(h.Turn().TranscriptID)), 6)
 	}
 	t.Run("undo", func(t *testing.T) {
 		t.Parallel()
@@ -106,7 +106,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 			expect.Equal(t, "messages", len(actors.MessageIDs(h)), 1)
 			expect.Equal(t, "text", h.Turn().Message.Text, "b\n\nc\n\nd")
 			b.Finish(h)
-			expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
+			expect.List(t, "transcript", b.Transcript(h.Turn().TranscriptID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
 		})
 	})
 	t.Run("retry of too much", func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		}})
 		expect.OK(t, err)
 		b.Replies("/retry", "Nothing was changed: invalid message")
-		expect.Equal(t, "entries", len(b.Transcript(h.Turn().SessionID)), 2)
+		expect.Equal(t, "entries", len(b.Transcript(h.Turn().TranscriptID)), 2)
 	})
 	t.Run("retry of a trimmed turn", func(t *testing.T) {
 		t.Parallel()

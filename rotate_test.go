@@ -32,7 +32,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 				b.Say("a")
 				h := b.Start()
-				old := h.Turn().SessionID
+				old := h.Turn().TranscriptID
 				b.Say("b")
 				b.SayCollected("c", "d")
 				b.Say("s", session.ModeSteer)
@@ -43,7 +43,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 				fresh := b.Info().TranscriptID
 				expect.Equal(t, "session id changed", fresh != old, true)
 				h = end(b, h)
-				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
+				expect.Equal(t, "session id of what waited", h.Turn().TranscriptID, fresh)
 				expect.Equal(t, "entries", h.Turn().Entries, 0)
 				b.Finish(h)
 				expect.List(t, "the turn", actors.MessageIDs(h), "c", "d")
@@ -62,7 +62,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
 	h := b.Start()
-	old, before := h.Turn().SessionID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
+	old, before := h.Turn().TranscriptID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
 	fresh, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: old})
 	expect.OK(t, err)
 	if fresh == old {
@@ -71,7 +71,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), before)
 	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
 	expect.Equal(t, "has a next turn", b.Finish(h), true)
-	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
+	expect.Equal(t, "next session id", h.Turn().TranscriptID, fresh)
 	expect.Equal(t, "its entries", h.Turn().Entries, 0)
 	expect.OK(t, h.Promote(b.Ctx))
 	b.Finish(h)
@@ -84,7 +84,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	expect.OK(t, err)
 	b.Say("c")
 	h = b.Claim()
-	expect.Equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
+	expect.Equal(t, "session id after an idle rotation", h.Turn().TranscriptID, again)
 	expect.Equal(t, "its entries", h.Turn().Entries, 0)
 }
 
@@ -96,6 +96,6 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	before := b.Dump()
 	now, err := b.Client.Session(actors.Key).NewTranscript(b.Ctx, turnstile.TranscriptConfig{Replaces: "long-gone"})
 	expect.OK(t, err)
-	expect.Equal(t, "session id", now, h.Turn().SessionID)
+	expect.Equal(t, "session id", now, h.Turn().TranscriptID)
 	actors.Same(t, "a rotation of another id", before, b.Dump())
 }

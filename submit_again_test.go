@@ -93,7 +93,7 @@ func TestB82_Duplicates(t *testing.T) {
 	r := b.Say("c")
 	expect.Equal(t, "c", string(r.Status)+" "+string(r.State), "duplicate scheduled")
 	expect.List(t, "runs", b.Drain())
-	expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(h.Turn().TranscriptID), "a", "re: a")
 
 	// After its retention the ID is still remembered, and a day later it is free.
 	b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})

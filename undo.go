@@ -62,7 +62,7 @@ func (s *Session) retract(ctx context.Context, again bool) (session.Undone, erro
 		}
 		move := protocol.Undo{
 			By:      s.user,
-			Session: s.key, SessionID: info.TranscriptID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
+			Session: s.key, TranscriptID: info.TranscriptID, Turn: u.Turn, Entries: u.Entries, Length: end.length, Written: info.Entries, Limits: s.c.cfg.Limits,
 			Messages: end.messages(),
 		}
 		if again {
@@ -99,9 +99,9 @@ type turnEnd struct {
 
 // lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
 // read belongs to the turn before it.
-func (s *Session) lastTurn(ctx context.Context, sessionID string) (end turnEnd, err error) {
+func (s *Session) lastTurn(ctx context.Context, transcriptID string) (end turnEnd, err error) {
 	for left, first := int64(-1), true; first || left > 0; first = false {
-		older, page, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, sessionID, left, protocol.HistoryPage)
+		older, page, err := protocol.TranscriptPage(ctx, s.c.rdb, s.key, transcriptID, left, protocol.HistoryPage)
 		if err != nil {
 			return end, fmt.Errorf("read transcript of %s: %w", s.key, err)
 		}

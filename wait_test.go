@@ -33,7 +33,7 @@ func TestWait(t *testing.T) {
 	expect.Equal(t, "status", o.Status, session.StatusDone)
 	expect.Equal(t, "reply", o.Reply, "re: a")
 	expect.Equal(t, "turn", o.Turn, h.Turn().ID)
-	expect.Equal(t, "session id", o.TranscriptID, h.Turn().SessionID)
+	expect.Equal(t, "session id", o.TranscriptID, h.Turn().TranscriptID)
 	expect.Equal(t, "session", o.Session, actors.Key)
 	expect.Equal(t, "id", o.ID, "a")
 	expect.Equal(t, "stored result", b.Outcome("a"), o)

@@ -16,22 +16,22 @@ import (
 
 // listed is one session in the list.
 type listed struct {
-	Session   string        `json:"session"`
-	SessionID string        `json:"session_id"`
-	Phase     session.Phase `json:"phase"`
-	State     admin.State   `json:"state"`
-	Paused    bool          `json:"paused"`
-	Suspended bool          `json:"suspended"`
-	Worker    string        `json:"worker"`
-	Fence     int64         `json:"fence"`
-	Turn      string        `json:"turn"`
-	Since     *time.Time    `json:"since"` // null: no turn runs
-	Until     *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
-	Followups int           `json:"followups"`
-	Pending   int           `json:"pending"`
-	Scheduled int           `json:"scheduled"`
-	Agent     string        `json:"agent"`
-	Needs     string        `json:"needs"`
+	Session      string        `json:"session"`
+	TranscriptID string        `json:"session_id"`
+	Phase        session.Phase `json:"phase"`
+	State        admin.State   `json:"state"`
+	Paused       bool          `json:"paused"`
+	Suspended    bool          `json:"suspended"`
+	Worker       string        `json:"worker"`
+	Fence        int64         `json:"fence"`
+	Turn         string        `json:"turn"`
+	Since        *time.Time    `json:"since"` // null: no turn runs
+	Until        *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
+	Followups    int           `json:"followups"`
+	Pending      int           `json:"pending"`
+	Scheduled    int           `json:"scheduled"`
+	Agent        string        `json:"agent"`
+	Needs        string        `json:"needs"`
 
 	running, left time.Duration
 }
@@ -94,7 +94,7 @@ const noWorker = "no worker is running: messages wait until one is started"
 
 func listedOf(s admin.SessionInfo) listed {
 	return listed{
-		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: gateway.StartOf(s.Info), Until: gateway.EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed,
 		Agent: s.Agent, Needs: s.Needs, running: s.Running, left: s.Left(),
 	}

@@ -54,7 +54,7 @@ func look(ctx context.Context, chat *turnstile.Session, operated *admin.Session)
 	if err != nil {
 		return shown{}, err
 	}
-	transcript, err := chat.Transcript(ctx, turnstile.TranscriptQuery{ID: view.SessionID, Limit: session.NoLimit})
+	transcript, err := chat.Transcript(ctx, turnstile.TranscriptQuery{ID: view.TranscriptID, Limit: session.NoLimit})
 	return shown{SessionView: view, Transcript: append([]session.Entry{}, transcript.Entries...)}, err
 }
 

@@ -24,7 +24,7 @@ func (s shown) print(w io.Writer) error {
 		fmt.Fprintf(&b, "%-*s%s\n", indent, name+" ", printable.Line(fmt.Sprintf(format, args...)))
 	}
 	row("session", "%s", s.Session)
-	row("transcript id", "%s", orDash(s.SessionID))
+	row("transcript id", "%s", orDash(s.TranscriptID))
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}

@@ -147,7 +147,7 @@ func (p *sessionPage) hideDetails() {
 
 // readEntries reads a page of the transcript.
 func (b *Board) readEntries(v *visit, p *sessionPage) error {
-	before, id := int64(0), p.SessionID
+	before, id := int64(0), p.TranscriptID
 	if text := v.URL.Query().Get("before"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {

@@ -81,8 +81,8 @@ func (g *Gateway) retract(w http.ResponseWriter, r *Request, again bool) error {
 // repeated.
 func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	var body struct {
-		SessionID string `json:"session_id"`
-		Agent     string `json:"agent"` // of the new transcript
+		TranscriptID string `json:"session_id"`
+		Agent        string `json:"agent"` // of the new transcript
 	}
 	if err := r.Decode(w, &body, false); err != nil {
 		return err
@@ -90,17 +90,17 @@ func (g *Gateway) postRotate(w http.ResponseWriter, r *Request) error {
 	if err := r.Token.mayName(body.Agent); err != nil {
 		return err
 	}
-	if body.SessionID == "" {
+	if body.TranscriptID == "" {
 		if err := refuseKey(r, "/new"); err != nil {
 			return err
 		}
 	}
-	id, err := r.chat().NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.SessionID, Agent: body.Agent})
+	id, err := r.chat().NewTranscript(r.Work(), turnstile.TranscriptConfig{Replaces: body.TranscriptID, Agent: body.Agent})
 	if err != nil {
 		return err
 	}
 	return Respond(w, http.StatusOK, struct {
-		SessionID string `json:"session_id"`
+		TranscriptID string `json:"session_id"`
 	}{id})
 }
 

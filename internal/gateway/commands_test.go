@@ -18,8 +18,8 @@ func TestSessionAndTranscript(t *testing.T) {
 		r.say("s", fmt.Sprintf("usage=3:4 tool=look %d", i))
 	}
 	var view struct {
-		SessionID string `json:"session_id"`
-		State     string
+		TranscriptID string `json:"session_id"`
+		State        string
 	}
 	r.call("GET", "/v1/sessions/s", nil).want(200, &view)
 	expect.Equal(t, "state", view.State, "idle")
@@ -27,9 +27,9 @@ func TestSessionAndTranscript(t *testing.T) {
 	path := "/v1/sessions/s/transcript?limit=4"
 	for path != "" {
 		var page struct {
-			SessionID string `json:"session_id"`
-			Entries   []session.Entry
-			Before    int
+			TranscriptID string `json:"session_id"`
+			Entries      []session.Entry
+			Before       int
 		}
 		r.call("GET", path, nil).want(200, &page)
 		var here []string
@@ -40,7 +40,7 @@ func TestSessionAndTranscript(t *testing.T) {
 		}
 		texts, path = append(here, texts...), ""
 		if page.Before > 0 {
-			path = fmt.Sprintf("/v1/sessions/s/transcript?limit=4&before=%d&session_id=%s", page.Before, page.SessionID)
+			path = fmt.Sprintf("/v1/sessions/s/transcript?limit=4&before=%d&session_id=%s", page.Before, page.TranscriptID)
 		}
 	}
 	want := []string{}
@@ -50,17 +50,17 @@ func TestSessionAndTranscript(t *testing.T) {
 	expect.List(t, "transcript", texts, want...)
 
 	var rotated struct {
-		SessionID string `json:"session_id"`
+		TranscriptID string `json:"session_id"`
 	}
-	r.call("POST", "/v1/sessions/s/new", object{"session_id": view.SessionID}).want(200, &rotated)
-	r.call("POST", "/v1/sessions/s/new", object{"session_id": view.SessionID}).want(200, &rotated)
-	if rotated.SessionID == view.SessionID {
+	r.call("POST", "/v1/sessions/s/new", object{"session_id": view.TranscriptID}).want(200, &rotated)
+	r.call("POST", "/v1/sessions/s/new", object{"session_id": view.TranscriptID}).want(200, &rotated)
+	if rotated.TranscriptID == view.TranscriptID {
 		t.Error("the session id is the old one")
 	}
 	var page struct{ Entries []session.Entry }
 	r.call("GET", "/v1/sessions/s/transcript", nil).want(200, &page)
 	expect.Equal(t, "entries of the new transcript", len(page.Entries), 0)
-	r.call("GET", "/v1/sessions/s/transcript?session_id="+view.SessionID, nil).want(200, &page)
+	r.call("GET", "/v1/sessions/s/transcript?session_id="+view.TranscriptID, nil).want(200, &page)
 	expect.Equal(t, "entries of the old one", len(page.Entries), 15)
 	r.call("GET", "/v1/sessions/s/transcript?before=99999", nil).want(200, &page)
 	r.call("DELETE", "/v1/sessions/s", nil).want(204)

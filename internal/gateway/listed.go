@@ -9,29 +9,29 @@ import (
 
 // Listed is a session in a list, as `worker ls --json` prints it.
 type Listed struct {
-	Session   string        `json:"session"`
-	SessionID string        `json:"session_id"`
-	Phase     session.Phase `json:"phase"`
-	State     admin.State   `json:"state"`
-	Paused    bool          `json:"paused"`
-	Suspended bool          `json:"suspended"`
-	Worker    string        `json:"worker"`
-	Turn      string        `json:"turn"`
-	Since     *time.Time    `json:"since"` // null: no turn runs
-	Until     *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
-	Pending   int           `json:"pending"`
-	Scheduled int           `json:"scheduled"`
-	Archived  int           `json:"archived"`
-	Title     string        `json:"title"`
-	Agent     string        `json:"agent"`
-	Needs     string        `json:"needs"`
-	ActiveAt  *time.Time    `json:"active_at"` // null: unknown
+	Session      string        `json:"session"`
+	TranscriptID string        `json:"session_id"`
+	Phase        session.Phase `json:"phase"`
+	State        admin.State   `json:"state"`
+	Paused       bool          `json:"paused"`
+	Suspended    bool          `json:"suspended"`
+	Worker       string        `json:"worker"`
+	Turn         string        `json:"turn"`
+	Since        *time.Time    `json:"since"` // null: no turn runs
+	Until        *time.Time    `json:"until"` // of the open question or a parked turn; null: none, or no such time
+	Pending      int           `json:"pending"`
+	Scheduled    int           `json:"scheduled"`
+	Archived     int           `json:"archived"`
+	Title        string        `json:"title"`
+	Agent        string        `json:"agent"`
+	Needs        string        `json:"needs"`
+	ActiveAt     *time.Time    `json:"active_at"` // null: unknown
 }
 
 // ListedOf returns a session for a list.
 func ListedOf(s admin.SessionInfo) Listed {
 	k := Listed{
-		Session: s.Session, SessionID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Session: s.Session, TranscriptID: s.TranscriptID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
 		Worker: s.Worker, Turn: s.Turn, Since: StartOf(s.Info), Until: EndOf(s.Info), Pending: s.Waiting, Scheduled: s.Delayed, Archived: s.DeadLetters,
 		Title: s.Title, Agent: s.Agent, Needs: s.Needs,
 	}

@@ -18,16 +18,16 @@ var ErrUnknown = errors.New("is unknown: it never had a message, or it was forgo
 // SessionView is a session without its transcript, as `worker show --json` prints it and the gateway
 // serves it.
 type SessionView struct {
-	Session   string        `json:"session"`
-	SessionID string        `json:"session_id"`
-	Phase     session.Phase `json:"phase"`
-	State     admin.State   `json:"state"`
-	Paused    bool          `json:"paused"`
-	Worker    string        `json:"worker"`
-	Fence     int64         `json:"fence"`
-	Pending   int           `json:"pending"`
-	Followups []Followup    `json:"followups"`
-	Resume    Resume        `json:"resume"`
+	Session      string        `json:"session"`
+	TranscriptID string        `json:"session_id"`
+	Phase        session.Phase `json:"phase"`
+	State        admin.State   `json:"state"`
+	Paused       bool          `json:"paused"`
+	Worker       string        `json:"worker"`
+	Fence        int64         `json:"fence"`
+	Pending      int           `json:"pending"`
+	Followups    []Followup    `json:"followups"`
+	Resume       Resume        `json:"resume"`
 
 	Agent string `json:"agent"` // its name, "" before the first turn
 	Needs string `json:"needs"` // the agent that its messages wait for, because no living worker runs it
@@ -134,7 +134,7 @@ func ReadSession(ctx context.Context, s *admin.Session) (SessionView, error) {
 		return SessionView{}, err
 	}
 	v := SessionView{
-		Session: info.Session, SessionID: info.TranscriptID, Phase: info.Phase, State: info.State, Paused: info.Paused,
+		Session: info.Session, TranscriptID: info.TranscriptID, Phase: info.Phase, State: info.State, Paused: info.Paused,
 		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Waiting, Followups: []Followup{}, Resume: resumeOf(info.Resume),
 		Turn: info.Turn, Messages: append([]string{}, info.Messages...), Since: StartOf(info.Info), Until: EndOf(info.Info),

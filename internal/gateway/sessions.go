@@ -37,11 +37,11 @@ const (
 
 // transcriptPage is a page of a transcript, oldest entry first.
 type transcriptPage struct {
-	Session   string          `json:"session"`
-	SessionID string          `json:"session_id"`
-	Entries   []session.Entry `json:"entries"`
-	Before    int64           `json:"before"`             // of the page with older entries; 0: there is none
-	EventID   string          `json:"event_id,omitempty"` // turnstile.TranscriptPage.EventID
+	Session      string          `json:"session"`
+	TranscriptID string          `json:"session_id"`
+	Entries      []session.Entry `json:"entries"`
+	Before       int64           `json:"before"`             // of the page with older entries; 0: there is none
+	EventID      string          `json:"event_id,omitempty"` // turnstile.TranscriptPage.EventID
 }
 
 // getTranscript returns a page of a transcript, from its end towards its beginning.

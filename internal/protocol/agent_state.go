@@ -12,9 +12,9 @@ const stateVersion = 1
 // agentState is the data that an agent stores for its next turns. It is valid while the transcript
 // is the one that the agent knows, by the counts of entries and the last turn.
 type agentState struct {
-	V         int    `json:"v"` // set by encode
-	SessionID string `json:"session_id"`
-	Turn      string `json:"turn"` // the turn that stored it
+	V            int    `json:"v"` // set by encode
+	TranscriptID string `json:"session_id"`
+	Turn         string `json:"turn"` // the turn that stored it
 
 	// Entries is the length of the transcript when that turn started, After its length when the
 	// turn succeeded.
@@ -30,12 +30,12 @@ func (s agentState) encode() (string, error) {
 	return marshal(s)
 }
 
-// stateFor returns the data of a stored state for a turn of sessionID. history is the
+// stateFor returns the data of a stored state for a turn of transcriptID. history is the
 // transcript before the turn, entries how many were written to it. It returns nil if there
 // is no state, it cannot be read, or the transcript has changed since.
-func stateFor(text, sessionID string, entries int64, history []session.Entry) json.RawMessage {
+func stateFor(text, transcriptID string, entries int64, history []session.Entry) json.RawMessage {
 	var s agentState
-	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID || string(s.Data) == "null" {
+	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.TranscriptID != transcriptID || string(s.Data) == "null" {
 		return nil
 	}
 	switch n := len(history); {

@@ -9,7 +9,7 @@ import (
 
 func TestStateForMatchesTheTranscript(t *testing.T) {
 	t.Parallel()
-	text, err := agentState{SessionID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.encode()
+	text, err := agentState{TranscriptID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.encode()
 	if err != nil || text != `{"v":1,"session_id":"a","turn":"t4","entries":4,"after":7,"data":{"id":"<x>"}}` {
 		t.Fatal(text, err)
 	}
@@ -20,10 +20,10 @@ func TestStateForMatchesTheTranscript(t *testing.T) {
 		return entries
 	}
 	for _, c := range []struct {
-		text, sessionID string
-		entries         int64
-		history         []session.Entry
-		found           bool
+		text, transcriptID string
+		entries            int64
+		history            []session.Entry
+		found              bool
 	}{
 		{text, "a", 4, of("t3"), true},        // the turn was interrupted, or failed
 		{text, "a", 7, of("t3", "t4"), true},  // it ended well
@@ -38,7 +38,7 @@ func TestStateForMatchesTheTranscript(t *testing.T) {
 		{`{"v":2,"session_id":"a","data":1}`, "a", 0, nil, false},
 		{`{"v":1,"session_id":"a","data":null}`, "a", 0, nil, false}, // the agent deleted its state
 	} {
-		if got := stateFor(c.text, c.sessionID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
+		if got := stateFor(c.text, c.transcriptID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

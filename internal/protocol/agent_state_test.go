@@ -74,7 +74,7 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 		}, data},
 		"a transcript that has expired": {func(b *actors.Bench, h *protocol.Claim) {
 			expect.OK(b, h.StoreState(b.Ctx, []byte(data), 2))
-			id := h.Turn().SessionID
+			id := h.Turn().TranscriptID
 			b.Finish(h)
 			expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Transcript(id)).Err())
 		}, ""},

@@ -86,7 +86,7 @@ func TestAnotherAgentBeginsWithATranscript(t *testing.T) {
 			b := actors.NewBench(t, serves("support", "support", "coder"))
 			b.Say("a")
 			h := b.Start()
-			old := h.Turn().SessionID
+			old := h.Turn().TranscriptID
 			if !running {
 				b.Finish(h)
 			}
@@ -100,7 +100,7 @@ func TestAnotherAgentBeginsWithATranscript(t *testing.T) {
 			}
 			next := b.Start()
 			expect.Equal(t, "agent", next.Turn().Agent, "coder")
-			expect.Equal(t, "transcript", next.Turn().SessionID, id)
+			expect.Equal(t, "transcript", next.Turn().TranscriptID, id)
 			expect.Equal(t, "another one", id != old, true)
 			b.Say("c")
 			expect.Equal(t, "more", b.Finish(next), true)

@@ -59,7 +59,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	expect.Equal(t, "sessions in due", backlog.Due, 0)
 	expect.List(t, "popped", b.Pop(), actors.Key)
 	h := b.Start()
-	sid := h.Turn().SessionID
+	sid := h.Turn().TranscriptID
 	expect.Equal(t, "queued", b.Say("d").Position, 4)
 	expect.Equal(t, "duplicate", b.Say("d").Status, receipt.Duplicate)
 	expect.Equal(t, "refused", b.Say("no", session.ModeReject).Status, receipt.Refused)

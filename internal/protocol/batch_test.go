@@ -104,7 +104,7 @@ func TestManyFinishInABatch(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "claimed", len(claims), 50)
 	spoilt, lost, paused, gone := claims[10], claims[20], claims[30], claims[40]
-	spoil(c.Bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
+	spoil(c.Bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().TranscriptID))
 	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(lost.Session()).Sentinel()).Err())
 	expect.OK(t, c.Inspector().PauseQueue(rediskey.Queue(paused.Session())))
 	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
@@ -139,7 +139,7 @@ func TestManyFinishInABatch(t *testing.T) {
 		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
 			t.Errorf("%s continues with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
 		}
-		entries, err := actors.Transcript(c.Ctx, c.Client.Session(h.Session()), h.Turn().SessionID)
+		entries, err := actors.Transcript(c.Ctx, c.Client.Session(h.Session()), h.Turn().TranscriptID)
 		expect.OK(t, err)
 		if len(entries) != 2 || entries[0].Text != h.Session()+" 0" {
 			t.Errorf("%s: %v in its transcript", h.Session(), entries)

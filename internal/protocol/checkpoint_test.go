@@ -73,7 +73,7 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	b.Finish(b.Start())
 	b.Say("b")
 	h := b.Start()
-	id := h.Turn().SessionID
+	id := h.Turn().TranscriptID
 	expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 	expect.List(t, "transcript before the end", b.Transcript(id), "a", "re: a")
 	b.Finish(h)
@@ -186,7 +186,7 @@ func TestSpoiltPartialStopsNoSession(t *testing.T) {
 				b := actors.NewBench(t)
 				b.SayAll("a", "b")
 				h := b.Start()
-				id := h.Turn().SessionID
+				id := h.Turn().TranscriptID
 				fence := strconv.FormatInt(h.Turn().Fence, 10)
 				expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), strings.ReplaceAll(text, "F", fence), time.Hour).Err())
 				runs, transcript := []string{"a", "b"}, []string{"a", "re: a", "b", "re: b"}

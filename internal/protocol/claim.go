@@ -168,7 +168,7 @@ func (c *Claim) claimArgs(serves []string, elsewhere string) scripts.ClaimArgs {
 		TTL: s.TTL, Worker: s.Worker, Phase: s.Phase, Mode: s.Mode, Cap: s.Cap, Drop: s.Drop, Debounce: s.Debounce, Warm: s.Warm, Longest: s.Longest,
 		Stream: c.consumer.stream, StuckLimit: int64(cfg.StuckLimit),
 		CrashSuspends: cfg.CrashPolicy == CrashSuspend, StopBatch: stopBatch, TurnLimits: cfg.turnLimits(),
-		Serves: spaced(own), Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newSessionID(),
+		Serves: spaced(own), Elsewhere: elsewhere, Prefixes: scripts.PrefixesOf(c.session), Token: c.token, FreshSID: newTranscriptID(),
 		Agent: c.consumer.cfg.AgentOf(c.session),
 	}
 }
@@ -189,7 +189,7 @@ func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.
 	calls := make([]*script.Call, len(attempts))
 	for i, claim := range attempts {
 		calls[i] = scripts.ClaimFast.Call(scripts.ClaimFastKeys(claim.keys),
-			scripts.ClaimFastArgs{Task: claim.keys.TaskPrefix(), Token: claim.token, FreshSID: newSessionID(), Agent: claim.agent})
+			scripts.ClaimFastArgs{Task: claim.keys.TaskPrefix(), Token: claim.token, FreshSID: newTranscriptID(), Agent: claim.agent})
 		calls[i].Shared = c.claimShared
 	}
 	var first []*script.Call

@@ -98,7 +98,7 @@ func (c *Claim) BeginAgain() {
 func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 	c.agent = cmp.Or(r.Agent, c.agent)
 	t := ClaimedTurn{
-		Session: c.session, SessionID: r.SID, Fence: r.Fence, Entries: r.Entries, Started: sent, StartedAt: time.UnixMilli(r.Now),
+		Session: c.session, TranscriptID: r.SID, Fence: r.Fence, Entries: r.Entries, Started: sent, StartedAt: time.UnixMilli(r.Now),
 	}
 	t.setDropped(r.Dropped)
 	c.mu.Lock()
@@ -110,8 +110,8 @@ func (c *Claim) begin(sent time.Time, r scripts.ClaimResult) {
 // run starts turn t, with messages in the form of the scripts' results. The caller holds c.mu.
 func (c *Claim) run(t ClaimedTurn, messages ...scripts.Message) {
 	c.seq, c.journaled, c.keeps, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, 0, 0, false, false, false, c.part[:0:0]
-	if t.SessionID != c.turn.SessionID {
-		c.keys, c.fastKeys = c.keys.WithTranscript(t.SessionID), nil
+	if t.TranscriptID != c.turn.TranscriptID {
+		c.keys, c.fastKeys = c.keys.WithTranscript(t.TranscriptID), nil
 	}
 	t.Agent, t.ID = c.agent, c.prefix+strconv.FormatInt(t.Fence, 10)
 	for i, message := range messages {

@@ -49,7 +49,7 @@ func TestCollect(t *testing.T) {
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		b.Say("a")
 		h := b.Start()
-		sid := h.Turn().SessionID
+		sid := h.Turn().TranscriptID
 		for i, id := range []string{"b", "c"} {
 			expect.Equal(t, "position", b.Say(id, session.ModeCollect).Position, i+2)
 		}
@@ -195,7 +195,7 @@ func TestCollectedTurnDies(t *testing.T) {
 			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 				b.Say("now")
 				h := b.Start()
-				sid := h.Turn().SessionID
+				sid := h.Turn().TranscriptID
 				b.SayCollected("b", "c", "d")
 				b.Say("e")
 				b.Finish(h)
@@ -255,7 +255,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				past, err := h.History(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "a partial is left", past.Earlier != nil, false)
-				expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), c.kept...)
+				expect.List(t, "transcript", b.Transcript(h.Turn().TranscriptID), c.kept...)
 				b.Finish(h)
 				expect.List(t, "runs", b.Drain()) // finish took "behind"
 				b.Die()

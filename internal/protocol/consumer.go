@@ -330,8 +330,8 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// newSessionID returns a new transcript ID. IDs sort by time.
-func newSessionID() string {
+// newTranscriptID returns a new transcript ID. IDs sort by time.
+func newTranscriptID() string {
 	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:10])
 }
 

@@ -81,7 +81,7 @@ func TestStuckSession(t *testing.T) {
 				h := b.Start()
 				expect.Equal(t, "message", h.Turn().Message.ID, "poison")
 				expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, n)
-				old = h.Turn().SessionID
+				old = h.Turn().TranscriptID
 				b.Die()
 			}
 			b.Doubt()
@@ -96,7 +96,7 @@ func TestStuckSession(t *testing.T) {
 			expect.Equal(t, "reset", turn.Reset, "suspended")
 			expect.Equal(t, "resume", turn.Resume, "")
 			expect.Equal(t, "entries", turn.Entries, 0)
-			if turn.SessionID == old {
+			if turn.TranscriptID == old {
 				t.Error("the session id is the old one")
 			}
 			o := b.Outcome("poison")
@@ -110,7 +110,7 @@ func TestStuckSession(t *testing.T) {
 			b.Say("c")
 			h = b.Claim()
 			expect.Equal(t, "reset of the turn after", h.Turn().Reset, "")
-			expect.Equal(t, "session id", h.Turn().SessionID, turn.SessionID)
+			expect.Equal(t, "session id", h.Turn().TranscriptID, turn.TranscriptID)
 			expect.Equal(t, "entries", h.Turn().Entries, 2)
 		})
 	}

@@ -61,7 +61,7 @@ func (c *Claim) nextBatch(events []session.Event) (batch []string, number string
 // start returns the event of the turn's start. The caller holds c.mu.
 func (c *Claim) start() session.Event {
 	e := session.Event{
-		Type: session.EventTurnStarted, TranscriptID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume,
+		Type: session.EventTurnStarted, TranscriptID: c.turn.TranscriptID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume,
 		Continues: c.turn.Continues, Keeps: c.turn.Keeps, Worker: c.consumer.cfg.Worker,
 	}
 	for _, t := range c.turn.Messages() {

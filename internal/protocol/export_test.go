@@ -73,7 +73,7 @@ func ClaimFast(ctx context.Context, rdb redis.Scripter, sessionKey string) *redi
 }
 
 // KeysOf are the KEYS of every script of a session.
-func KeysOf(session, sessionID string) []string { return Keys(session, sessionID, time.Now()) }
+func KeysOf(session, transcriptID string) []string { return Keys(session, transcriptID, time.Now()) }
 
 // Waiting is how many moves wait for a shared command.
 func (c *Consumer) Waiting() int { return c.moves.Waiting() }

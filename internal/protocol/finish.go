@@ -85,7 +85,7 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 func (c *Claim) inheritMark(last ClaimedTurn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last.Resume != "" && last.SessionID == c.turn.SessionID {
+	if last.Resume != "" && last.TranscriptID == c.turn.TranscriptID {
 		c.turn.Resume, c.turn.ResumeAge = last.Resume, last.ResumeAge+c.turn.Started.Sub(last.Started)
 	}
 }
@@ -132,7 +132,7 @@ func (c *Claim) finishArgs(o scripts.Owner, end End, w written) scripts.FinishAr
 		Stream: s.Stream, TranscriptTTL: s.TranscriptTTL, Phase: s.Phase, Longest: s.Longest, Warm: s.Warm,
 		Prefixes: scripts.PrefixesOf(c.session), Owner: o, TTL: c.consumer.ttl(), TurnLimits: cfg.turnLimits(), Retention: cfg.retention(),
 		Outcome: w.outcome, Start: w.start, Bounds: w.bounds, Release: end.Release, Why: why, Well: end.Status == session.StatusDone,
-		SID: turn.SessionID, Noted: len(turn.Dropped) > 0, ToldIDs: int64(turn.reported(end.Told)), Omitted: turn.notes.omitted,
+		SID: turn.TranscriptID, Noted: len(turn.Dropped) > 0, ToldIDs: int64(turn.reported(end.Told)), Omitted: turn.notes.omitted,
 		ShortOutcome: w.result, Ending: taskIDs(ending), Untaken: taskIDs(untaken), Entries: w.entries,
 	}
 }
@@ -175,7 +175,7 @@ func (c *Claim) written(end End) (w written, err error) {
 		return w, err
 	}
 	outcome := session.Event{
-		Type: session.EventTurnEnded, TranscriptID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
+		Type: session.EventTurnEnded, TranscriptID: turn.TranscriptID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: text(end.Error), Code: end.Code, Detail: text(end.Detail), Duration: session.Millis(time.Since(turn.Started).Truncate(time.Millisecond)),
 		Usage: end.Usage, Continues: turn.Continues,
 	}
@@ -258,7 +258,7 @@ func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 	keys, task := c.fastKeys, c.keys.TaskPrefix()
 	c.mu.Unlock()
 	next := ClaimedTurn{
-		Session: c.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
+		Session: c.session, TranscriptID: last.TranscriptID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
 		Started: sent, StartedAt: time.UnixMilli(now),
 	}
 	following := ""

@@ -10,7 +10,7 @@ import (
 
 // Forget deletes the record of a session that was not used for ttl, and reports whether it did.
 // lua/forget.lua.
-func Forget(ctx context.Context, rdb script.Client, sessionKey, sessionID string, now time.Time, ttl time.Duration) (gone bool, err error) {
-	r, err := scripts.Forget.Run(ctx, rdb, scripts.ForgetKeys(scripts.KeysOf(sessionKey, sessionID, now)), scripts.ForgetArgs{Age: ttl.Milliseconds()})
+func Forget(ctx context.Context, rdb script.Client, sessionKey, transcriptID string, now time.Time, ttl time.Duration) (gone bool, err error) {
+	r, err := scripts.Forget.Run(ctx, rdb, scripts.ForgetKeys(scripts.KeysOf(sessionKey, transcriptID, now)), scripts.ForgetArgs{Age: ttl.Milliseconds()})
 	return r.Gone, err
 }

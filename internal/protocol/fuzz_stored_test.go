@@ -71,17 +71,17 @@ func FuzzState(f *testing.F) {
 	f.Add(`{"v":1,"session_id":"a","data":null}`, "a", int64(0), "")
 	f.Add(`{"v":1,"session_id":"b","data":1}`, "a", int64(0), "")
 	f.Add(`{"v":1,"session_id":"a","data": [ ] }`, "a", int64(0), "")
-	f.Fuzz(func(t *testing.T, text, sessionID string, entries int64, turn string) {
-		data := stateFor(text, sessionID, entries, []session.Entry{{Turn: turn}})
+	f.Fuzz(func(t *testing.T, text, transcriptID string, entries int64, turn string) {
+		data := stateFor(text, transcriptID, entries, []session.Entry{{Turn: turn}})
 		if data == nil {
 			return
 		}
 		var s agentState
-		if err := json.Unmarshal([]byte(text), &s); err != nil || s.SessionID != sessionID || !json.Valid(data) || string(data) == "null" {
-			t.Errorf("%q gives %s to %q, %v", text, data, sessionID, err)
+		if err := json.Unmarshal([]byte(text), &s); err != nil || s.TranscriptID != transcriptID || !json.Valid(data) || string(data) == "null" {
+			t.Errorf("%q gives %s to %q, %v", text, data, transcriptID, err)
 		}
 		again, err := s.encode()
-		if err != nil || stateFor(again, sessionID, entries, []session.Entry{{Turn: turn}}) == nil {
+		if err != nil || stateFor(again, transcriptID, entries, []session.Entry{{Turn: turn}}) == nil {
 			t.Errorf("%q becomes %q, which gives nothing, %v", text, again, err)
 		}
 	})

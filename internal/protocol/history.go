@@ -66,7 +66,7 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		// The transcript does not change meanwhile: only the owner appends and trims, and Undo
 		// needs a free sentinel.
 		err = c.persist(ctx, func() error {
-			call := pageOf(c.session, turn.SessionID, t.left, size)
+			call := pageOf(c.session, turn.TranscriptID, t.left, size)
 			call.Run(ctx, c.consumer.rdb)
 			page = scripts.TranscriptPage.Result(call)
 			return call.Err
@@ -77,7 +77,7 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 	}
 	history := History{Omitted: turn.Omitted}
 	history.Entries, history.Older = t.cut()
-	history.State = stateFor(p.state, turn.SessionID, turn.Entries, history.Entries)
+	history.State = stateFor(p.state, turn.TranscriptID, turn.Entries, history.Entries)
 	if turn.Carries != "" {
 		if history.Earlier, err = c.readJournal(ctx, turn); err != nil {
 			return History{}, fmt.Errorf("read the journal of turn %s: %w", turn.ID, err)
@@ -101,7 +101,7 @@ type historyReads struct {
 
 func (c *Claim) readHistory(ctx context.Context, turn ClaimedTurn) (historyReads, error) {
 	k := rediskey.For(c.session)
-	page := pageOf(c.session, turn.SessionID, -1, c.consumer.historyPage())
+	page := pageOf(c.session, turn.TranscriptID, -1, c.consumer.historyPage())
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	err := script.Pipeline(ctx, c.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {

@@ -29,7 +29,7 @@ func wrote(b *actors.Bench, lines ...string) *protocol.Claim {
 	b.Say(turnstile.NewMessageID())
 	h := b.Start()
 	for _, line := range lines {
-		expect.OK(b, b.Redis.RPush(b.Ctx, b.Keys.Transcript(h.Turn().SessionID), line).Err())
+		expect.OK(b, b.Redis.RPush(b.Ctx, b.Keys.Transcript(h.Turn().TranscriptID), line).Err())
 	}
 	return h
 }

@@ -50,11 +50,11 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	b := actors.NewBench(t, crashSuspends)
 	b.Say("a")
 	h := b.Start()
-	id := h.Turn().SessionID
+	id := h.Turn().TranscriptID
 	mark(b, h, resume.ReasonRestart)
 	b.Die() // before it requeued the turn
 	turn := b.Claim().Turn()
-	expect.Equal(t, "session id", turn.SessionID, id)
+	expect.Equal(t, "session id", turn.TranscriptID, id)
 	expect.Equal(t, "reset", turn.Reset, "")
 	expect.Equal(t, "resume", turn.Resume, resume.ReasonRestart)
 	r := resumeRecord(b)
@@ -78,7 +78,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		expect.Equal(t, "message", turn.Message.ID, "a")
 		expect.Equal(t, "reset", turn.Reset, "suspended")
 		expect.Equal(t, "resume", turn.Resume, "")
-		if turn.SessionID == old.SessionID {
+		if turn.TranscriptID == old.TranscriptID {
 			t.Error("the session id is the old one")
 		}
 		past := historyOf(b, h)
@@ -97,7 +97,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		old := b.Start().Turn()
 		b.Die()
 		turn := b.Claim().Turn()
-		expect.Equal(t, "session id", turn.SessionID, old.SessionID)
+		expect.Equal(t, "session id", turn.TranscriptID, old.TranscriptID)
 		expect.Equal(t, "reset", turn.Reset, "")
 		expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 	})
@@ -119,7 +119,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		b.Say("a")
 		old := b.Claim().Turn()
 		b.Die()
-		expect.Equal(t, "session id", b.Claim().Turn().SessionID, old.SessionID)
+		expect.Equal(t, "session id", b.Claim().Turn().TranscriptID, old.TranscriptID)
 		expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 	})
 }
@@ -228,7 +228,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					expect.Equal(t, "resume", turn.Resume, "")
 					expect.Equal(t, "history", len(historyOf(b, h).Entries), 0)
 					expect.Equal(t, "a partial from before", historyOf(b, h).Earlier == nil, true)
-					if turn.SessionID == old.SessionID {
+					if turn.TranscriptID == old.TranscriptID {
 						t.Error("the session id is the old one")
 					}
 					if three == "crash" { // it is archived
@@ -273,7 +273,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 			b := actors.NewBench(t, func(c *protocol.Config) { c.StuckLimit = limit })
 			b.Say("first")
 			h := b.Start()
-			id := h.Turn().SessionID
+			id := h.Turn().TranscriptID
 			b.Finish(h)
 			b.SayAll("a", "b")
 			deaths := max(limit, 3)
@@ -291,7 +291,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 			b.Doubt()
 			turn := b.Claim().Turn()
 			expect.Equal(t, "next message", turn.Message.ID, "b")
-			expect.Equal(t, "session id", turn.SessionID, id)
+			expect.Equal(t, "session id", turn.TranscriptID, id)
 			expect.Equal(t, "resume", turn.Resume, "")
 			o := b.Outcome("a")
 			expect.Equal(t, "status", o.Status, session.StatusFailed)

@@ -7,6 +7,6 @@ import (
 )
 
 // Keys returns a session's keys, without the tasks.
-func Keys(session, sessionID string, now time.Time) []string {
-	return scripts.EraseKeys(scripts.KeysOf(session, sessionID, now))
+func Keys(session, transcriptID string, now time.Time) []string {
+	return scripts.EraseKeys(scripts.KeysOf(session, transcriptID, now))
 }

@@ -145,7 +145,7 @@ func TestB18_SuspensionOutlastsTheInterruption(t *testing.T) {
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "reset", turn.Reset, "suspended")
 				expect.Equal(t, "the next turn's resume reason", turn.Resume, "")
-				if turn.SessionID == h.Turn().SessionID {
+				if turn.TranscriptID == h.Turn().TranscriptID {
 					t.Error("the session id is the old one")
 				}
 			})
@@ -184,7 +184,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 		}
 		b.Worker = actors.NewWorker(t, b.Redis, "two")
 		turn := b.Claim().Turn()
-		expect.Equal(t, "session id", turn.SessionID, h.Turn().SessionID)
+		expect.Equal(t, "session id", turn.TranscriptID, h.Turn().TranscriptID)
 		expect.Equal(t, "the next turn's resume reason", turn.Resume, why)
 	})
 }
@@ -225,7 +225,7 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 			turn := b.Claim().Turn()
 			expect.Equal(t, "the next turn's resume reason", turn.Resume, "")
 			expect.Equal(t, "reset", turn.Reset, "")
-			if turn.SessionID == old.SessionID {
+			if turn.TranscriptID == old.TranscriptID {
 				t.Error("the session id is the old one")
 			}
 		})

@@ -58,7 +58,7 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 			}
 			expect.Equal(t, "last", h.Turn().Message.ID, "e")
 			expect.Equal(t, "more", b.Finish(h), false)
-			expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
+			expect.List(t, "transcript", b.Transcript(h.Turn().TranscriptID), "a", "re: a", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
 		})
 	}
 }

@@ -164,7 +164,7 @@ func TestParkedTurnGoesOnAfterNew(t *testing.T) {
 	sid, err := b.Chat().NewTranscript(b.Ctx, turnstile.TranscriptConfig{})
 	expect.OK(t, err)
 	h := b.Start()
-	expect.Equal(t, "transcript", h.Turn().SessionID, sid)
+	expect.Equal(t, "transcript", h.Turn().TranscriptID, sid)
 	expect.Equal(t, "carries", h.Turn().Carries, protocol.CarriesSteps)
 }
 

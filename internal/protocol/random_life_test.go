@@ -39,7 +39,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	var h *protocol.Claim
 	var turns []string // transcript IDs, the oldest first
 	began := func() {
-		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
+		if sid := h.Turn().TranscriptID; !slices.Contains(turns, sid) {
 			turns = append(turns, sid)
 		}
 	}

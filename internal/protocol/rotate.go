@@ -28,7 +28,7 @@ type Rotated struct {
 // Do makes the call.
 func (r Rotate) Do(ctx context.Context, rdb script.Client) (Rotated, error) {
 	call := scripts.Rotate.Call(scripts.RotateKeys(scripts.KeysOf(r.Session, "", time.Now())),
-		scripts.RotateArgs{FreshSID: newSessionID(), SID: r.Old, Deadline: r.Until, Agent: r.Agent, By: cutBy(r.By)})
+		scripts.RotateArgs{FreshSID: newTranscriptID(), SID: r.Old, Deadline: r.Until, Agent: r.Agent, By: cutBy(r.By)})
 	call.Run(ctx, rdb)
 	now := scripts.Rotate.Result(call)
 	late := now.Changed < 0

@@ -86,7 +86,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 				h = b.Claim()
 				turn := h.Turn()
 				expect.Equal(t, "message", turn.Message.ID, "a")
-				if turn.SessionID == old.SessionID {
+				if turn.TranscriptID == old.TranscriptID {
 					t.Error("the session id is the old one")
 				}
 				expect.Equal(t, "resume", turn.Resume, "")
@@ -107,7 +107,7 @@ func TestInterruptOfAResumedTurn(t *testing.T) {
 			b := actors.NewBench(t)
 			b.Say("a")
 			h := b.Start()
-			sid := h.Turn().SessionID
+			sid := h.Turn().TranscriptID
 			expect.OK(t, actors.Checkpoint(b.Ctx, h, did(h.Turn(), "half")))
 			b.Die()
 			h = b.Start()

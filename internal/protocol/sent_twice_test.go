@@ -184,7 +184,7 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	if b.Finish(h) {
 		t.Error("a third turn")
 	}
-	expect.List(t, "transcript", b.Transcript(first.SessionID), "a", "re: a", "b", "re: b")
+	expect.List(t, "transcript", b.Transcript(first.TranscriptID), "a", "re: a", "b", "re: b")
 	info, err := b.Inspector().GetQueueInfo(rediskey.Queue(actors.Key))
 	expect.OK(t, err)
 	expect.Equal(t, "processed", info.Processed, 2)
@@ -239,7 +239,7 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	})
 	b.Redis.AddHook(faults)
 	h := b.Claim()
-	expect.Equal(t, "session id of the turn", h.Turn().SessionID, old)
+	expect.Equal(t, "session id of the turn", h.Turn().TranscriptID, old)
 	expect.Equal(t, "run's session id", b.Redis.HGet(b.Ctx, b.Keys.Run(), "sid").Val(), old)
 	b.Finish(h)
 	expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a", "b", "re: b")

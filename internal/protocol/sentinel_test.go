@@ -307,7 +307,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 		expect.Equal(t, "message", h.Turn().Message.Text, h.Session())
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
 		expect.OK(t, err)
-		entries, err := actors.Transcript(b.Ctx, b.Client.Session(h.Session()), h.Turn().SessionID)
+		entries, err := actors.Transcript(b.Ctx, b.Client.Session(h.Session()), h.Turn().TranscriptID)
 		expect.OK(t, err)
 		if len(entries) != 1 || entries[0].Text != h.Session() {
 			t.Errorf("transcript of %s: %+v", h.Session(), entries)

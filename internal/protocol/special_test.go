@@ -22,7 +22,7 @@ func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 			b := actors.NewBench(t)
 			b.SayAll("a", "b")
 			h := b.Start()
-			id := h.Turn().SessionID
+			id := h.Turn().TranscriptID
 			_, err := write(b)
 			expect.OK(t, err)
 			expect.Equal(t, "more", b.Finish(h), true)
@@ -30,7 +30,7 @@ func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 			expect.Equal(t, "more", b.Finish(h), false)
 			b.Say("c")
 			turn := b.Claim().Turn()
-			expect.Equal(t, "session id", turn.SessionID, id)
+			expect.Equal(t, "session id", turn.TranscriptID, id)
 			expect.Equal(t, "reset", turn.Reset, "")
 			expect.Equal(t, "mark", turn.Resume, "")
 		})

@@ -15,7 +15,7 @@ func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries in
 	if data != nil {
 		var err error
 		s := agentState{
-			SessionID: turn.SessionID, Turn: turn.ID, Entries: turn.Entries, After: turn.Entries + int64(entries), Data: data,
+			TranscriptID: turn.TranscriptID, Turn: turn.ID, Entries: turn.Entries, After: turn.Entries + int64(entries), Data: data,
 		}
 		if text, err = s.encode(); err != nil {
 			return err

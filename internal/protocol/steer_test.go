@@ -163,7 +163,7 @@ func TestSteeredTurnDies(t *testing.T) {
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		b.Say("a")
 		h := b.Start()
-		sid := h.Turn().SessionID
+		sid := h.Turn().TranscriptID
 		b.Say("b")
 		b.Say("c", session.ModeSteer)
 		_, err := h.Steer(b.Ctx)

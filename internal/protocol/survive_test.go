@@ -28,10 +28,10 @@ func TestSurvivorsAreNotCounted(t *testing.T) {
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "redelivered", turn.Redelivered, n)
 				if n > 0 {
-					expect.Equal(t, "session id", turn.SessionID, sid)
+					expect.Equal(t, "session id", turn.TranscriptID, sid)
 					expect.Equal(t, "reset", turn.Reset, "")
 				}
-				sid = turn.SessionID
+				sid = turn.TranscriptID
 				b.Die()
 				want := resume.ReasonLeaseLost
 				var next *protocol.Claim

@@ -92,7 +92,7 @@ func TestEntryIsBounded(t *testing.T) {
 	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: entries})
 	expect.OK(t, err)
 	expect.Equal(t, "the caller's own", len(entries[1].Text), len(long))
-	lines, err := b.Redis.LRange(b.Ctx, b.Keys.Transcript(h.Turn().SessionID), 0, -1).Result()
+	lines, err := b.Redis.LRange(b.Ctx, b.Keys.Transcript(h.Turn().TranscriptID), 0, -1).Result()
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(lines), 4)
 	for i, line := range lines {

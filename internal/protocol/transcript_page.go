@@ -11,8 +11,8 @@ import (
 // TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
 // beginning. left limits it to so many of the oldest entries; -1 is all. It returns how many older
 // entries are left, and the stored entries of the page, newest first. lua/transcript_page.lua.
-func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
-	call := pageOf(sessionKey, sessionID, left, bytes)
+func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, transcriptID string, left int64, bytes int) (older int64, entries []string, err error) {
+	call := pageOf(sessionKey, transcriptID, left, bytes)
 	call.Run(ctx, rdb)
 	if call.Err != nil {
 		return 0, nil, call.Err
@@ -26,7 +26,7 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionI
 
 // pageOf returns the call that reads a page of a transcript. oldest is how many of the oldest
 // entries it may read, -1 for all.
-func pageOf(sessionKey, sessionID string, oldest int64, bytes int) *script.Call {
-	return scripts.TranscriptPage.Call([]string{rediskey.For(sessionKey).Transcript(sessionID)},
+func pageOf(sessionKey, transcriptID string, oldest int64, bytes int) *script.Call {
+	return scripts.TranscriptPage.Call([]string{rediskey.For(sessionKey).Transcript(transcriptID)},
 		scripts.TranscriptPageArgs{Oldest: oldest, Room: int64(bytes)})
 }

@@ -10,11 +10,11 @@ import (
 
 // ClaimedTurn is one run of an agent: its messages and its fencing token.
 type ClaimedTurn struct {
-	Session   string
-	Agent     string // the name of the session's agent
-	SessionID string // the transcript that this turn's entries go to
-	ID        string
-	Fence     int64
+	Session      string
+	Agent        string // the name of the session's agent
+	TranscriptID string // the transcript that this turn's entries go to
+	ID           string
+	Fence        int64
 
 	// Taken is the turn's first message, Collected are the messages collected with it.
 	Taken

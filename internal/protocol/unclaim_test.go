@@ -129,7 +129,7 @@ func TestUnclaimOfAFreshConversation(t *testing.T) {
 	expect.OK(t, b.Worker.Unclaim(b.Ctx))
 	turn := b.Claim().Turn()
 	expect.Equal(t, "reset", turn.Reset, "suspended")
-	if turn.SessionID == sid {
+	if turn.TranscriptID == sid {
 		t.Error("the session id is the old one")
 	}
 }

@@ -13,16 +13,16 @@ import (
 
 // Undo removes a session's last turn from its transcript. lua/undo.lua.
 type Undo struct {
-	Session   string
-	SessionID string
-	Turn      string        // the ID of that turn
-	Entries   int           // how many it has
-	Length    int64         // of the transcript when it was read
-	Written   int64         // entries written to the transcript by then
-	Messages  []string      // IDs of the turn's messages
-	Again     *wire.Message // a message to put at the head of the queue; nil: none
-	By        string        // who does it, for the audit; "": unknown
-	Limits    session.Limits
+	Session      string
+	TranscriptID string
+	Turn         string        // the ID of that turn
+	Entries      int           // how many it has
+	Length       int64         // of the transcript when it was read
+	Written      int64         // entries written to the transcript by then
+	Messages     []string      // IDs of the turn's messages
+	Again        *wire.Message // a message to put at the head of the queue; nil: none
+	By           string        // who does it, for the audit; "": unknown
+	Limits       session.Limits
 }
 
 // UndoResult is the result of Undo.
@@ -47,9 +47,9 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		task = encodeTask(u.Session, u.Again.ID, payload, "", "")
 		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
-	k := scripts.KeysOf(u.Session, u.SessionID, time.Now())
+	k := scripts.KeysOf(u.Session, u.TranscriptID, time.Now())
 	r, err := scripts.Undo.Run(ctx, rdb, scripts.UndoKeys(k, k.Call("undo-"+u.Turn)), scripts.UndoArgs{
-		Prefixes: scripts.PrefixesOf(u.Session), By: cutBy(u.By), Turn: u.Turn, ID: id, Msg: string(task), SID: u.SessionID,
+		Prefixes: scripts.PrefixesOf(u.Session), By: cutBy(u.By), Turn: u.Turn, ID: id, Msg: string(task), SID: u.TranscriptID,
 		Entries: int64(u.Entries), Length: u.Length, Written: u.Written, Messages: tasks,
 	})
 	return UndoResult{State: string(r.Status), Entries: int(r.Removed), Now: r.Now}, err

@@ -66,7 +66,7 @@ func (q *queue) die() {
 	expect.OK(q, q.rdb.Del(q.Context(), keys.Sentinel()).Err())
 }
 
-func (q *queue) sessionID() string {
+func (q *queue) transcriptID() string {
 	q.Helper()
 	s, err := q.client.Session(chat).Info(q.Context())
 	expect.OK(q, err)
@@ -76,11 +76,11 @@ func (q *queue) sessionID() string {
 func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	id := q.sessionID()
+	id := q.transcriptID()
 	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, resume.ReasonShutdown))
 	q.say("next")
 	turn := q.claim().Turn()
-	expect.Equal(t, "session id", turn.SessionID, id)
+	expect.Equal(t, "session id", turn.TranscriptID, id)
 	expect.Equal(t, "reset", turn.Reset, "")
 	expect.Equal(t, "mark", turn.Resume, resume.ReasonShutdown)
 }
@@ -102,7 +102,7 @@ func TestB23_ReadingDoesNotClear(t *testing.T) {
 func TestB24_ASuspendedSessionBeginsAnew(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	id := q.sessionID()
+	id := q.transcriptID()
 	answer(t, true)(resume.Suspend(t.Context(), q.rdb, chat))
 	q.say("next")
 	begunAnew(t, q, id)
@@ -111,7 +111,7 @@ func TestB24_ASuspendedSessionBeginsAnew(t *testing.T) {
 func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	id := q.sessionID()
+	id := q.transcriptID()
 	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, ""))
 	answer(t, true)(resume.Suspend(t.Context(), q.rdb, chat))
 	q.say("next")
@@ -122,8 +122,8 @@ func TestB25_MarkedAndSuspendedBeginsAnew(t *testing.T) {
 func begunAnew(t *testing.T, q *queue, old string) {
 	t.Helper()
 	turn := q.claim().Turn()
-	if turn.SessionID == old || turn.SessionID == "" {
-		t.Errorf("session id %q, it was %q", turn.SessionID, old)
+	if turn.TranscriptID == old || turn.TranscriptID == "" {
+		t.Errorf("session id %q, it was %q", turn.TranscriptID, old)
 	}
 	expect.Equal(t, "reset", turn.Reset, "suspended")
 	expect.Equal(t, "mark", turn.Resume, "")
@@ -133,7 +133,7 @@ func begunAnew(t *testing.T, q *queue, old string) {
 func TestB43_StuckLoop(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	id := q.sessionID()
+	id := q.transcriptID()
 	q.say("deadly")
 	for range 3 {
 		expect.Equal(t, "suspended", read(t, q.rdb).Suspended, false)

@@ -63,7 +63,7 @@ const (
 
 // The events of a reader. They are not stored and have no ID, except EventPlace.
 const (
-	// EventGap: events before the next one were removed, because the stream is capped. SessionID
+	// EventGap: events before the next one were removed, because the stream is capped. TranscriptID
 	// and Entries are a place in the transcript: the entries up to there include the turns of the
 	// removed events. Later events may belong to one of these turns; compare the IDs.
 	EventGap EventType = "gap"

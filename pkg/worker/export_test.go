@@ -35,8 +35,8 @@ func (w *Worker) Recovered() Recovered { return w.roster.counted() }
 
 // WarmAgent describes a session's warm agent, if there is one.
 type WarmAgent struct {
-	Signature, SessionID string
-	Entries              int64
+	Signature, TranscriptID string
+	Entries                 int64
 }
 
 // WarmAgent returns a session's warm agent between two turns.
@@ -50,7 +50,7 @@ func (w *Worker) WarmAgent(session string) (found WarmAgent, ok bool) {
 	if !ok {
 		return found, false
 	}
-	return WarmAgent{a.signature, a.seen.sessionID, a.seen.entries}, true
+	return WarmAgent{a.signature, a.seen.transcriptID, a.seen.entries}, true
 }
 
 // ShareTurns sets how many turns a session may run under one claim while others wait.

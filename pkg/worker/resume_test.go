@@ -212,7 +212,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		w := r.worker(s, crashSuspends)
 		a := s.next(t, "m1")
 		expect.Equal(t, "redelivered", a.Redelivered, true)
-		r.begunAnew(a, dead.SessionID)
+		r.begunAnew(a, dead.TranscriptID)
 		expect.Equal(t, "recovered", w.Recovered(), worker.Recovered{Suspended: 1})
 	})
 	t.Run("resume", func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		s := newStage()
 		w := r.worker(s)
 		a := s.next(t, "m1")
-		expect.Equal(t, "session id", a.TranscriptID, dead.SessionID)
+		expect.Equal(t, "session id", a.TranscriptID, dead.TranscriptID)
 		expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
 		expect.List(t, "history", brief(a.History), "user hello", "assistant half (interrupted)")
 		if !strings.Contains(a.Note, "a gateway interruption") {
@@ -243,7 +243,7 @@ func TestB43_ThreeInARow(t *testing.T) {
 	r.say("m1", "hello")
 	a := r.interruptTurn("m1", worker.ReasonShutdown, "one")
 	dead := r.dies("two")
-	expect.Equal(t, "session id of the second turn", dead.SessionID, a.TranscriptID)
+	expect.Equal(t, "session id of the second turn", dead.TranscriptID, a.TranscriptID)
 	c := r.interruptTurn("m1", worker.ReasonRestart, "three")
 	expect.Equal(t, "session id of the third turn", c.TranscriptID, a.TranscriptID)
 	rec := r.resumeRecord(r.key)

@@ -60,7 +60,7 @@ func (t *turnRun) follow() {
 	}
 	defer t.untraced()
 	b := TurnBegin{
-		Session: t.Session, TranscriptID: t.SessionID, Turn: t.ID, Agent: t.ClaimedTurn.Agent, Attempt: t.Attempt, Began: t.Started,
+		Session: t.Session, TranscriptID: t.TranscriptID, Turn: t.ID, Agent: t.ClaimedTurn.Agent, Attempt: t.Attempt, Began: t.Started,
 	}
 	goesOn := t.Carries == protocol.CarriesSteps
 	if goesOn || !t.First() {

@@ -15,7 +15,7 @@ import (
 // the agent must not be started: the turn may have been stopped meanwhile.
 func (t *turnRun) prepare() (in *agent.Turn, err error) {
 	in = &agent.Turn{
-		Session: t.Session, TranscriptID: t.SessionID, ID: t.ID, Fence: t.Fence,
+		Session: t.Session, TranscriptID: t.TranscriptID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]session.Message, 0, 1),
 		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
 		Host: agent.Host{Emit: t.recorder.record, Ask: t.questions.ask, Wait: t.questions.wait, StartStep: t.steps.start, EndStep: t.steps.end, Lease: t.claim.Lease()},

@@ -5,13 +5,13 @@ const uncounted int64 = -1
 
 // seen is a state of a transcript: the one that an agent knows, or the present one.
 type seen struct {
-	sessionID string // empty: unknown
-	entries   int64  // written so far, or uncounted
+	transcriptID string // empty: unknown
+	entries      int64  // written so far, or uncounted
 }
 
 // sameTranscript reports whether the counts of two states may be compared.
 func (s seen) sameTranscript(other seen) bool {
-	return s.sessionID == "" || other.sessionID == "" || s.sessionID == other.sessionID
+	return s.transcriptID == "" || other.transcriptID == "" || s.transcriptID == other.transcriptID
 }
 
 // comparableTo reports whether both counts are known and belong to one transcript.

@@ -24,7 +24,7 @@ type warmTurn struct {
 // get takes the session's warm agent, or builds one. An agent that is not kept warm runs the turn itself, once the
 // warm agent that the session had before is closed.
 func (t *warmTurn) get(ctx context.Context, in *agent.Turn) (agent.Agent, error) {
-	now, signature := seen{t.turn.SessionID, t.turn.Entries}, ""
+	now, signature := seen{t.turn.TranscriptID, t.turn.Entries}, ""
 	if t.warmer != nil {
 		signature = t.warmer.Signature()
 	}
@@ -73,7 +73,7 @@ func (t *warmTurn) returnToPool(entries int) {
 		t.close()
 		return
 	}
-	t.agent.seen = t.agent.seen.rebased(seen{t.turn.SessionID, t.turn.Entries + int64(entries)})
+	t.agent.seen = t.agent.seen.rebased(seen{t.turn.TranscriptID, t.turn.Entries + int64(entries)})
 	t.pooled = true
 	t.pool.put(t.agent)
 }

@@ -59,7 +59,7 @@ func (r *rig) foreign(s *warmStage, id string) {
 	free()
 }
 
-func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
+func TestB46_AnotherTranscriptIDReusesTheAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newWarmStage()
@@ -92,7 +92,7 @@ func TestB47_AWarmAgentKeepsItsSignatureAndCount(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	kept, ok := w.WarmAgent(r.key)
 	expect.Equal(t, "kept", ok, true)
-	expect.Equal(t, "entry", kept, worker.WarmAgent{Signature: "model 1", SessionID: a.TranscriptID, Entries: 2})
+	expect.Equal(t, "entry", kept, worker.WarmAgent{Signature: "model 1", TranscriptID: a.TranscriptID, Entries: 2})
 	s.sign("model 2")
 	r.turn(s, "m2", 2)
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
@@ -112,11 +112,11 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	kept, _ := w.WarmAgent(r.key)
-	expect.Equal(t, "entry", kept, worker.WarmAgent{SessionID: a.TranscriptID, Entries: 2})
+	expect.Equal(t, "entry", kept, worker.WarmAgent{TranscriptID: a.TranscriptID, Entries: 2})
 	b := r.turn(s, "m2", 1)
 	expect.Equal(t, "session id", b.TranscriptID, fresh)
 	kept, _ = w.WarmAgent(r.key)
-	expect.Equal(t, "entry in the new transcript", kept, worker.WarmAgent{SessionID: fresh, Entries: 2})
+	expect.Equal(t, "entry in the new transcript", kept, worker.WarmAgent{TranscriptID: fresh, Entries: 2})
 }
 
 func TestB49_OwnTurns(t *testing.T) {

@@ -73,12 +73,12 @@ func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 }
 
 // Transcript returns the texts of the transcript's entries.
-func (b *Bench) Transcript(sessionID string) (texts []string) {
+func (b *Bench) Transcript(transcriptID string) (texts []string) {
 	b.Helper()
-	if sessionID == "" {
+	if transcriptID == "" {
 		return nil // the session has no transcript
 	}
-	page, err := b.Chat().Transcript(b.Ctx, turnstile.TranscriptQuery{ID: sessionID, Limit: session.NoLimit})
+	page, err := b.Chat().Transcript(b.Ctx, turnstile.TranscriptQuery{ID: transcriptID, Limit: session.NoLimit})
 	expect.OK(b, err)
 	for _, e := range page.Entries {
 		texts = append(texts, e.Text)

@@ -185,7 +185,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		return endRequested(h, sq.ErrInterruptRequested, entriesOf(t, before))
 	}
 	if a.tells && t.Resume != "" {
-		l.Report("note", t.ID, t.SessionID)
+		l.Report("note", t.ID, t.TranscriptID)
 	}
 	var before []session.Entry
 	var kept *sq.Journal
@@ -205,7 +205,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 		return newStepping(l, h, a, kept).run(c)
 	}
 	if a.tells {
-		l.Report("started", t.ID, t.SessionID)
+		l.Report("started", t.ID, t.TranscriptID)
 	}
 	entries, untaken := entriesOf(t, before), []string(nil)
 	if a.checkpoints {

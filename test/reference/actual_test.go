@@ -234,12 +234,12 @@ func (b *actual) turn(h *sq.Claim) string {
 	for _, id := range t.Dropped {
 		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, rediskey.IDPrefix(key))))
 	}
-	return turnText(b.names.turn(t.Fence), b.names.session(t.SessionID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, t.Carries == sq.CarriesInterrupt)
+	return turnText(b.names.turn(t.Fence), b.names.session(t.TranscriptID), t.Agent, t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered, t.Carries == sq.CarriesInterrupt)
 }
 
-func turnText(turn, sessionID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int, ends bool) string {
+func turnText(turn, transcriptID, agent, reset, resume string, messages, dropped []string, attempt, entries, again int, ends bool) string {
 	return fmt.Sprintf("%s (ends %v) %s of %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
-		turn, ends, sessionID, agent, messages, attempt, entries, again, reset, resume, dropped)
+		turn, ends, transcriptID, agent, messages, attempt, entries, again, reset, resume, dropped)
 }
 
 // finish returns the next turn, or the reason why there is none.

@@ -53,19 +53,19 @@ func (s *Session) Cancel(id string, running bool) string {
 
 // Rotate is /new: the next turn begins another transcript. A running turn ends in the old one. With
 // old it only replaces that transcript ID. agent is the next turn's; "": the same.
-func (s *Session) Rotate(old, agent string) (sessionID string) {
-	if old != "" && old != s.SessionID {
-		return s.SessionID
+func (s *Session) Rotate(old, agent string) (transcriptID string) {
+	if old != "" && old != s.TranscriptID {
+		return s.TranscriptID
 	}
 	if old == "" { // else there is a record, and the session is known
 		s.Index.Used = s.Now
 	}
-	s.SessionID = s.newSessionID()
+	s.TranscriptID = s.newTranscriptID()
 	s.used()
 	s.Title, s.TitleBy = "", ""
 	s.forgetNotes()
 	if s.Run.Exists {
-		s.Run.Rotated = s.SessionID
+		s.Run.Rotated = s.TranscriptID
 	}
 	if s.Run.Phase == Parked && s.Run.Question > 0 && s.Run.Decided != s.Run.Question { // it ends in the old one
 		s.Run.Interrupt = true
@@ -82,7 +82,7 @@ func (s *Session) Rotate(old, agent string) (sessionID string) {
 		s.Resume.Suspended = false
 		s.forgetWork()
 	}
-	return s.SessionID
+	return s.TranscriptID
 }
 
 // SetTitle sets the user's title. "" removes it.
@@ -121,7 +121,7 @@ func (s *Session) Undo(again bool) string {
 	if s.Owner > 0 || s.Run.Phase == Parked {
 		return "a turn is running"
 	}
-	entries := s.Transcripts[s.SessionID]
+	entries := s.Transcripts[s.TranscriptID]
 	if len(entries) == 0 {
 		return "the transcript has no turn"
 	}
@@ -144,8 +144,8 @@ func (s *Session) Undo(again bool) string {
 	for n < len(entries) && entries[len(entries)-1-n].Turn == turn {
 		n++
 	}
-	s.Transcripts[s.SessionID] = entries[:len(entries)-n]
-	if s.Run.SessionID == s.SessionID {
+	s.Transcripts[s.TranscriptID] = entries[:len(entries)-n]
+	if s.Run.TranscriptID == s.TranscriptID {
 		s.Run.Entries++ // it only increases, which shows that somebody wrote
 	}
 	s.undone = turn

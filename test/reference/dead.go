@@ -15,7 +15,7 @@ func (s *Session) recoverDead() (ends []string) {
 	}
 	dead := r.Phase != Parked
 	if dead && !r.Announced {
-		s.tell(started(r.Fence, r.SessionID, r.IDs))
+		s.tell(started(r.Fence, r.TranscriptID, r.IDs))
 	}
 	counts := dead && r.Begun && !r.Survived // unless begun, the reply to its claim may have been lost
 	given := s.verdict(counts)

@@ -40,7 +40,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 			s.archive(id, e.Status, e.Error)
 		}
 	}
-	said, sid := len(s.Transcripts[r.SessionID]), r.SessionID
+	said, sid := len(s.Transcripts[r.TranscriptID]), r.TranscriptID
 	s.append(sid, e.Entries)
 	s.Partial = nil
 	switch {
@@ -64,7 +64,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	s.putBack(back)
 	s.joinDue()
 	if r.Rotated != "" {
-		r.SessionID, r.Entries = r.Rotated, 0
+		r.TranscriptID, r.Entries = r.Rotated, 0
 	}
 
 	group, _ := s.next()
@@ -89,7 +89,7 @@ func (s *Session) Finish(h *Claim, e End) string {
 	s.take(group)
 	h.Turn, h.parts, h.announced = s.told(), slices.Clone(group), false
 	if e.Status != "done" { // its notes are still due
-		if last.SessionID == h.Turn.SessionID {
+		if last.TranscriptID == h.Turn.TranscriptID {
 			h.Turn.Resume = last.Resume
 		}
 	}
@@ -97,8 +97,8 @@ func (s *Session) Finish(h *Claim, e End) string {
 }
 
 // append writes entries to a transcript, which keeps the newest.
-func (s *Session) append(sessionID string, entries []Entry) {
-	all := append(s.Transcripts[sessionID], entries...)
+func (s *Session) append(transcriptID string, entries []Entry) {
+	all := append(s.Transcripts[transcriptID], entries...)
 	if len(entries) > 0 {
 		all = all[max(len(all)-s.Config.TranscriptCap, 0):]
 	}
@@ -112,7 +112,7 @@ func (s *Session) append(sessionID string, entries []Entry) {
 			break
 		}
 	}
-	s.Transcripts[sessionID] = all
+	s.Transcripts[transcriptID] = all
 	s.Run.Entries += len(entries)
 }
 
@@ -211,7 +211,7 @@ func (s *Session) requeue(h *Claim, why requeueing) string {
 	}
 	if r.Rotated != "" { // the message runs with another transcript
 		s.leaveConversation()
-		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
+		r.TranscriptID, r.Entries, r.Rotated = r.Rotated, 0, ""
 	}
 	switch p := s.Partial; {
 	case p != nil && !stays && p.Steps:

@@ -149,7 +149,7 @@ func (s *Session) take(group []string) {
 	s.turns++
 	r := &s.Run
 	*r = Run{
-		Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(group), SessionID: r.SessionID, Entries: r.Entries,
+		Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(group), TranscriptID: r.TranscriptID, Entries: r.Entries,
 		Said: r.Said, RetryID: r.RetryID, RetryAt: r.RetryAt,
 	}
 	if s.Config.Immediate {

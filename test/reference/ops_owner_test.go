@@ -57,7 +57,7 @@ func claim(l *life, a, b, c int) step {
 
 // told is a turn of the real side, in the model's form.
 func told(t reference.ClaimedTurn) string {
-	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again, t.Ends)
+	return turnText(fmt.Sprint("T", t.Number), t.TranscriptID, t.Agent, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again, t.Ends)
 }
 
 func promote(l *life, _, _, c int) step {

@@ -241,7 +241,7 @@ func rotate(l *life, a, b, c int) step {
 	agent := []string{"", "", "", "coder", "support"}[b%5]
 	old := ""
 	if a%3 == 0 {
-		old = l.model.SessionID
+		old = l.model.TranscriptID
 	}
 	wrong := a%9 == 1
 	if wrong {
@@ -275,7 +275,7 @@ func title(l *life, a, _, c int) step {
 }
 
 func undo(l *life, a, b, c int) step {
-	if (l.model.Owner != 0 || len(l.model.Transcripts[l.model.SessionID]) == 0) && c%4 > 0 {
+	if (l.model.Owner != 0 || len(l.model.Transcripts[l.model.TranscriptID]) == 0) && c%4 > 0 {
 		return l.instead(a, b, c)
 	}
 	again := a%2 == 0

@@ -23,7 +23,7 @@ func (s *Session) Picture() Picture {
 		"archived":  s.each(Archived, (*Message).end),
 		"paused":    fmt.Sprint(s.Paused),
 		"turn":      s.turn(),
-		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", s.Known, s.SessionID, s.Title, s.TitleBy,
+		"record": fmt.Sprintf("known %v, %s, title %q by %q, settings %v, replies to %q, dropped %v, agent %q", s.Known, s.TranscriptID, s.Title, s.TitleBy,
 			s.Settings, s.ReplyTo, s.Dropped, s.Agent),
 		"resume":  s.resume(),
 		"partial": s.Partial.String(),
@@ -101,7 +101,7 @@ func (s *Session) turn() string {
 	if r.Question > 0 && r.Decided != r.Question {
 		question = fmt.Sprintf(", asks %d", r.Question)
 	}
-	return fmt.Sprintf("T%d %s %s, %d entries, owned %v, asked %v %v %v, steer %v, nostart %v, rotated %q%s", r.Fence, r.Phase, r.SessionID,
+	return fmt.Sprintf("T%d %s %s, %d entries, owned %v, asked %v %v %v, steer %v, nostart %v, rotated %q%s", r.Fence, r.Phase, r.TranscriptID,
 		r.Entries, s.Owner != 0, r.Stop, r.Rollback, r.Interrupt, r.Steer, r.NoStart, r.Rotated, question)
 }
 
@@ -150,8 +150,8 @@ func Events(events []string) string {
 }
 
 // Started is the event of a turn's start.
-func Started(turn string, sessionID string, messages []string) string {
-	return fmt.Sprintf("turn_started %s %s %v", turn, sessionID, slices.Sorted(slices.Values(messages)))
+func Started(turn string, transcriptID string, messages []string) string {
+	return fmt.Sprintf("turn_started %s %s %v", turn, transcriptID, slices.Sorted(slices.Values(messages)))
 }
 
 // Ended is the event of an end.

@@ -109,16 +109,16 @@ const (
 // Run is the running turn, or the last one. If it is starting or running and nobody has the sentinel,
 // its owner is dead.
 type Run struct {
-	Exists    bool // there was a turn
-	Phase     string
-	Fence     int // the number of the turn
-	IDs       []string
-	SessionID string
-	Entries   int  // written to that transcript; it only increases
-	Begun     bool // its owner has called since
-	Announced bool // its start is among the events
-	Survived  bool // its owner lost it, and reported that it lives
-	Doubted   bool // its owner had time to report so
+	Exists       bool // there was a turn
+	Phase        string
+	Fence        int // the number of the turn
+	IDs          []string
+	TranscriptID string
+	Entries      int  // written to that transcript; it only increases
+	Begun        bool // its owner has called since
+	Announced    bool // its start is among the events
+	Survived     bool // its owner lost it, and reported that it lives
+	Doubted      bool // its owner had time to report so
 
 	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting
@@ -141,15 +141,15 @@ func (r *Run) Waits() bool { return r.Question > 0 && r.value != "" }
 
 // Record is the stored state of an idle session.
 type Record struct {
-	Known     bool
-	SessionID string
-	Title     string
-	TitleBy   string
-	Settings  Settings
-	ReplyTo   string   // the destination of replies to its messages
-	Agent     string   // "": none yet
-	Dropped   []string // ids for the next turn's note
-	Used      int64
+	Known        bool
+	TranscriptID string
+	Title        string
+	TitleBy      string
+	Settings     Settings
+	ReplyTo      string   // the destination of replies to its messages
+	Agent        string   // "": none yet
+	Dropped      []string // ids for the next turn's note
+	Used         int64
 
 	undone int // the turn of the last /undo
 	seq    int
@@ -202,7 +202,7 @@ func (s *Session) clear() {
 
 // forgetRecord deletes all but the messages, and earlier transcripts.
 func (s *Session) forgetRecord() {
-	delete(s.Transcripts, s.SessionID)
+	delete(s.Transcripts, s.TranscriptID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
 	s.Partial, s.State, s.FollowUps, s.question = nil, "", nil, question{}
 	s.clearOutbox()
@@ -218,7 +218,7 @@ func (s *Session) known() {
 	}
 }
 
-func (s *Session) newSessionID() string {
+func (s *Session) newTranscriptID() string {
 	s.ids++
 	return name("sid", s.ids)
 }

@@ -137,7 +137,7 @@ func (s *Session) isLast(id string) bool {
 	if len(s.Line) > 0 {
 		return s.Line[len(s.Line)-1] == id
 	}
-	return s.Run.SessionID == s.SessionID && s.Run.Fence != s.undone && slices.Contains(s.Run.IDs, id)
+	return s.Run.TranscriptID == s.TranscriptID && s.Run.Fence != s.undone && slices.Contains(s.Run.IDs, id)
 }
 
 // FreeIDs ends the time for which message IDs are remembered.

@@ -19,18 +19,18 @@ type Claim struct {
 
 // ClaimedTurn is the result of a claim or a finish that took a turn.
 type ClaimedTurn struct {
-	Number    int
-	SessionID string
-	Messages  []string
-	Attempt   int
-	Entries   int
-	Reset     string
-	Resume    string
-	Dropped   []string
-	Omitted   int // older ones
-	Again     int // how often its first message was redelivered
-	Agent     string
-	Ends      bool // it was begun to end as interrupted
+	Number       int
+	TranscriptID string
+	Messages     []string
+	Attempt      int
+	Entries      int
+	Reset        string
+	Resume       string
+	Dropped      []string
+	Omitted      int // older ones
+	Again        int // how often its first message was redelivered
+	Agent        string
+	Ends         bool // it was begun to end as interrupted
 
 	noted   int
 	carries bool // there is a journal of an earlier run
@@ -141,17 +141,17 @@ func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 func (s *Session) begin() (reset string) {
 	if s.Resume.Suspended {
 		reset = "suspended"
-		s.SessionID = s.newSessionID()
+		s.TranscriptID = s.newTranscriptID()
 		s.Title, s.TitleBy = "", ""
 		s.forgetWork()
 		s.Resume = Resume{Interruptions: s.Resume.atLarge}
 		s.forgetNotes()
 	}
-	if s.SessionID == "" {
-		s.SessionID = s.newSessionID()
+	if s.TranscriptID == "" {
+		s.TranscriptID = s.newTranscriptID()
 	}
-	if s.SessionID != s.Run.SessionID {
-		s.Run.SessionID, s.Run.Entries = s.SessionID, 0
+	if s.TranscriptID != s.Run.TranscriptID {
+		s.Run.TranscriptID, s.Run.Entries = s.TranscriptID, 0
 	}
 	return reset
 }
@@ -161,7 +161,7 @@ func (s *Session) told() ClaimedTurn {
 	head := s.Messages[s.Run.IDs[0]]
 	dropped, omitted := s.newestNotes()
 	return ClaimedTurn{
-		Number: s.Run.Fence, SessionID: s.Run.SessionID, Messages: slices.Clone(s.Run.IDs),
+		Number: s.Run.Fence, TranscriptID: s.Run.TranscriptID, Messages: slices.Clone(s.Run.IDs),
 		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: dropped, Omitted: omitted,
 		Again: head.Redelivered, Agent: s.Agent, noted: s.noted,
 	}
@@ -283,11 +283,11 @@ func (h *Claim) start() string {
 		return ""
 	}
 	h.announced = true
-	return started(h.Turn.Number, h.Turn.SessionID, h.Turn.Messages)
+	return started(h.Turn.Number, h.Turn.TranscriptID, h.Turn.Messages)
 }
 
-func started(turn int, sessionID string, messages []string) string {
-	return Started(label(turn), sessionID, messages)
+func started(turn int, transcriptID string, messages []string) string {
+	return Started(label(turn), transcriptID, messages)
 }
 
 // Steered are the messages of the turn that joined it while it ran.
@@ -479,5 +479,5 @@ func (s *Session) Past(h *Claim) string {
 			dropped = append(dropped, m.Text)
 		}
 	}
-	return fmt.Sprintf("%d entries%s, dropped %v", len(s.Transcripts[h.Turn.SessionID]), partial, dropped)
+	return fmt.Sprintf("%d entries%s, dropped %v", len(s.Transcripts[h.Turn.TranscriptID]), partial, dropped)
 }

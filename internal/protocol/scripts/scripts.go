@@ -24,15 +24,15 @@ type Keys struct {
 	transcript, day string
 }
 
-// KeysOf returns a session's keys. sessionID is the transcript's ID, and now gives the day of
+// KeysOf returns a session's keys. transcriptID is the transcript's ID, and now gives the day of
 // asynq's counters.
-func KeysOf(session, sessionID string, now time.Time) Keys {
-	return Keys{rediskey.For(session), sessionID, now.UTC().Format(":2006-01-02")}
+func KeysOf(session, transcriptID string, now time.Time) Keys {
+	return Keys{rediskey.For(session), transcriptID, now.UTC().Format(":2006-01-02")}
 }
 
 // WithTranscript returns the keys with another transcript.
-func (k Keys) WithTranscript(sessionID string) Keys {
-	k.transcript = sessionID
+func (k Keys) WithTranscript(transcriptID string) Keys {
+	k.transcript = transcriptID
 	return k
 }
 
