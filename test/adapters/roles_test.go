@@ -164,8 +164,8 @@ var roles = map[string]func(dir string){
 				ID     any
 				Method string
 				Params struct {
-					TranscriptID string
-					Prompt       []struct{ Text string }
+					SessionID string
+					Prompt    []struct{ Text string }
 				}
 			}
 			if json.Unmarshal(line, &m) != nil || m.ID == nil {
@@ -178,7 +178,7 @@ var roles = map[string]func(dir string){
 			case "session/new":
 				answer(object{"sessionId": "c0ffee"})
 			case "session/resume":
-				resumed = " resumed " + m.Params.TranscriptID
+				resumed = " resumed " + m.Params.SessionID
 				answer(object{})
 			case "session/prompt":
 				say := func(text string) {
