@@ -143,7 +143,7 @@ func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
 func TestSaysThatAgentsAreKilledNoSooner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a control group's file")
+		expect.Lacks(t, "root, who can mount a control group's file")
 	}
 	for want, script := range map[string]string{
 		"oom_score_adj is 501, and an agent's can be no more than 1000": `echo 501 >/proc/self/oom_score_adj`,
