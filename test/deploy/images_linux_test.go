@@ -98,6 +98,11 @@ func (i *image) works(name string, settings []string, do func()) {
 	path := "/usr/local/bin/" + name
 	p := program.Start(i.T, i.command(settings, path))
 	expect.Soon(i.T, name+"'s health", func() bool {
+		select {
+		case <-p.Ended():
+			i.Fatalf("%s ended before it was healthy", name)
+		default:
+		}
 		_, err := i.run(settings, path, "health")
 		return err == nil
 	})

@@ -14,7 +14,7 @@ if [ -n "$agents" ]; then # on this machine's system, in place of Debian's with 
   mount -t tmpfs tmpfs /mnt
   mkdir -p /mnt/local "$root/etc"
   mount -t overlay -o "lowerdir=$root/usr/local:$agents" overlay /mnt/local
-  for folder in bin sbin lib lib64; do [ -L "$root/$folder" ] || ln -s "usr/$folder" "$root/$folder"; done
+  for folder in bin sbin lib lib64; do ln -sT "usr/$folder" "$root/$folder" 2>/dev/null || [ -L "$root/$folder" ]; done # others run beside it
 fi
 mount -o bind,ro "$root" "$root"
 if [ -n "$agents" ]; then
